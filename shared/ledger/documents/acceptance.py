@@ -12,7 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.accepted import plain
 from shared.domain.ids import accepted_id
-from shared.domain.records import AcceptedState
+from shared.domain.outcomes import IndexOutcome
+from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, DocumentState
+from shared.ledger.documents.audit import index_again
 from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Collided
@@ -84,6 +86,51 @@ _TAKE_BACK = text(f"""
     WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.TAKE_BACK.applies()}
 """)
 
+# Find indexed chunks of live versions that have a question whose point is not written yet.
+_CHUNKS_WITH_WAITING = text(f"""
+    SELECT DISTINCT c.id
+    FROM accepted_questions a
+    JOIN documents d ON d.id = a.document_id
+    JOIN chunks c ON c.id = a.chunk_id AND c.version = d.live_version
+    WHERE a.document_id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.WAITING}'
+      AND c.state = '{ChunkState.INDEXED}'
+""")
+
+# Let nobody begin, fail or finish a version of documents until the transaction ends.
+_HOLD = text("SELECT 1 FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR SHARE")
+
+# Record the questions whose points are written, and the questions that the embedding model refuses. A question that was
+# taken back meanwhile stays so. A question waits on while the next version of its document is being made: that version
+# may have been written without it, and may be given up with it.
+_SETTLE = text(f"""
+    UPDATE accepted_questions a SET {states.SETTLE_ACCEPTED.sets("v.refused")}
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:refused AS boolean[])) AS v(id, version, refused)
+    JOIN accepted_questions w ON w.id = v.id JOIN documents d ON d.id = w.document_id
+    WHERE a.id = v.id AND {states.SETTLE_ACCEPTED.applies("a")}
+      AND (v.refused
+           OR d.live_version = v.version AND (d.version = v.version OR d.state = '{DocumentState.FAILED}'))
+""")
+
+# Have the questions of dead chunks written once more, when the chunks are retried.
+_WAIT_AGAIN = text(f"""
+    UPDATE accepted_questions a SET {states.WAIT_AGAIN.sets()}
+    FROM chunks c
+    WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = '{ChunkState.DEAD}' AND a.chunk_id = c.id
+      AND {states.WAIT_AGAIN.applies("a")}
+""")
+
+# Have points removed that a late writer may have written after their questions were taken back and deleted, or while
+# these are removed: that claim ends.
+_TAKE_BACK_LATE = text(f"""
+    INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
+    SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {states.TAKE_BACK_LATE.target()}
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))
+         AS v(id, question, chunk_id, version)
+    JOIN chunks c ON c.id = v.chunk_id AND c.version = v.version
+    JOIN documents d ON d.id = c.document_id
+    ON CONFLICT (id) DO UPDATE SET due_at = now() WHERE a.state = '{AcceptedState.REMOVING}'
+""")
+
 
 async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
     """Accept a question; return false where it is accepted already.
@@ -136,6 +183,55 @@ async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
         Collided: a question was taken back, and is being removed at this moment.
     """
     await _copy(connection, _FOLLOWING, documents)
+
+
+async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
+    """Have the chunks of locked documents indexed again that have a waiting question; return the chunks that are due.
+
+    A document in work is left alone: the same happens when it is finished. So is a dead chunk: its questions are
+    written when it is retried.
+    """
+    chunks = (await connection.execute(_CHUNKS_WITH_WAITING, {"ids": list(documents)})).scalars().all()
+    return await index_again(connection, documents, chunks) if chunks else set()
+
+
+async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Lock the documents of chunks with accepted questions until these are settled.
+
+    Whoever ends a version has its chunks indexed again that have a waiting question: it must see these outcomes.
+    """
+    if ids := sorted({o.chunk.document_id for o in outcomes if o.accepted}):
+        await connection.execute(_HOLD, {"ids": ids})
+
+
+async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Record the questions of chunks that were indexed: as indexed, where the live version has them now, or refused."""
+    settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
+    parameters = {
+        "ids": [identity for identity, _, _ in settled],
+        "versions": [version for _, version, _ in settled],
+        "refused": [state == AcceptedState.REFUSED for _, _, state in settled],
+    }
+    if settled:
+        await connection.execute(_SETTLE, parameters)
+
+
+async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
+    """Have the questions of dead chunks wait until the chunks are retried."""
+    await connection.execute(_WAIT_AGAIN, {"chunks": list(chunks)})
+
+
+async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
+    """Have the points of questions deleted that were taken back while a worker wrote them under a lost lease."""
+    late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
+    parameters = {
+        "ids": [question.id for _, question in late],
+        "questions": [question.question for _, question in late],
+        "chunks": [chunk.lease.id for chunk, _ in late],
+        "versions": [chunk.lease.version for chunk, _ in late],
+    }
+    if late:
+        await connection.execute(_TAKE_BACK_LATE, parameters)
 
 
 async def _copy(

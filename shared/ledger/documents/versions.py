@@ -17,7 +17,6 @@ from shared.ledger.documents import acceptance
 from shared.ledger.model import states
 from shared.ledger.model.rows import version_rows
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.settlements import INSERT_SWEEPS
 
 _SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
 _SLICE_VERSIONS = 100
@@ -50,6 +49,21 @@ INSERT_CONTENT = f"""
 
 # The object that holds an upload: a pack has several, whose names go on behind a #.
 STORED_IN = "split_part(upload, '#', 1)"
+
+
+_DOCUMENTS = "jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)"
+
+# Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
+# these documents would do.
+_INSERT_SWEEPS = text(f"""
+    WITH earlier AS (
+        DELETE FROM sweeps s USING {_DOCUMENTS} WHERE s.document_id = v.id AND s.chunk_id IS NULL
+    )
+    INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, again, due_at)
+    SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, true, now()
+    FROM {_DOCUMENTS} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
+    RETURNING document_id, id
+""")
 
 
 def _delete_contents(chunks: str) -> str:
@@ -199,7 +213,7 @@ async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> d
 
 async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID, int]]) -> dict[UUID, int]:
     """Have documents swept below a version; return the sweeps by document."""
-    inserted = await connection.execute(INSERT_SWEEPS, version_rows(below))
+    inserted = await connection.execute(_INSERT_SWEEPS, version_rows(below))
     return {row.document_id: row.id for row in inserted}
 
 

@@ -371,18 +371,6 @@ FINISH = text(f"""
     RETURNING d.id, d.tenant, d.collection_id, d.state, {_FOLLOWS}
 """)
 
-# Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
-# these documents would do.
-INSERT_SWEEPS = text(f"""
-    WITH earlier AS (
-        DELETE FROM sweeps s USING {_rows(_VERSION)} WHERE s.document_id = v.id AND s.chunk_id IS NULL
-    )
-    INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, again, due_at)
-    SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, true, now()
-    FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
-    RETURNING document_id, id
-""")
-
 # Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.
 INSERT_LATE_SWEEPS = text(f"""
     INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, chunk_id, due_at)

@@ -35,7 +35,6 @@ from shared.domain.records import (
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost, Usage
 from shared.ledger.documents import acceptance, build_sync, versions
-from shared.ledger.feedback import feedback
 from shared.ledger.model import rows
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims, costs, reusable_vectors
@@ -157,7 +156,7 @@ class Work:
             changed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).all()
             failed = [row.id for row in changed]
             # The questions that users asked of the live version waited for the next one, which does not come.
-            await feedback.index_waiting(connection, failed)
+            await acceptance.index_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
         _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
 
@@ -281,7 +280,7 @@ class Work:
         write.
         """
         async with self._database.begin() as connection:
-            await feedback.hold_documents(connection, outcomes)
+            await acceptance.hold_documents(connection, outcomes)
             await costs.record(connection, [o.cost for o in outcomes])
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
@@ -290,8 +289,8 @@ class Work:
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
-            await feedback.settle_accepted(connection, settled)
-            await feedback.take_back_late(connection, stale)
+            await acceptance.settle_accepted(connection, settled)
+            await acceptance.take_back_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
@@ -305,7 +304,7 @@ class Work:
         async with self._database.begin() as connection:
             documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
             await costs.record(connection, [f.cost for f in failures])
-            await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await acceptance.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
             await _touch(connection, list(documents))
         return documents
 
@@ -346,7 +345,7 @@ class Work:
             followers = sorted({row.id for row in moved if row.follows})
             if followers:
                 await acceptance.mirror(connection, followers)
-            await feedback.index_waiting(connection, sorted({row.id for row in moved}))
+            await acceptance.index_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await build_sync.catch_up(connection, followers)
         _tell_ended(finished)
@@ -479,7 +478,7 @@ async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex
         return
     live = (await connection.execute(sql.HIDDEN_OF_LIVE, rows.written_rows(hidden))).all()
     if live:
-        await connection.execute(sql.INSERT_SWEEPS, rows.version_rows((row.id, row.version) for row in live))
+        await versions.insert_sweeps(connection, [(row.id, row.version) for row in live])
 
 
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
