@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from shared.ledger.postgres.tables import metadata
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
+from tests.support.tables import columns
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."
@@ -24,7 +24,7 @@ async def rows(services):
     async with services.database.begin() as connection:
         counts = {
             name: (await connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()
-            for name in metadata.tables
+            for name in await columns(connection)
         }
     collection = await services.ledger.collections.get("default", "default")
     return counts, await services.index.count_points(collection.place)

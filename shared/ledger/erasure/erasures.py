@@ -22,13 +22,9 @@ from shared.ledger.documents import completions
 from shared.ledger.documents.documents import delete_rows
 from shared.ledger.model import states
 from shared.ledger.model.collections import HOLD_COLLECTIONS
-from shared.ledger.postgres import tables
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SLICE = 1_000  # rows of one transaction
-
-# What goes by itself before an erasure deletes the rest, and the record of erasures, which stays.
-_NOT_BY_TENANT = (tables.collections, tables.documents, tables.chunks, tables.sweeps, tables.erasures)
 
 _TO_ERASE = "tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)"
 
@@ -150,14 +146,28 @@ _OF_PARTS = {
     "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
 }
 
-# What is left of a tenant: rows of every table that names one, so that none of later times is forgotten. Changes are
-# added to sums meanwhile, so sums go last.
-_SUMS = (tables.tallies, tables.spent_by_day, tables.ended_by_minute)
-_OF_TENANT = {
-    table.name: _delete_where(table.name, "tenant = :tenant")
-    for table in sorted(tables.metadata.sorted_tables, key=lambda table: table in _SUMS)
-    if "tenant" in table.c and table not in _NOT_BY_TENANT
-}
+# Tables with rows of a tenant. Collections, documents, chunks and sweeps are deleted before these, and the record of
+# erasures is retained. Sums follow their changes, because the scheduler adds changes to sums concurrently.
+TABLES_OF_TENANT = (
+    "completions",
+    "paid_replies",
+    "spent",
+    "spent_changes",
+    "abandoned_calls",
+    "api_keys",
+    "queries",
+    "accepted_questions",
+    "outdated_objects",
+    "tally_changes",
+    "labelled_sets",
+    "evaluations",
+    "webhook_deliveries",
+    "webhooks",
+    "tallies",
+    "spent_by_day",
+    "ended_by_minute",
+)
+_OF_TENANT = {table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT}
 
 
 class Erasures:

@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.ledger.postgres.database import AdvisoryLock, lock
-from shared.ledger.postgres.tables import metadata
 
 # What a parse worker does with each table. Of a text it has to find the row again, by its key.
 _GRANTS = {
@@ -37,6 +36,13 @@ _GRANTS = {
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 
+# List the ledger's tables: those of the owner of Alembic's table, without that table.
+_TABLES = text("""
+    SELECT string_agg(quote_ident(t.tablename), ', ' ORDER BY t.tablename)
+    FROM pg_tables t JOIN pg_tables a ON a.schemaname = t.schemaname AND a.tableowner = t.tableowner
+    WHERE a.tablename = 'alembic_version' AND t.schemaname = 'public' AND t.tablename <> a.tablename
+""")
+
 # Return the statement that lets nobody else make temporary tables: one with a table's name would come before it in
 # whatever runs as the owner.
 _NO_TEMPORARY = text("SELECT format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database())")
@@ -56,7 +62,8 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
     Repeat it after each migration, for new tables. The connection's own role must be allowed to make roles, and own the
     tables.
     """
-    tables = ", ".join(table.name for table in metadata.sorted_tables)
+    async with engine.connect() as connection:
+        tables = (await connection.execute(_TABLES)).scalar_one()
     await _make(
         engine,
         APP_ROLE,

@@ -1,6 +1,6 @@
-"""Alembic's entry: runs on the connection that `shared.ledger.postgres.schema.migrate` hands over.
+"""Alembic's entry point: runs on the connection that `shared.ledger.postgres.schema.migrate` passes.
 
-Each migration is a transaction. An index on a table that has rows is built in a migration of its own, without one:
+Each migration is one transaction. An index on a table with rows needs its own migration, outside a transaction:
 
     with op.get_context().autocommit_block():
         op.drop_index("ix_chunks_lane", if_exists=True, postgresql_concurrently=True)
@@ -9,10 +9,6 @@ Each migration is a transaction. An index on a table that has rows is built in a
 
 from alembic import context
 
-from shared.ledger.postgres.tables import metadata
-
-context.configure(
-    connection=context.config.attributes["connection"], target_metadata=metadata, transaction_per_migration=True
-)
+context.configure(connection=context.config.attributes["connection"], transaction_per_migration=True)
 with context.begin_transaction():
     context.run_migrations()
