@@ -68,7 +68,7 @@ async def receive(
     """
     await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:
-        async with quotas.place_for_body(tenant, request):
+        async with quotas.slot_for_body(tenant, request):
             raw = await read(request, tenant, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
         (submission,) = await submit([new], guard, services, quotas)

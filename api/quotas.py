@@ -66,7 +66,7 @@ class Quotas:
         return headers
 
     @asynccontextmanager
-    async def place_for_body(self, tenant: str, request: Request) -> AsyncIterator[None]:
+    async def slot_for_body(self, tenant: str, request: Request) -> AsyncIterator[None]:
         """Wait for a place where the body is large and will be in memory; a tenant waits for its own bodies alone.
 
         What waits is not read, so its client has the bytes.

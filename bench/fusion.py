@@ -94,11 +94,11 @@ def moved(of: QuestionSet, seed: int) -> QuestionSet:
 
 def close(of: QuestionSet) -> QuestionSet:
     chance = random.Random(SEEDS[0])
-    place_of = {chunk: place for place, chunk in enumerate(of.ids)}
+    index_location_of = {chunk: place for place, chunk in enumerate(of.ids)}
     questions = []
     for query, relevant in zip(of.queries, of.relevant, strict=True):
         left = [word for word in query.split() if chance.random() > 1 / 3] or [query]
-        questions.append((place_of[min(relevant)], " ".join(left)))
+        questions.append((index_location_of[min(relevant)], " ".join(left)))
     return replace(of, questions=questions)
 
 

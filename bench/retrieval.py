@@ -27,7 +27,7 @@ import psutil
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
-from shared.domain.index_location import IndexNames, Place
+from shared.domain.index_location import IndexLocation, IndexNames
 from shared.ledger import Collections
 from shared.ledger.postgres.database import Database
 from shared.vectors.index import Index
@@ -55,14 +55,14 @@ class Texts:
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
 
 
-def points(place: Place, chunks: int, texts: Texts) -> Iterator[list[Point]]:
+def points(location: IndexLocation, chunks: int, texts: Texts) -> Iterator[list[Point]]:
     generator = np.random.default_rng(7)
     document_id = uuid4()
     for ordinal in range(chunks):
         vectors = generator.standard_normal((QUESTIONS + 1, DIMENSIONS)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         context = PointContext(
-            place=place,
+            location=location,
             document_id=document_id,
             chunk_id=chunk_id(document_id, document_id, str(ordinal), 0),
             version=1,
@@ -85,7 +85,7 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> str:
     collection = await Collections(database, IndexNames("bench")).get("default", "bench")
     await index.ensure_collection(collection.index_name, DIMENSIONS)
     batch: list[Point] = []
-    for number, written in enumerate(points(collection.place, chunks, texts), 1):
+    for number, written in enumerate(points(collection.location, chunks, texts), 1):
         batch += written
         if number % BATCH == 0 or number == chunks:
             await index.upsert(collection.index_name, batch)

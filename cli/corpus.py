@@ -190,8 +190,8 @@ class JsonLinesCorpus:
                 seen += 1
                 if len(sample) < SAMPLE_ROWS:
                     sample.append((number, line))
-                elif (place := chance.randrange(seen)) < SAMPLE_ROWS:
-                    sample[place] = number, line
+                elif (index := chance.randrange(seen)) < SAMPLE_ROWS:
+                    sample[index] = number, line
         sample = list(_fitting(sample, lambda item: len(item[1])))
         documents = [row.document for row in (self._row(*item) for item in sample) if row.document is not None]
         of_sample = sum(len(line) for _, line in sample)

@@ -124,7 +124,7 @@ class Launcher:
             self._stack.start()
             note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all are given")
         for engine in ENGINES:
-            self._console.print(f"    {_LABELS[engine][0]:<11}{self._place(engine)}", highlight=False)
+            self._console.print(f"    {_LABELS[engine][0]:<11}{self._address(engine)}", highlight=False)
         with self._step("schema") as note:
             _migrate(self._stack.environment())
             note.append("up to date")
@@ -142,14 +142,14 @@ class Launcher:
         crew = children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)
         return Programs(list(crew), self._given_up.put)
 
-    def _place(self, engine: Engine) -> str:
+    def _address(self, engine: Engine) -> str:
         """The host and port of an engine, without the user and password of its URL."""
         value = getattr(self.settings, _LABELS[engine][1])
         url = urlsplit(value.get_secret_value() if isinstance(value, SecretStr) else value or "")
         model = getattr(self.settings, f"{engine}_model", None)
-        place = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's own address"
+        address = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's own address"
         kind = "embedded" if engine in self._stack.engines else "given"
-        return f"{kind:<9} {place}" + (f"  {model}" if model else "")
+        return f"{kind:<9} {address}" + (f"  {model}" if model else "")
 
     @contextmanager
     def _step(self, name: str) -> Iterator[list[str]]:

@@ -71,12 +71,12 @@ def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
         print_explanation(console, reply)
 
 
-def source(place: Json) -> str:
+def source(passage: Json) -> str:
     """Name the place of a passage: its document, headings and page."""
-    title, external_id = place.get("title"), place["external_id"]
+    title, external_id = passage.get("title"), passage["external_id"]
     document = f"{title} ({external_id})" if title and title != external_id else external_id
-    headings = [heading for heading in place["heading_path"] if heading != title]
-    page = [f"page {place['page']}"] if place.get("page") else []
+    headings = [heading for heading in passage["heading_path"] if heading != title]
+    page = [f"page {passage['page']}"] if passage.get("page") else []
     return " > ".join([document, *headings, *page])
 
 

@@ -108,8 +108,8 @@ def as_role(environment: Mapping[str, str], role: str) -> dict[str, str]:
     own = {**environment, **dict.fromkeys(_PASSWORDS.values(), "")}
     if password := environment.get(_PASSWORDS[role]):
         url = urlsplit(environment["FOREASK_DATABASE_URL"])
-        place = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
-        own["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=place))
+        address = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
+        own["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=address))
     return own
 
 

@@ -100,7 +100,7 @@ def layout_points(
     """The points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
     context = PointContext(
-        place=collection.place,
+        location=collection.location,
         document_id=document_id,
         chunk_id=chunk_id(collection.id, document_id, passage.text, 0),
         version=1,

@@ -227,7 +227,7 @@ async def _index(
     languages = {content_of(passage).language for passage in passages}
     collection = layout_collection(name, services.embedder.name, _baseline(services, parts), languages)
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
-    complete = await services.index.count_points(collection.place) == sum(1 + len(part.questions) for part in parts)
+    complete = await services.index.count_points(collection.location) == sum(1 + len(part.questions) for part in parts)
     if not complete:
         await services.index.ensure_collection(name, dimensions)
     stage = f"{'measuring' if complete else 'indexing'} {layout}"
@@ -267,7 +267,7 @@ def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) ->
         pairs = [(part.text_input, part.text_input) for part in parts if part.text_input is not None]
     pairs = pairs[:: max(1, len(pairs) // MAX_PAIRS)][:MAX_PAIRS]
     vectors = services.cache.load_vectors(services.vector_model, [text for pair in pairs for text in pair])
-    questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
+    questions, texts = (np.array([vectors[pair[index]] for pair in pairs]) for index in (0, 1))
     return measure_baseline(questions, texts)
 
 

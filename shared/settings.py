@@ -39,7 +39,7 @@ from pydantic_settings import (
 from shared.domain.errors import InvalidInput
 from shared.domain.index_location import vector_space
 from shared.domain.keys import OPERATOR, hash_of
-from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, places, require_known, secrets
+from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, require_known, secrets, sources
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
@@ -530,7 +530,7 @@ class Settings(BaseSettings):
 
     def described(self) -> Iterator[EffectiveSetting]:
         """Yield every setting with its value, in which no secret is shown, and where it comes from."""
-        values, given = self.environment(), places(type(self))
+        values, given = self.environment(), sources(type(self))
         values["FOREASK_EMBEDDINGS"] = _embeddings_json(self.embeddings, _hidden)
         hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))} - {"FOREASK_EMBEDDINGS"}
         for variables in every_setting(type(self)):
@@ -695,9 +695,9 @@ def _masked(value: str, *, secret: bool) -> str:
     if "://" in value:
         url = urlsplit(value)
         user, _, password = url.netloc.rpartition("@")[0].partition(":")
-        place = url.netloc.rpartition("@")[2]
+        host = url.netloc.rpartition("@")[2]
         account = f"{user}:***@" if password else f"{user}@" if user else ""
-        return urlunsplit((url.scheme, account + place, url.path, "***" if url.query else "", ""))
+        return urlunsplit((url.scheme, account + host, url.path, "***" if url.query else "", ""))
     return "***" if secret and value else value
 
 

@@ -79,7 +79,7 @@ def every_setting(kind: type[BaseSettings]) -> Iterator[list[str]]:
             yield variables_of(name, field)
 
 
-def places(kind: type[BaseSettings]) -> dict[str, Mapping[str, str | None]]:
+def sources(kind: type[BaseSettings]) -> dict[str, Mapping[str, str | None]]:
     """The variables of the environment and of `.env`, in small letters; the first counts more."""
     return {"environment": EnvSettingsSource(kind).env_vars, ".env": DotEnvSettingsSource(kind).env_vars}
 
@@ -93,7 +93,7 @@ def require_known(kind: type[BaseSettings]) -> None:
     known = {variable for variables in every_setting(kind) for variable in variables}
     known |= {PREFIX + name.upper() for name in kind.model_fields} | _ELSEWHERE
     known |= {f"{PREFIX}{name}_FILE".upper() for name, _ in secrets(kind)}
-    given = {name.upper() for variables in places(kind).values() for name in variables}
+    given = {name.upper() for variables in sources(kind).values() for name in variables}
     unknown = sorted(name for name in given - known if name.startswith(PREFIX) and not _OF_KUBERNETES.fullmatch(name))
     if unknown:
         raise InvalidInput(" ".join(_correction(name, known) for name in unknown), field=unknown[0])
@@ -106,10 +106,10 @@ def origin(variables: list[str], given: Mapping[str, Mapping[str, str | None]]) 
         variables: those that give it, ours first.
         given: the variables of each place.
     """
-    for place, values in given.items():
+    for source, values in given.items():
         for variable in variables:
             if values.get(variable.lower()) is not None:
-                return place if variable.startswith(PREFIX) else f"{variable} in {place}"
+                return source if variable.startswith(PREFIX) else f"{variable} in {source}"
             if (path := values.get(f"{variable}_FILE".lower())) is not None:
                 return f"file {path}"
     return "default"

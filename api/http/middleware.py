@@ -50,12 +50,12 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
         elif is_large(scope):
             body = LargeBody(receive, send)
-            await self._take_place(scope, body.receive, body.send)
+            await self._take_slot(scope, body.receive, body.send)
             await body.end()
         else:
-            await self._take_place(scope, receive, send)
+            await self._take_slot(scope, receive, send)
 
-    async def _take_place(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _take_slot(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in _UNCOUNTED:
             await self._serve(self._app, scope, receive, send)
             return

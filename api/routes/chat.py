@@ -190,21 +190,21 @@ class _Completion:
 
     def _annotations(self, order: CitationOrder) -> list[Annotation]:
         return [
-            self._annotation(place, self.retrieval.chunks[number - 1], span)
-            for place, (number, span) in enumerate(order.spans.items(), 1)
+            self._annotation(number_of_citation, self.retrieval.chunks[number - 1], span)
+            for number_of_citation, (number, span) in enumerate(order.spans.items(), 1)
         ]
 
-    def _annotation(self, place: int, chunk: RetrievedChunk, span: tuple[int, int]) -> Annotation:
+    def _annotation(self, number_of_citation: int, chunk: RetrievedChunk, span: tuple[int, int]) -> Annotation:
         start, end = span
         title = chunk.content.title or chunk.external_id
         url = UrlCitation(start_index=start, end_index=end, title=title, url=_address(chunk, self.server))
-        return Annotation(url_citation=url, foreask=citation_of(place, chunk))
+        return Annotation(url_citation=url, foreask=citation_of(number_of_citation, chunk))
 
     def _sources(self, annotations: Sequence[Annotation]) -> str:
         """Return a list of what is cited, as Markdown, where one is wanted."""
         if not (self.lists_sources and annotations):
             return ""
-        return "\n\nSources:\n\n" + "\n".join(f"- {_place(annotation)}" for annotation in annotations)
+        return "\n\nSources:\n\n" + "\n".join(f"- {_source_line(annotation)}" for annotation in annotations)
 
     def _usage(self, answer: Answer) -> ChatUsage:
         usage: Usage = self.condensed.usage + self.retrieval.usage + answer.usage
@@ -288,7 +288,7 @@ def _address(chunk: RetrievedChunk, server: str) -> str:
     return f"{server}documents/{chunk.document_id}?chunk={chunk.chunk_id}"
 
 
-def _place(annotation: Annotation) -> str:
+def _source_line(annotation: Annotation) -> str:
     source = annotation.foreask
     parts = [annotation.url_citation.title, *source.heading_path]
     page = f", page {source.page}" if source.page is not None else ""

@@ -15,7 +15,7 @@ from api.http import paging
 from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.schemas.chunks import ChunkInPlaceView, ChunkPage
+from api.schemas.chunks import ChunkInContextView, ChunkPage
 from shared.domain.errors import InvalidInput
 from shared.domain.records import ChunkDetail, ChunkState
 from shared.services.api import ApiServices
@@ -85,35 +85,35 @@ async def chunks(
     """
     wanted = None if state is None else [ChunkState(one) for one in state.split(",")]
     listed = _Chunks(services, tenant, document_id, version == "live", wanted)
-    place = paging.read_cursor(cursor, _place)
-    if around is not None and (start or place):
+    position = paging.read_cursor(cursor, _position)
+    if around is not None and (start or position):
         raise InvalidInput("Give `around`, `from` or a cursor, not several of them.", field="around")
     if around is not None:
         before, found = await listed.around(around, limit)
         more_before = len(before) > limit // 2
         items = [*before[more_before:], *found]
         kept = limit
-    elif place is not None and place.backwards:
-        items = await listed.before(place.ordinal, limit + 1)
+    elif position is not None and position.backwards:
+        items = await listed.before(position.ordinal, limit + 1)
         more_before = len(items) > limit
         items = items[more_before:]
         kept = len(items)
     else:
-        after = start - 1 if place is None else place.ordinal
+        after = start - 1 if position is None else position.ordinal
         items = await listed.behind(after, limit + 1)
         more_before, kept = after >= 0, limit
-    more = len(items) > kept or (place is not None and place.backwards)
+    more = len(items) > kept or (position is not None and position.backwards)
     return JsonReply(_page(items[:kept], services, more=more, more_before=more_before))
 
 
-@router.get("/v1/chunks/{chunk_id}", response_model=ChunkInPlaceView, responses=problems(401, 404, 422, 503))
+@router.get("/v1/chunks/{chunk_id}", response_model=ChunkInContextView, responses=problems(401, 404, 422, 503))
 async def chunk(
     *, chunk_id: UUID, tenant: Reader, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
 ) -> Response:
     """Look at a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
     found = await services.ledger.documents.chunk(tenant, chunk_id, before=before, after=after)
     settings = services.settings
-    reply = ChunkInPlaceView(
+    reply = ChunkInContextView(
         document=view(found.document, settings),
         before=[chunk_view(each, settings) for each in found.before],
         chunk=chunk_view(found.chunk, settings),
@@ -123,18 +123,18 @@ async def chunk(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """What a cursor says: the chunks behind an ordinal, or those before it."""
 
     ordinal: int
     backwards: bool
 
 
-def _place(key: list[object]) -> _Place:
+def _position(key: list[object]) -> _Position:
     *direction, ordinal = key
     if type(ordinal) is not int or not 0 <= ordinal <= _LAST or direction not in ([], ["before"]):
         raise ValueError
-    return _Place(ordinal, bool(direction))
+    return _Position(ordinal, bool(direction))
 
 
 def _page(items: list[ChunkDetail], services: ApiServices, *, more: bool, more_before: bool) -> ChunkPage:

@@ -202,7 +202,7 @@ async def _points(collections: Sequence[Collection], sizes: Sizes) -> list[int |
         async with gate:
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
-                    return await sizes.of(collection.place)
+                    return await sizes.of(collection.location)
             except (Transient, Permanent, TimeoutError):
                 return None
 

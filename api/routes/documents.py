@@ -31,7 +31,7 @@ from api.schemas.documents import (
 )
 from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
-from shared.ledger.documents.listing import ListPlace, Order, Wanted
+from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import states
 from shared.maintenance.descriptions import tell
 
@@ -134,11 +134,11 @@ async def page(
         external_id=external_id,
         words=q,
     )
-    after = paging.read_cursor(cursor, partial(_read_place, sort))
+    after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger.documents.page(
         tenant, wanted, order=sort, after=after, limit=limit + 1, metadata=metadata
     )
-    documents, following = paging.split_page(rows, limit, partial(_place_of, sort))
+    documents, following = paging.split_page(rows, limit, partial(_position_of, sort))
     items = [view(document, services.settings) for document in documents]
     return JsonReply(DocumentPage(items=items, next_cursor=following))
 
@@ -176,7 +176,7 @@ async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Re
     """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
     with suppress(Transient):  # the scheduler removes the points when Qdrant is back
-        await services.index.delete_document(deleted.place, deleted.id)
+        await services.index.delete_document(deleted.location, deleted.id)
     return Response(status_code=204)
 
 
@@ -193,7 +193,7 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     return JsonReply(view(document, services.settings), 202)
 
 
-def _place_of(order: Order, document: Document) -> list[str]:
+def _position_of(order: Order, document: Document) -> list[str]:
     """The key of a cursor. It names its order: in another one it would lead somewhere."""
     created, identity = document.created_at.isoformat(), str(document.id)
     return {
@@ -204,7 +204,7 @@ def _place_of(order: Order, document: Document) -> list[str]:
     }[order]
 
 
-def _read_place(order: Order, key: list[str]) -> ListPlace:
+def _read_position(order: Order, key: list[str]) -> ListPosition:
     """Read the key of a cursor; raises ValueError where it is not of this order."""
     if order != "newest":
         named, *key = key
@@ -212,9 +212,9 @@ def _read_place(order: Order, key: list[str]) -> ListPlace:
             raise ValueError
     if order == "name":
         name, identity = key
-        return ListPlace(UUID(identity), name=paging.read_name([name]))
+        return ListPosition(UUID(identity), name=paging.read_name([name]))
     state = DocumentState(key.pop(0)) if order == "state" else None
     if state is DocumentState.DELETING:
         raise ValueError
     at, document_id = paging.read_time_and_id(key)
-    return ListPlace(document_id, at=at, state=state)
+    return ListPosition(document_id, at=at, state=state)

@@ -73,7 +73,7 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
         findings = await services.erasure_check.run(Scope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
-    places = [RemainView(engine=each.engine, place=each.place, count=each.count) for each in findings]
+    places = [RemainView(engine=each.engine, place=each.part, count=each.count) for each in findings]
     return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=places))
 
 

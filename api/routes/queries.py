@@ -27,7 +27,7 @@ from api.schemas.queries import (
     Citation,
     EvidenceView,
     ExpectedChunkView,
-    ExpectedPlaceView,
+    ExpectedRankView,
     Explanation,
     QueryBody,
     QueryMetadata,
@@ -235,13 +235,13 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
     values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
-    places = _places(chunk.channels) if explain else None
+    ranks = _rank_views(chunk.channels) if explain else None
     parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
-    return RetrievedChunkView(**values, channels=places, evidence=parts)
+    return RetrievedChunkView(**values, channels=ranks, evidence=parts)
 
 
-def _places(ranks: Ranks) -> dict[str, ChannelRankView]:
-    return {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in ranks.items()}
+def _rank_views(ranks: Ranks) -> dict[str, ChannelRankView]:
+    return {name: ChannelRankView(rank=at.rank, score=at.score) for name, at in ranks.items()}
 
 
 def _candidates(retrieval: Retrieval) -> CandidatesView:
@@ -250,7 +250,7 @@ def _candidates(retrieval: Retrieval) -> CandidatesView:
             CandidateView(
                 chunk_id=match.chunk_id,
                 score=match.score,
-                channels=_places(match.ranks),
+                channels=_rank_views(match.ranks),
                 evidence=EvidenceView(**match.evidence._asdict()) if match.evidence else None,
             )
             for match in retrieval.candidates
@@ -295,7 +295,7 @@ def _expected(chunk: ExpectedChunk) -> ExpectedChunkView:
         chunk_id=chunk.chunk_id,
         rank=chunk.rank,
         score=chunk.score,
-        channels={name: ExpectedPlaceView(rank=at.rank, score=at.score) for name, at in chunk.channels.items()},
+        channels={name: ExpectedRankView(rank=at.rank, score=at.score) for name, at in chunk.channels.items()},
         question=chunk.question_text,
         left_out=chunk.left_out,
     )

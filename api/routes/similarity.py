@@ -51,7 +51,7 @@ async def similarity(request: Request, caller: AskingCaller, services: ServicesD
     stored: list[ChunkLikeness] = []
     if collection is not None and chunks:
         of_key = caller_conditions(None, None, collection.options.filterable, caller.filter)
-        where = visible_points(collection.place, [*of_key, of_chunks(chunks)])
+        where = visible_points(collection.location, [*of_key, of_chunks(chunks)])
         stored = await compare_stored(services.index, where, asked, body.questions, chunks, languages)
     likeness = await asyncio.to_thread(compare, asked, given, body.questions, texts, languages)
     there = {chunk.chunk_id for chunk in stored}

@@ -83,7 +83,7 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText) -> Async
                 chunks = happened.of
                 yield event("chunk", _chunk(happened))
             elif isinstance(happened, WrittenQuestion):
-                yield event("question", TrialQuestionEvent(chunk=happened.place, text=happened.text))
+                yield event("question", TrialQuestionEvent(chunk=happened.chunk, text=happened.text))
             else:
                 calls, usage = calls + happened.calls, usage + happened.usage
                 verdicts += [question.passed for question in happened.questions]
@@ -105,7 +105,7 @@ async def _events(services: ApiServices, tenant: str, tried: TriedText) -> Async
 def _chunk(tried: TriedChunk) -> TrialChunkEvent:
     content = tried.content
     return TrialChunkEvent(
-        chunk=tried.place,
+        chunk=tried.chunk,
         of=tried.of,
         text=content.text,
         title=content.title,
@@ -116,7 +116,7 @@ def _chunk(tried: TriedChunk) -> TrialChunkEvent:
 
 def _screened(screened: ScreenedChunk) -> TrialScreenedEvent:
     return TrialScreenedEvent(
-        chunk=screened.place,
+        chunk=screened.chunk,
         questions=[TrialVerdict(**dataclasses.asdict(question)) for question in screened.questions],
         usage=_usage(screened.usage),
         calls=screened.calls,

@@ -97,7 +97,7 @@ class ChunkPage(ReplyModel):
     previous_cursor: str | None = Field(description="null on the first page")
 
 
-class ChunkInPlaceView(ReplyModel):
+class ChunkInContextView(ReplyModel):
     """A chunk with its document, and the chunks around it in their order."""
 
     model_config = example(document=example_of(DocumentView), before=[], chunk=example_of(ChunkView), after=[])

@@ -225,7 +225,7 @@ class CandidatesView(ReplyModel):
     )
 
 
-class ExpectedPlaceView(ReplyModel):
+class ExpectedRankView(ReplyModel):
     rank: int | None = Field(description="in the channel, from 1; null: more than 1,000 chunks are before it")
     score: float
 
@@ -236,7 +236,7 @@ class ExpectedChunkView(ReplyModel):
     chunk_id: str
     rank: int | None = Field(description="by the fused score, from 1; null: behind 1,000 others in each channel")
     score: float | None = Field(description="the fused one; null: no channel that counts finds it")
-    channels: dict[str, ExpectedPlaceView] = Field(description="it has none where a channel says nothing of it")
+    channels: dict[str, ExpectedRankView] = Field(description="it has none where a channel says nothing of it")
     question: str | None = Field(description="the nearest of its questions")
     left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
         description="why it was not returned: `absent`: this collection has no such chunk that can be found; `filter`:"

@@ -50,7 +50,7 @@ def check(
 
     findings = asyncio.run(_checked(Scope(tenant, collection, document)))
     for finding in findings:
-        print(f"{finding.engine:12}{finding.place:40}{finding.count:>10,}")
+        print(f"{finding.engine:12}{finding.part:40}{finding.count:>10,}")
     left = sum(finding.count for finding in findings)
     print(f"{left:,} found. Backups were not looked at.")
     if left:

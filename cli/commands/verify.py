@@ -104,5 +104,5 @@ def _goes_on(name: str, tenant: str | None, cursor: str | None) -> str:
 
 def _line(finding: dict[str, Any]) -> str:
     repaired = ", repaired" if finding["repaired"] else ""
-    place = f"point {finding['point_id']}  document {finding['document_id']}"
-    return f"{finding['kind']:<8}  {place}  {finding['why']}{repaired}"
+    finding_text = f"point {finding['point_id']}  document {finding['document_id']}"
+    return f"{finding['kind']:<8}  {finding_text}  {finding['why']}{repaired}"

@@ -288,9 +288,9 @@ class _Counting:
         return count.times(chunks)
 
     def _of_text(self, text: ExtractedText, chunking: ChunkingOptions, ready: int | None) -> Iterable[_Chunk]:
-        for place, content in enumerate(divide(text, chunking)):
+        for index, content in enumerate(divide(text, chunking)):
             # The questions of a document are counted with its first chunk.
-            yield self._chunk(content, None if ready is None else ready * (place == 0))
+            yield self._chunk(content, None if ready is None else ready * (index == 0))
 
     def _chunk(self, content: ChunkContent, ready: int | None) -> _Chunk:
         if ready is not None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from shared.domain.index_location import Place, place_of
+from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.records import CollectionOptions, DocumentState
 
 
@@ -45,8 +45,8 @@ class Build:
     gate: Mapping[str, Any] | None = None
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class ChunkContent:
     @property
     def passage(self) -> str:
         """The text under its title and headings, as models and BM25 read it."""
-        place = " > ".join(part for part in (self.title, *self.heading_path) if part)
-        return f"{place}\n\n{self.text}" if place else self.text
+        heading = " > ".join(part for part in (self.title, *self.heading_path) if part)
+        return f"{heading}\n\n{self.text}" if heading else self.text
 
     def continuing(self, at: int) -> str:
         """The extracted text from a position to the end of this chunk, where the chunks before it end at the position.

@@ -13,7 +13,7 @@ _MODEL_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class IndexLocation:
     """Where the points of a tenant's collection are.
 
     Args:
@@ -65,6 +65,6 @@ class IndexNames:
         return f"{self.prefix}-{self.spaces.get(embedding) or vector_space(embedding)}"
 
 
-def place_of(index_name: str, tenant: str, collection_id: UUID) -> Place:
+def index_location_of(index_name: str, tenant: str, collection_id: UUID) -> IndexLocation:
     """The place of a collection's points. Each collection has one build, of its own id."""
-    return Place(index_name, tenant, collection_id.hex)
+    return IndexLocation(index_name, tenant, collection_id.hex)

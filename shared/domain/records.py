@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.filterable import FilterableField
-from shared.domain.index_location import Place, place_of
+from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.usage import Usage
 
 
@@ -81,8 +81,8 @@ class Collection:
     languages: tuple[str, ...] = ()  # of its texts, as far as they are known
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.id)
 
     @property
     def weights(self) -> Weights:
@@ -393,8 +393,8 @@ class ChunkToIndex:
     traceparent: str | None = None
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.collection_id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,8 +418,8 @@ class DeletableDocument:
     live_version: int | None
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.collection_id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,8 +448,8 @@ class Sweep:
     again: bool
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.collection_id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,5 +481,5 @@ class Description:
     versions: tuple[DescribedVersion, ...]
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.collection_id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)

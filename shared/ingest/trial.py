@@ -61,7 +61,7 @@ class TriedText:
 class TriedChunk:
     """A chunk of the text, of `of` together."""
 
-    place: int
+    chunk: int
     of: int
     content: ChunkContent
 
@@ -70,7 +70,7 @@ class TriedChunk:
 class WrittenQuestion:
     """A question as the model wrote it for a chunk."""
 
-    place: int
+    chunk: int
     text: str
 
 
@@ -82,7 +82,7 @@ class ScreenedChunk:
         error: why there are no questions, or no similarities; None: nothing went wrong.
     """
 
-    place: int
+    chunk: int
     questions: Sequence[FilteredQuestion]
     usage: Usage = Usage()
     calls: int = 0
@@ -118,17 +118,17 @@ class Trial:
             tried: the text and its options.
         """
         contents = await asyncio.to_thread(_divided, self._settings, tried)
-        for place, content in enumerate(contents):
-            yield TriedChunk(place, len(contents), content)
+        for chunk, content in enumerate(contents):
+            yield TriedChunk(chunk, len(contents), content)
         events = asyncio.Queue[WrittenQuestion | ScreenedChunk | asyncio.Task[None]]()
         model = LimitedChat(self._chat, self._limiter, tenant, _PATIENCE)
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def write(place: int, content: ChunkContent) -> None:
+        async def write(chunk: int, content: ChunkContent) -> None:
             async with gate:
-                await self._write(model, place, content, tried, events.put_nowait)
+                await self._write(model, chunk, content, tried, events.put_nowait)
 
-        tasks = [asyncio.create_task(write(place, content)) for place, content in enumerate(contents)]
+        tasks = [asyncio.create_task(write(chunk, content)) for chunk, content in enumerate(contents)]
         for task in tasks:
             task.add_done_callback(events.put_nowait)
         try:
@@ -148,7 +148,7 @@ class Trial:
     async def _write(
         self,
         model: ChatModel,
-        place: int,
+        chunk: int,
         content: ChunkContent,
         tried: TriedText,
         tell: Callable[[WrittenQuestion | ScreenedChunk], None],
@@ -156,15 +156,15 @@ class Trial:
         try:
             generated = await generate_questions(model, content, self._generation(tried.options))
         except BadQuestions as error:
-            tell(ScreenedChunk(place, [], error.usage, error.calls, error.message))
+            tell(ScreenedChunk(chunk, [], error.usage, error.calls, error.message))
             return
         except ForeaskError as error:
-            tell(ScreenedChunk(place, [], error=error.message))
+            tell(ScreenedChunk(chunk, [], error=error.message))
             return
         filtered = filter_by_text(generated.questions, content)
         for question in filtered:
-            tell(WrittenQuestion(place, question.text))
-        screened = ScreenedChunk(place, filtered, generated.usage, generated.calls)
+            tell(WrittenQuestion(chunk, question.text))
+        screened = ScreenedChunk(chunk, filtered, generated.usage, generated.calls)
         try:
             tell(replace(screened, questions=await self._judged(content, filtered, tried.embedding)))
         except ForeaskError as error:

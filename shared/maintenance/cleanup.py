@@ -10,7 +10,7 @@ import structlog
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.errors import Unreadable
 from shared.domain.ids import accepted_point_id
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
@@ -140,7 +140,7 @@ class Cleaner:
         """Delete the points of deleted documents, then their rows."""
 
         async def delete(document: DeletableDocument) -> None:
-            await self.index.delete_document(document.place, document.id)
+            await self.index.delete_document(document.location, document.id)
 
         due = await self.work.deletable(_SLICE)
         deleted = await confirmed(due, delete)
@@ -154,7 +154,7 @@ class Cleaner:
         """Delete the documents of dropped builds, then their points and their rows."""
         more = await self.builds.delete_documents()
         for build in await self.builds.emptied(self.work.lease * 2):
-            await self.index.delete_build(build.place)  # also what late writers left
+            await self.index.delete_build(build.location)  # also what late writers left
             await self.builds.forget(build)
             log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
         return more
@@ -162,15 +162,17 @@ class Cleaner:
     async def delete_taken_back(self) -> bool:
         """Delete the points of users' questions that were taken back, in every version that may have one."""
         claimed = await self.feedback.claim_removals(_SLICE)
-        by_place: dict[Place, list[PendingRemoval]] = {}
+        by_location: dict[IndexLocation, list[PendingRemoval]] = {}
         for question in claimed:
-            by_place.setdefault(question.place, []).append(question)
+            by_location.setdefault(question.location, []).append(question)
 
-        async def delete(place: Place) -> None:
-            points = [accepted_point_id(q.id, version) for q in by_place[place] for version in q.versions]
-            await self.index.delete_by_id(place, points)
+        async def delete(location: IndexLocation) -> None:
+            points = [accepted_point_id(q.id, version) for q in by_location[location] for version in q.versions]
+            await self.index.delete_by_id(location, points)
 
-        deleted = {question.id for place in await confirmed(list(by_place), delete) for question in by_place[place]}
+        deleted = {
+            question.id for location in await confirmed(list(by_location), delete) for question in by_location[location]
+        }
         removed = await self.feedback.settle_removals(claimed, deleted) if claimed else 0
         return bool(removed) and len(claimed) == _SLICE
 

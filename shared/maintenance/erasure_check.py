@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.errors import InvalidInput, Unreadable
-from shared.domain.index_location import place_of
+from shared.domain.index_location import index_location_of
 from shared.ledger.documents.documents import Documents
 from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.erasure.leftover_rows import Remains
@@ -43,7 +43,7 @@ class Finding:
     """How much an engine still has in one place: rows of a table, points, keys, objects."""
 
     engine: str
-    place: str
+    part: str
     count: int
 
 
@@ -90,7 +90,9 @@ class ErasureCheck:
             if whole_tenant:
                 count = await self.index.count_named(name, "tenant", tenant)
             else:
-                count = sum([await self.index.count_points(place_of(name, tenant, each)) for each in collections])
+                count = sum(
+                    [await self.index.count_points(index_location_of(name, tenant, each)) for each in collections]
+                )
                 count += sum([await self.index.count_named(name, "document_id", str(each)) for each in documents])
             findings.append(Finding("qdrant", name, count))
         return findings

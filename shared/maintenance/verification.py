@@ -97,7 +97,7 @@ class Verification:
         self._audit = audit
         self._index = index
         self._collection = collection
-        self._place = collection.place
+        self._location = collection.location
         self._repair = repair
         self._documents = 0
         self._points = 0
@@ -128,7 +128,7 @@ class Verification:
         """Points that nobody expects."""
         after = self.position.after
         while True:
-            page, after = await self._index.scroll_points(self._place, after=after, limit=_POINTS)
+            page, after = await self._index.scroll_points(self._location, after=after, limit=_POINTS)
             self._points += len(page)
             for finding in await self._mend_strays(page):
                 yield finding
@@ -143,7 +143,7 @@ class Verification:
             return []
         # The points were read before the ledger was, so they may have been replaced by now: look again.
         ids = [difference.point_id for difference in suspects]
-        again = await self._index.stored_points(self._place, ids)
+        again = await self._index.stored_points(self._location, ids)
         before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
         now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
@@ -179,7 +179,7 @@ class Verification:
         async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
             # A deleted document cannot come back: no other gets its id.
             safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
-            await self._index.delete_by_id(self._place, [stray.point_id for stray in safe])
+            await self._index.delete_by_id(self._location, [stray.point_id for stray in safe])
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
@@ -238,12 +238,12 @@ class Verification:
     async def _look_up(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
         stored: dict[str, StoredPoint] = {}
         for start in range(0, len(ids), _POINTS):
-            stored |= await self._index.stored_points(self._place, ids[start : start + _POINTS])
+            stored |= await self._index.stored_points(self._location, ids[start : start + _POINTS])
         return stored
 
     async def _fill(self, gaps: Sequence[_Difference], held: LockedDocuments) -> set[UUID]:
         if hidden := [gap.point_id for gap in gaps if not gap.rewrite]:
-            await self._index.show(self._place, hidden)
+            await self._index.show(self._location, hidden)
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
     def _finding(self, difference: _Difference, *, repaired: bool) -> Finding:

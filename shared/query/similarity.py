@@ -103,12 +103,12 @@ def compare(
         languages: of the texts, besides words as they stand.
     """
     cosines: list[list[float]] = (asked @ given.T).tolist()
-    place = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
+    row_of = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
     shares = _shares(questions, [text.text for text in texts], languages)
     return [
         Likeness(
             text=[row[n] for row in cosines],
-            questions=[[row[place[question]] for question in text.questions] for row in cosines],
+            questions=[[row[row_of[question]] for question in text.questions] for row in cosines],
             words=shares[n],
         )
         for n, text in enumerate(texts)
@@ -140,7 +140,7 @@ async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
     of_texts = [exactly(text_search(vector, where, limit)) for vector in asked]
     of_questions = [exactly(question_search(vector, where, limit)) for vector in asked]
     listings = [chunk_search(where, chunks), question_listing(where, limit)]
-    found = await index.search(where.place.index_name, [*listings, *of_texts, *of_questions])
+    found = await index.search(where.location.index_name, [*listings, *of_texts, *of_questions])
     return [] if found is None else await asyncio.to_thread(_joined, found, questions, chunks, languages)
 
 

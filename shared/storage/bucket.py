@@ -68,7 +68,7 @@ class UploadBucket(Uploads):
         InvalidInput: the URL or an option cannot be used.
     """
 
-    place = "store of uploads"
+    label = "store of uploads"
     setting = "FOREASK_STORE_URL"
     seek = "is it the right one"
 
@@ -248,7 +248,7 @@ class UploadBucket(Uploads):
             yield
         except (BaseError, OSError) as error:
             self._away = True
-            message = f"the {self.place} cannot be read: {_reason(error)}"
+            message = f"the {self.label} cannot be read: {_reason(error)}"
             raise Unavailable(message, component="uploads", retry_after=AWAY_PAUSE) from error
 
     @contextmanager

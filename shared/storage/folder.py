@@ -31,7 +31,7 @@ class UploadFolder(Uploads):
         owner: the deployment whose ledger names them.
     """
 
-    place = "uploads folder"
+    label = "uploads folder"
     setting = "FOREASK_DATA_DIR"
     seek = "is it mounted"
 
@@ -130,7 +130,7 @@ class UploadFolder(Uploads):
             raise gone() from error
         except OSError as error:
             self._away = True
-            raise away(self.place, error.strerror) from error
+            raise away(self.label, error.strerror) from error
 
     async def _holds_any(self, names: Sequence[str]) -> bool:
         return await asyncio.to_thread(lambda: any(self.path(name).exists() for name in names))

@@ -85,10 +85,10 @@ def stored_in(name: str) -> str:
 
 def _part(name: str) -> tuple[int, int] | None:
     """Where an upload stands in its pack, as offset and length in bytes; None where the object is all its own."""
-    _, of_pack, place = name.partition("#")
+    _, of_pack, label = name.partition("#")
     if not of_pack:
         return None
-    offset, _, length = place.partition(",")
+    offset, _, length = label.partition(",")
     return int(offset), int(length)
 
 
@@ -99,7 +99,7 @@ class Uploads(ABC):
         owner: the deployment whose ledger names them.
     """
 
-    place: str  # what a person calls it
+    label: str  # what a person calls it
     setting: str  # the variable that says where it is
     seek: str  # the first question where it is not as it was
 
@@ -295,14 +295,14 @@ class Uploads(ABC):
         marker = await self._marker()  # another process may have marked and used it meanwhile
         if marker is None:
             raise self._not_ours(
-                f"The {self.place} has no {MARKER}, and holds nothing that the ledger names: {self.seek}, and is"
+                f"The {self.label} has no {MARKER}, and holds nothing that the ledger names: {self.seek}, and is"
                 " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
             )
         if marker != str(deployment):
             log.error("uploads.refused", store_of=marker, ledger_of=str(deployment))
             raise self._not_ours(
-                f"The {self.place} belongs to another deployment: let FOREASK_DATABASE_URL and {self.setting} name the"
-                f" ledger and the {self.place} of one deployment. If they do, run `foreask uploads adopt`."
+                f"The {self.label} belongs to another deployment: let FOREASK_DATABASE_URL and {self.setting} name the"
+                f" ledger and the {self.label} of one deployment. If they do, run `foreask uploads adopt`."
             )
 
     async def adopt(self) -> None:
@@ -322,7 +322,7 @@ class Uploads(ABC):
         if done:
             probe.result()
         elif time.monotonic() - self._proved > _SLOW_SECONDS:
-            raise Unavailable(f"The {self.place} does not answer.", component="uploads", retry_after=RETRY_AFTER)
+            raise Unavailable(f"The {self.label} does not answer.", component="uploads", retry_after=RETRY_AFTER)
 
     async def _store_and_remove(self) -> None:
         try:
@@ -349,7 +349,7 @@ class Uploads(ABC):
         try:
             await self.require_own()
         except OSError as error:
-            raise away(self.place, error.strerror) from error
+            raise away(self.label, error.strerror) from error
         self._away = False
 
     async def _marker(self) -> str | None:
@@ -395,6 +395,6 @@ def gone() -> Unreadable:
     return Unreadable("The stored file is gone: upload the document again.")
 
 
-def away(place: str, reason: str | None) -> Unavailable:
-    message = f"the {place} cannot be read here: {reason or 'its disk fails'}"
+def away(label: str, reason: str | None) -> Unavailable:
+    message = f"the {label} cannot be read here: {reason or 'its disk fails'}"
     return Unavailable(message, component="uploads", retry_after=AWAY_PAUSE)

@@ -29,7 +29,7 @@ from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import FilterableField
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 
@@ -56,20 +56,20 @@ class VisiblePoints:
         corpus: select all its texts, hidden ones too: those among which a word is rare.
     """
 
-    place: Place
+    location: IndexLocation
     questions: SearchFilter
     texts: SearchFilter
     corpus: SearchFilter
 
 
-def visible_points(place: Place, conditions: Sequence[Condition] = ()) -> VisiblePoints:
+def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()) -> VisiblePoints:
     """Select what queries may see of a collection: its points of complete versions, on further conditions."""
 
     def of(kind: PointKind) -> SearchFilter:
-        return _dumped(must=[*_of_kind(place, kind), *conditions], must_not=[_equals("hidden", value=True)])
+        return _dumped(must=[*_of_kind(location, kind), *conditions], must_not=[_equals("hidden", value=True)])
 
-    corpus = _dumped(must=[_equals("group", group(place, "t"))])
-    return VisiblePoints(place, of("q"), of("t"), corpus)
+    corpus = _dumped(must=[_equals("group", group(location, "t"))])
+    return VisiblePoints(location, of("q"), of("t"), corpus)
 
 
 def caller_conditions(
@@ -108,9 +108,9 @@ def held_out(point_ids: Sequence[str]) -> Condition:
     return models.Filter(must_not=[models.HasIdCondition(has_id=list(point_ids)), of_users])
 
 
-def collection_points(place: Place) -> models.Filter:
+def collection_points(location: IndexLocation) -> models.Filter:
     """Select a collection's points, hidden ones too."""
-    return models.Filter(must=[*_of(place)])
+    return models.Filter(must=[*_of(location)])
 
 
 def named_points(field: str, value: str) -> models.Filter:
@@ -118,16 +118,16 @@ def named_points(field: str, value: str) -> models.Filter:
     return models.Filter(must=[_equals(field, value)])
 
 
-def points_by_id(place: Place, ids: Sequence[str]) -> models.Filter:
+def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
     """Select those of these points that are a collection's, hidden ones too."""
-    return models.Filter(must=[*_of(place), models.HasIdCondition(has_id=list(ids))])
+    return models.Filter(must=[*_of(location), models.HasIdCondition(has_id=list(ids))])
 
 
 def document_points(
-    place: Place, document_id: UUID, *, version: int | None = None, below: int | None = None
+    location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
     """Select a document's points, hidden ones too: of all versions, of one, or of those before `below`."""
-    must = [*_of(place), _equals("document_id", str(document_id))]
+    must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
     if below is not None:
@@ -135,23 +135,25 @@ def document_points(
     return models.Filter(must=[*must])
 
 
-def document_texts(place: Place, document_id: UUID, version: int) -> models.Filter:
+def document_texts(location: IndexLocation, document_id: UUID, version: int) -> models.Filter:
     """Select the texts of a document's version, hidden ones too."""
-    must = [*_of_kind(place, "t"), _equals("document_id", str(document_id)), _equals("version", version)]
+    must = [*_of_kind(location, "t"), _equals("document_id", str(document_id)), _equals("version", version)]
     return models.Filter(must=[*must])
 
 
 def hidden_points(
-    place: Place, document_id: UUID, *, version: int | None = None, below: int | None = None
+    location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
     """Select a document's hidden points: of one version, or of those before `below`."""
-    of_document = document_points(place, document_id, version=version, below=below)
+    of_document = document_points(location, document_id, version=version, below=below)
     return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
 
 
-def leftover_points(place: Place, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
+def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
     """Select the points of chunks in one version that claims before `token` have written."""
-    return models.Filter(must=[*_of(place), of_chunks(chunk_ids), _equals("version", version), _below("token", token)])
+    return models.Filter(
+        must=[*_of(location), of_chunks(chunk_ids), _equals("version", version), _below("token", token)]
+    )
 
 
 def replaceable_points(token: int) -> models.Filter:
@@ -159,7 +161,7 @@ def replaceable_points(token: int) -> models.Filter:
     return models.Filter(must=[models.FieldCondition(key="token", range=models.Range(lte=token))])
 
 
-def section_points(place: Place, document_id: str, version: int, start: int, end: int) -> SearchFilter:
+def section_points(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> SearchFilter:
     """Select the texts of one section of a document's version, hidden ones too."""
     values: dict[str, str | int] = {
         "document_id": document_id,
@@ -167,12 +169,12 @@ def section_points(place: Place, document_id: str, version: int, start: int, end
         "section.start": start,
         "section.end": end,
     }
-    return _dumped(must=[*_of_kind(place, "t"), *(_equals(key, value) for key, value in values.items())])
+    return _dumped(must=[*_of_kind(location, "t"), *(_equals(key, value) for key, value in values.items())])
 
 
-def text_points(place: Place) -> models.Filter:
+def text_points(location: IndexLocation) -> models.Filter:
     """Select one point of each chunk in each version, hidden ones too."""
-    return models.Filter(must=[*_of_kind(place, "t")])
+    return models.Filter(must=[*_of_kind(location, "t")])
 
 
 def nothing() -> SearchFilter:
@@ -180,15 +182,18 @@ def nothing() -> SearchFilter:
     return _dumped(must=[_equals("group", "")])
 
 
-def _of(place: Place) -> list[models.FieldCondition]:
+def _of(location: IndexLocation) -> list[models.FieldCondition]:
     """The conditions of every filter: the collection's groups, and its owner as a second lock."""
-    groups = [group(place, kind) for kind in KINDS]
-    return [models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])), _equals("tenant", place.tenant)]
+    groups = [group(location, kind) for kind in KINDS]
+    return [
+        models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])),
+        _equals("tenant", location.tenant),
+    ]
 
 
-def _of_kind(place: Place, kind: PointKind) -> list[models.FieldCondition]:
+def _of_kind(location: IndexLocation, kind: PointKind) -> list[models.FieldCondition]:
     """As `_of`, of one group: a search uses the graph of the group."""
-    return [_equals("group", group(place, kind)), _equals("tenant", place.tenant)]
+    return [_equals("group", group(location, kind)), _equals("tenant", location.tenant)]
 
 
 def _dumped(**clauses: list[Condition]) -> SearchFilter:
@@ -229,14 +234,14 @@ def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int
         elif name in _LISTS:
             if not isinstance(value, list) or not value:
                 raise InvalidInput(f"`{name}` takes a list of filters, at least one.", field=f"filter.{name}")
-            nested = [_nested(each, fields, depth, f"{name}.{place}") for place, each in enumerate(value)]
+            nested = [_nested(each, fields, depth, f"{name}.{location}") for location, each in enumerate(value)]
             parts.append(models.Filter(**{_LISTS[name]: nested}))
         else:
             parts.append(_condition(str(name), value, fields))
     return parts
 
 
-def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, place: str) -> Condition:
+def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, location: str) -> Condition:
     """Turn a filter within another one into one condition; an error names its place."""
     try:
         parts = _conditions(filter_, fields, depth - 1)
@@ -244,7 +249,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, pl
             raise InvalidInput("A filter within a filter has a condition.", field="filter")
     except InvalidInput as error:
         inside = (error.field or "filter").removeprefix("filter")
-        raise InvalidInput(error.message, field=f"filter.{place}{inside}") from None
+        raise InvalidInput(error.message, field=f"filter.{location}{inside}") from None
     return parts[0] if len(parts) == 1 else models.Filter(must=parts)
 
 

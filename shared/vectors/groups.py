@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 
 PointKind = Literal["q", "t"]
 """Of questions, or of texts: each text is one point of its chunk."""
 KINDS: tuple[PointKind, ...] = ("q", "t")
 
 
-def group(place: Place, kind: PointKind) -> str:
+def group(location: IndexLocation, kind: PointKind) -> str:
     """Name the group of a collection's points of one kind."""
-    return f"{place.build}/{kind}"
+    return f"{location.build}/{kind}"

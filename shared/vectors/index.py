@@ -27,7 +27,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.ids import chunk_of_point, chunk_point_id
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.records import ChunkToIndex, Description, Sweep
 from shared.domain.vectors import Vectors
 from shared.process.metrics import QDRANT_SECONDS
@@ -287,7 +287,7 @@ class Index:
         """
         operations = list(_operations(sweep))
         with self._if_there():
-            for result in await self._client.batch_update_points(sweep.place.index_name, operations, wait=True):
+            for result in await self._client.batch_update_points(sweep.location.index_name, operations, wait=True):
                 _require_completed(result.status)
 
     async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
@@ -303,18 +303,18 @@ class Index:
         tokens = [chunk.lease.token for chunk in chunks]
         token = max(tokens) + 1 if own else min(tokens)
         operations = [
-            _deletion(filters.leftover_points(place, [str(chunk.lease.id) for chunk in same], version, token))
-            for place, version, same in _by_version(chunks)
+            _deletion(filters.leftover_points(location, [str(chunk.lease.id) for chunk in same], version, token))
+            for location, version, same in _by_version(chunks)
         ]
         with self._if_there():
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def show(self, place: Place, ids: Sequence[str]) -> None:
+    async def show(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Show hidden points of a collection."""
-        hidden = filters.points_by_id(place, ids)
+        hidden = filters.points_by_id(location, ids)
         with self._errors():
-            result = await self._client.set_payload(place.index_name, {"hidden": False}, points=hidden, wait=True)
+            result = await self._client.set_payload(location.index_name, {"hidden": False}, points=hidden, wait=True)
         _require_completed(result.status)
 
     async def describe(self, description: Description) -> None:
@@ -322,42 +322,42 @@ class Index:
 
         No such collection: none of its chunks had a point, so there is nothing to do.
         """
-        place, document_id = description.place, description.document_id
+        location, document_id = description.location, description.document_id
         operations: list[models.UpdateOperation] = []
         with self._if_there():
             for said in description.versions:
                 indexed = fields.indexed_values(description.filterable, said.metadata)
-                await self._index_keys(place.index_name, indexed.keys())
+                await self._index_keys(location.index_name, indexed.keys())
                 payload = {"metadata": dict(said.metadata)} | fields.emptied_values(description.filterable) | indexed
-                of_version = filters.document_points(place, document_id, version=said.version)
+                of_version = filters.document_points(location, document_id, version=said.version)
                 operations.append(_setting(payload, of_version))
                 if said.title is not None:
-                    texts = filters.document_texts(place, document_id, said.version)
+                    texts = filters.document_texts(location, document_id, said.version)
                     operations.append(_setting({"title": said.title}, texts))
-            for result in await self._client.batch_update_points(place.index_name, operations, wait=True):
+            for result in await self._client.batch_update_points(location.index_name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def delete_document(self, place: Place, document_id: UUID) -> None:
+    async def delete_document(self, location: IndexLocation, document_id: UUID) -> None:
         """Delete a document's points. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=filters.document_points(place, document_id))
+        selector = models.FilterSelector(filter=filters.document_points(location, document_id))
         with self._if_there():
-            result = await self._client.delete(place.index_name, selector, wait=True)
+            result = await self._client.delete(location.index_name, selector, wait=True)
             _require_completed(result.status)
 
-    async def delete_build(self, place: Place) -> None:
+    async def delete_build(self, location: IndexLocation) -> None:
         """Delete all points of a build. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=filters.collection_points(place))
+        selector = models.FilterSelector(filter=filters.collection_points(location))
         with self._if_there():
-            result = await self._client.delete(place.index_name, selector, wait=True)
+            result = await self._client.delete(location.index_name, selector, wait=True)
             _require_completed(result.status)
 
-    async def delete_by_id(self, place: Place, ids: Sequence[str]) -> None:
+    async def delete_by_id(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Delete points of a collection by id. No points or no such collection: nothing to do."""
         if not ids:
             return
-        selector = models.FilterSelector(filter=filters.points_by_id(place, ids))
+        selector = models.FilterSelector(filter=filters.points_by_id(location, ids))
         with self._if_there():
-            result = await self._client.delete(place.index_name, selector, wait=True)
+            result = await self._client.delete(location.index_name, selector, wait=True)
             _require_completed(result.status)
 
     async def drop_collection(self, name: str) -> None:
@@ -379,11 +379,11 @@ class Index:
         return None
 
     async def section_payloads(
-        self, place: Place, sections: Sequence[SectionKey]
+        self, location: IndexLocation, sections: Sequence[SectionKey]
     ) -> dict[SectionKey, list[Mapping[str, Any]]]:
         """Return the payloads of each section's chunks, in no order; hidden ones too."""
-        searches = [section_search(place, s.document_id, s.version, s.start, s.end) for s in sections]
-        hits = await self.search(place.index_name, searches) or [[] for _ in sections]
+        searches = [section_search(location, s.document_id, s.version, s.start, s.end) for s in sections]
+        hits = await self.search(location.index_name, searches) or [[] for _ in sections]
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
     async def chunk_payloads(
@@ -398,22 +398,22 @@ class Index:
                 newest version that queries may see.
             questions: the points of questions.
         """
-        payloads = await self._payloads_by_id(where.place, versions, questions)
+        payloads = await self._payloads_by_id(where.location, versions, questions)
         if replaced := [chunk for chunk in versions if chunk not in payloads.chunks]:
             newest = await self._newest(where, chunk_search(where, replaced))
             payloads.chunks.update({chunk: hit.payload for chunk, hit in newest.items()})
         return payloads
 
     async def _payloads_by_id(
-        self, place: Place, versions: Mapping[str, int], questions: Sequence[str]
+        self, location: IndexLocation, versions: Mapping[str, int], questions: Sequence[str]
     ) -> ChunkPayloads:
         """Read visible points in one request. The group of each is checked: ids open no other's points."""
         ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
         points = []
         with self._if_there():
-            points = await self._reads.read(place.index_name, "", {"ids": ids, "with_payload": True})
+            points = await self._reads.read(location.index_name, "", {"ids": ids, "with_payload": True})
         visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
-        texts, asked = group(place, "t"), group(place, "q")
+        texts, asked = group(location, "t"), group(location, "q")
         return ChunkPayloads(
             {payload["chunk_id"]: payload for _, payload in visible if payload.get("group") == texts},
             {point: payload for point, payload in visible if payload.get("group") == asked},
@@ -447,44 +447,44 @@ class Index:
 
     async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
         """Return the hits by chunk id, each of its newest version."""
-        (hits,) = await self.search(where.place.index_name, [listed]) or [[]]
+        (hits,) = await self.search(where.location.index_name, [listed]) or [[]]
         hits.sort(key=lambda hit: chunk_of_point(hit.id)[1])
         return {chunk_of_point(hit.id)[0]: hit for hit in hits}
 
-    async def stored_points(self, place: Place, ids: Sequence[str]) -> dict[str, StoredPoint]:
+    async def stored_points(self, location: IndexLocation, ids: Sequence[str]) -> dict[str, StoredPoint]:
         """Return what points of a collection claim by id; deleted points are missing."""
         if not ids:
             return {}
-        points, _ = await self._scroll(place, filters.points_by_id(place, ids), limit=len(ids))
+        points, _ = await self._scroll(location, filters.points_by_id(location, ids), limit=len(ids))
         return {point.id: point for point in points}
 
     async def scroll_points(
-        self, place: Place, *, after: str | None = None, limit: int = 1000
+        self, location: IndexLocation, *, after: str | None = None, limit: int = 1000
     ) -> tuple[list[StoredPoint], str | None]:
         """Return a page of a collection's points in the order of their ids, hidden ones too.
 
         Returns:
             The points, and the `after` of the next page; None on the last.
         """
-        return await self._scroll(place, filters.collection_points(place), limit=limit, after=after)
+        return await self._scroll(location, filters.collection_points(location), limit=limit, after=after)
 
     async def _scroll(
-        self, place: Place, selected: models.Filter, *, limit: int, after: str | None = None
+        self, location: IndexLocation, selected: models.Filter, *, limit: int, after: str | None = None
     ) -> tuple[list[StoredPoint], str | None]:
         with self._if_there():
             records, following = await self._client.scroll(
-                place.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=_CLAIM
+                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=_CLAIM
             )
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
 
-    async def count_points(self, place: Place) -> int:
+    async def count_points(self, location: IndexLocation) -> int:
         """Count a collection's points; 0 where there is none yet."""
-        return await self._count(place.index_name, filters.collection_points(place))
+        return await self._count(location.index_name, filters.collection_points(location))
 
-    async def count_chunks(self, place: Place) -> int:
+    async def count_chunks(self, location: IndexLocation) -> int:
         """Count the chunks of a collection, of all versions."""
-        return await self._count(place.index_name, filters.text_points(place))
+        return await self._count(location.index_name, filters.text_points(location))
 
     async def names(self) -> list[str]:
         """Return the names of all collections of Qdrant, those of other deployments too."""
@@ -632,31 +632,31 @@ async def _all_of(requests: Iterable[Awaitable[object]]) -> None:
 
 
 def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
-    place, document_id, live = sweep.place, sweep.document_id, sweep.live_version
+    location, document_id, live = sweep.location, sweep.document_id, sweep.live_version
     if sweep.deleted:
-        yield _deletion(filters.document_points(place, document_id))
+        yield _deletion(filters.document_points(location, document_id))
         return
     if sweep.chunk_id is not None and sweep.points_token is not None:
         chunk, token = str(sweep.chunk_id), sweep.points_token
-        yield _deletion(filters.leftover_points(place, [chunk], sweep.below_version, token))
+        yield _deletion(filters.leftover_points(location, [chunk], sweep.below_version, token))
     if live is None:
-        yield _deletion(filters.document_points(place, document_id, below=sweep.below_version))
+        yield _deletion(filters.document_points(location, document_id, below=sweep.below_version))
         return
-    hidden = filters.hidden_points(place, document_id, version=live)
+    hidden = filters.hidden_points(location, document_id, version=live)
     shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
     yield models.SetPayloadOperation(set_payload=shown)
-    yield _deletion(filters.document_points(place, document_id, below=live))
+    yield _deletion(filters.document_points(location, document_id, below=live))
     if sweep.below_version > live:  # the versions in between were given up: nothing will show them
-        yield _deletion(filters.hidden_points(place, document_id, below=sweep.below_version))
+        yield _deletion(filters.hidden_points(location, document_id, below=sweep.below_version))
 
 
-def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[Place, int, list[ChunkToIndex]]]:
+def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[IndexLocation, int, list[ChunkToIndex]]]:
     """Put the chunks of a collection in the same version together."""
-    versions = defaultdict[tuple[Place, int], list[ChunkToIndex]](list)
+    versions = defaultdict[tuple[IndexLocation, int], list[ChunkToIndex]](list)
     for chunk in chunks:
-        versions[chunk.place, chunk.lease.version].append(chunk)
-    for (place, version), same in versions.items():
-        yield place, version, same
+        versions[chunk.location, chunk.lease.version].append(chunk)
+    for (location, version), same in versions.items():
+        yield location, version, same
 
 
 def _setting(payload: Mapping[str, Any], selected: models.Filter) -> models.SetPayloadOperation:

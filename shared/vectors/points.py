@@ -19,7 +19,7 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.filterable import FilterableField
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
@@ -57,7 +57,7 @@ class PointContext:
         filterable: the fields of the metadata that its collection declares.
     """
 
-    place: Place
+    location: IndexLocation
     document_id: UUID
     chunk_id: UUID
     version: int
@@ -94,7 +94,7 @@ def points_of(
         given: whether `questions` came with the document.
     """
     common: dict[str, Any] = {
-        "tenant": context.place.tenant,
+        "tenant": context.location.tenant,
         "document_id": str(context.document_id),
         "chunk_id": str(context.chunk_id),
         "version": context.version,
@@ -106,10 +106,10 @@ def points_of(
     if context.hidden:
         common["hidden"] = True
     chunk, version = context.chunk_id, context.version
-    payload = common | {"group": group(context.place, "t")} | _payload(content, context)
+    payload = common | {"group": group(context.location, "t")} | _payload(content, context)
     if prepended:
         payload[PREPENDED] = True
-    of_questions = common | {"group": group(context.place, "q")}
+    of_questions = common | {"group": group(context.location, "q")}
     source = {"source": "given"} if given else {}
     points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import SparseVector
 from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section_points
@@ -72,9 +72,9 @@ def probe() -> Search:
     return {"filter": nothing(), "limit": 1}
 
 
-def section_search(place: Place, document_id: str, version: int, start: int, end: int) -> Search:
+def section_search(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> Search:
     """List the chunks of a section, in no order, with the payload from which its text is joined."""
-    where = section_points(place, document_id, version, start, end)
+    where = section_points(location, document_id, version, start, end)
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 
 

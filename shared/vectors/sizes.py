@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 
 _REST = 20  # a count is kept so many times as long as it took: counting takes a twentieth of Qdrant's time at most
 _MOST = 10_000
@@ -36,7 +36,7 @@ class Sizes:
 
     def __init__(
         self,
-        count: Callable[[Place], Awaitable[int]],
+        count: Callable[[IndexLocation], Awaitable[int]],
         *,
         seconds: float = 0.0,
         now: Callable[[], float] = time.monotonic,
@@ -44,38 +44,38 @@ class Sizes:
         self._count = count
         self._seconds = seconds
         self._now = now
-        self._sizes: dict[Place, _Size] = {}
+        self._sizes: dict[IndexLocation, _Size] = {}
 
-    async def of(self, place: Place) -> int:
+    async def of(self, location: IndexLocation) -> int:
         """Return a count that is still kept, or count; who stops waiting does not stop the count.
 
         Raises:
             Transient: Qdrant did not answer.
         """
-        size = self._begin(place)
+        size = self._begin(location)
         if size.counting is not None:
             await asyncio.shield(size.counting)
         return size.count or 0
 
-    async def about(self, place: Place) -> int:
+    async def about(self, location: IndexLocation) -> int:
         """Like `of`, but while a collection is counted again return its last count, without waiting."""
-        size = self._begin(place)
-        return await self.of(place) if size.count is None else size.count
+        size = self._begin(location)
+        return await self.of(location) if size.count is None else size.count
 
-    def _begin(self, place: Place) -> _Size:
+    def _begin(self, location: IndexLocation) -> _Size:
         """Begin to count unless a count is kept or under way."""
-        if len(self._sizes) >= _MOST and place not in self._sizes:
+        if len(self._sizes) >= _MOST and location not in self._sizes:
             self._sizes = {each: size for each, size in self._sizes.items() if size.counting is not None}
-        size = self._sizes.setdefault(place, _Size())
+        size = self._sizes.setdefault(location, _Size())
         if size.counting is None and self._now() >= size.until:
-            size.counting = asyncio.create_task(self._counted(place, size))
+            size.counting = asyncio.create_task(self._counted(location, size))
             size.counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
         return size
 
-    async def _counted(self, place: Place, size: _Size) -> None:
+    async def _counted(self, location: IndexLocation, size: _Size) -> None:
         began = self._now()
         try:
-            size.count = await self._count(place)
+            size.count = await self._count(location)
             size.until = self._now() + max(self._seconds, _REST * (self._now() - began))
         finally:
             size.counting = None

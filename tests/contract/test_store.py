@@ -80,7 +80,7 @@ class Bucket:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def place(request, tmp_path):
+def storage(request, tmp_path):
     return Folder(tmp_path) if request.param == "folder" else Bucket(request.getfixturevalue("s3"))
 
 
@@ -90,8 +90,8 @@ def owner():
 
 
 @pytest.fixture
-def store(place, owner):
-    return place.store(owner)
+def store(storage, owner):
+    return storage.store(owner)
 
 
 async def pieces(size, *, of=1 << 18, error=None):
@@ -117,11 +117,11 @@ async def test_a_stream_is_read_as_it_was_stored(store, size):
     assert b"".join([piece async for piece in store.pieces(upload.name, size)]) == expected
 
 
-async def test_bytes_are_read_as_they_were_stored_by_another_process(place, store, owner):
+async def test_bytes_are_read_as_they_were_stored_by_another_process(storage, store, owner):
     upload = await store.store_bytes(b"bytes", max_bytes=5)
 
     assert (upload.size_bytes, upload.sha256) == (5, hashlib.sha256(b"bytes").digest())
-    assert await content(place.store(owner), upload.name) == b"bytes"
+    assert await content(storage.store(owner), upload.name) == b"bytes"
 
 
 async def test_what_was_fetched_leaves_no_file_behind(store, tmp_path, monkeypatch):
@@ -147,14 +147,14 @@ async def test_a_part_is_read_in_pieces_and_one_that_is_gone_is_told(store):
         await anext(store.pieces(part.name, part.size_bytes))
 
 
-async def test_many_small_documents_are_one_object(place, store):
+async def test_many_small_documents_are_one_object(storage, store):
     documents = [f"Document {number}.".encode() for number in range(300)]
 
     parts = await store.store_pack(documents)
 
     assert [await content(store, part.name) for part in parts[::40]] == documents[::40]
     assert [part.sha256 for part in parts] == [hashlib.sha256(document).digest() for document in documents]
-    assert place.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
+    assert storage.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
 
 
 async def test_documents_of_a_pack_are_read_by_one_request(s3, monkeypatch):
@@ -174,24 +174,24 @@ async def test_documents_of_a_pack_are_read_by_one_request(s3, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_too_much_is_refused_and_leaves_nothing(place, store, size):
+async def test_too_much_is_refused_and_leaves_nothing(storage, store, size):
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
         await store.store(pieces(size), max_bytes=size - 1)
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
         await store.store_bytes(b"x" * 300, max_bytes=299)
 
-    assert (place.names(), place.unfinished()) == (set(), [])
+    assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_a_stream_that_breaks_off_leaves_nothing(place, store, size):
+async def test_a_stream_that_breaks_off_leaves_nothing(storage, store, size):
     with pytest.raises(ZeroDivisionError):
         await store.store(pieces(size, error=ZeroDivisionError()), max_bytes=LARGE)
 
-    assert (place.names(), place.unfinished()) == (set(), [])
+    assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
-async def test_a_request_that_is_cancelled_leaves_nothing(place, store):
+async def test_a_request_that_is_cancelled_leaves_nothing(storage, store):
     reached = asyncio.Event()
 
     async def waiting():
@@ -206,7 +206,7 @@ async def test_a_request_that_is_cancelled_leaves_nothing(place, store):
     with pytest.raises(asyncio.CancelledError):
         await storing
 
-    assert (place.names(), place.unfinished()) == (set(), [])
+    assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
 async def test_what_is_removed_is_gone_and_is_told_so(store):
@@ -228,18 +228,18 @@ async def test_what_is_removed_is_gone_and_is_told_so(store):
 async def test_a_pack_that_ends_too_early_is_as_one_that_is_gone(store):
     part, _ = await store.store_pack([b"one", b"two"])
 
-    for place in ("4,5", "400,5"):
+    for storage in ("4,5", "400,5"):
         with pytest.raises(Unreadable, match="upload the document again"):
-            await content(store, f"{part.stored_in}#{place}")
+            await content(store, f"{part.stored_in}#{storage}")
 
 
-async def test_names_come_in_pages(place, store):
+async def test_names_come_in_pages(storage, store):
     uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
     await store.write_note(".foreask-note", b"no upload")
 
     pages = [page async for page in store.pages()]
 
-    assert {name for page in pages for name in page} == uploads == place.names()
+    assert {name for page in pages for name in page} == uploads == storage.names()
 
 
 async def test_more_than_a_page_of_names_is_told(store, monkeypatch):
@@ -255,16 +255,16 @@ async def test_more_than_a_page_of_names_is_told(store, monkeypatch):
     assert sum(map(len, pages)) == 1_001
 
 
-async def test_notes_are_remembered(place, store, owner):
+async def test_notes_are_remembered(storage, store, owner):
     assert await store.read_note(".foreask-note") is None
     for note in (b"first", b"second"):
         await store.write_note(".foreask-note", note)
-        assert await place.store(owner).read_note(".foreask-note") == note
+        assert await storage.store(owner).read_note(".foreask-note") == note
 
 
-async def test_a_store_belongs_to_the_deployment_that_used_it_first(place, store):
+async def test_a_store_belongs_to_the_deployment_that_used_it_first(storage, store):
     await store.store_bytes(b"x", max_bytes=9)
-    other = place.store(Deployment())
+    other = storage.store(Deployment())
 
     message = r"belongs to another deployment.*FOREASK_DATABASE_URL.*foreask uploads adopt"
     with pytest.raises(Unavailable, match=message):
@@ -273,7 +273,7 @@ async def test_a_store_belongs_to_the_deployment_that_used_it_first(place, store
         await other.store(pieces(LARGE), max_bytes=LARGE)
     with pytest.raises(Unavailable, match=message):
         await other.ready()
-    assert len(place.names()) == 1
+    assert len(storage.names()) == 1
 
     await other.adopt()
     await other.require_own()
@@ -282,29 +282,29 @@ async def test_a_store_belongs_to_the_deployment_that_used_it_first(place, store
 
 
 @pytest.mark.parametrize("packed", [True, False])
-async def test_a_store_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(place, store, packed):
+async def test_a_store_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(storage, store, packed):
     upload = (await store.store_pack([b"x"]))[0] if packed else await store.store_bytes(b"x", max_bytes=1)
-    await forget_owner(place)
+    await forget_owner(storage)
 
     with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
-        await place.store(Deployment(uuid4().hex)).require_own()
+        await storage.store(Deployment(uuid4().hex)).require_own()
     with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
-        await place.store(Deployment()).require_own()
-    await place.store(Deployment(uuid4().hex, upload.name)).require_own()
+        await storage.store(Deployment()).require_own()
+    await storage.store(Deployment(uuid4().hex, upload.name)).require_own()
 
 
-async def forget_owner(place):
-    if isinstance(place, Folder):
-        (place.folder / ".foreask-deployment").unlink()
+async def forget_owner(storage):
+    if isinstance(storage, Folder):
+        (storage.folder / ".foreask-deployment").unlink()
     else:
-        await place.store(Deployment()).remove([".foreask-deployment"])
+        await storage.store(Deployment()).remove([".foreask-deployment"])
 
 
-async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(place, store, owner):
+async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(storage, store, owner):
     upload = await store.store_bytes(b"x", max_bytes=1)
     owner.uploads = [upload.name]
-    place.lose()
-    lost = place.store(owner)
+    storage.lose()
+    lost = storage.store(owner)
 
     with pytest.raises(Unavailable, match="holds nothing that the ledger names") as caught:
         await content(lost, upload.name)
@@ -313,8 +313,8 @@ async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(place,
         await lost.require()
 
 
-async def test_a_store_that_is_away_is_told(place, owner):
-    away = place.away(owner)
+async def test_a_store_that_is_away_is_told(storage, owner):
+    away = storage.away(owner)
 
     async def stream():
         return await away.store(pieces(LARGE), max_bytes=LARGE)
@@ -324,7 +324,7 @@ async def test_a_store_that_is_away_is_told(place, owner):
 
     attempts = [stream, lambda: away.store_bytes(b"x", max_bytes=1), lambda: away.store_pack([b"x"]), away.ready]
     attempts += [lambda: content(away, "name"), lambda: content(away, "pack#0,1")]
-    if isinstance(place, Bucket):
+    if isinstance(storage, Bucket):
         attempts += [names, lambda: away.read_note(".note"), lambda: away.write_note(".note", b"")]
     for attempt in attempts:
         with pytest.raises(Unavailable) as caught:
@@ -335,15 +335,15 @@ async def test_a_store_that_is_away_is_told(place, owner):
         await away.require()
 
 
-async def test_ready_stores_and_leaves_nothing(place, store):
+async def test_ready_stores_and_leaves_nothing(storage, store):
     await store.ready()
 
-    assert place.names() == set()
+    assert storage.names() == set()
 
 
 async def test_refused_keys_are_told_and_not_shown(s3, caplog):
-    place, owner = Bucket(s3), Deployment()
-    store = place.store(owner)
+    storage, owner = Bucket(s3), Deployment()
+    store = storage.store(owner)
     upload = await store.store_bytes(b"x", max_bytes=1)
 
     with s3.forbidding():
@@ -406,8 +406,8 @@ def test_an_option_that_is_none_is_refused_without_its_value(tmp_path):
 
 
 async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
-    place = Bucket(s3)
-    store = place.store(Deployment())
+    storage = Bucket(s3)
+    store = storage.store(Deployment())
     offer = await store.offer("acme")
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
@@ -416,14 +416,14 @@ async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
     assert (upload.size_bytes, upload.sha256) == (100, hashlib.sha256(b"x" * 100).digest())
     assert await content(store, upload.name) == b"x" * 100
     await store.withdraw("acme", offer.token)
-    assert place.names() == {upload.name}
+    assert storage.names() == {upload.name}
     with pytest.raises(InvalidInput, match="Nothing was sent"):
         await store.take("acme", offer.token, max_bytes=100)
 
 
 async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkeypatch):
-    place = Bucket(s3)
-    store = place.store(Deployment())
+    storage = Bucket(s3)
+    store = storage.store(Deployment())
     offer = await store.offer("acme")
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
@@ -434,12 +434,12 @@ async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkey
     with pytest.raises(TooLarge):
         await store.take("acme", offer.token, max_bytes=99)
 
-    assert place.names() == {f"sent/acme/{offer.token}"}
+    assert storage.names() == {f"sent/acme/{offer.token}"}
 
 
 async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
-    place = Bucket(s3)
-    store = place.store(Deployment())
+    storage = Bucket(s3)
+    store = storage.store(Deployment())
     came = []
 
     async def stream():
@@ -455,15 +455,15 @@ async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
 
 
 async def test_a_refusal_is_not_asked_for_again_with_each_upload(s3):
-    place, asked = Bucket(s3), []
-    await place.store(Deployment()).store_bytes(b"x", max_bytes=1)
+    storage, asked = Bucket(s3), []
+    await storage.store(Deployment()).store_bytes(b"x", max_bytes=1)
 
     class Counted(Deployment):
         async def id(self):
             asked.append(1)
             return await super().id()
 
-    other = place.store(Counted())
+    other = storage.store(Counted())
     for _ in range(3):
         with pytest.raises(Unavailable, match="belongs to another deployment"):
             await other.store_bytes(b"x", max_bytes=1)

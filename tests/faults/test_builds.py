@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from shared.domain.builds import Build, BuildDifferences
-from shared.domain.index_location import IndexNames, place_of
+from shared.domain.index_location import IndexNames, index_location_of
 from shared.domain.records import CollectionOptions
 from shared.ledger.builds.builds import Builds
 from shared.ledger.model.collections import Collections
@@ -148,7 +148,7 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
 
     scenario.settle(swept=True)
     row = scenario.judge(note=f"{scenario.deaths()} deaths")
-    assert fleet.stored_points(place_of(**dropped)) == {}
+    assert fleet.stored_points(index_location_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 5 * scale.documents + edits
 
 
@@ -194,7 +194,7 @@ def test_killed_inside_a_slice_a_switch_and_a_drop(fleet, provider, begin):
 
     scenario.settle(swept=True)
     row = scenario.judge(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} switches at once")
-    assert fleet.stored_points(place_of(**dropped)) == {}
+    assert fleet.stored_points(index_location_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 10 + 2 + 1
 
 
@@ -220,6 +220,6 @@ def _switch_both_ways(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> Non
         assert [reply.result().status_code for reply in replies] == [200, 200]
 
 
-def _is_live(fleet: Fleet, place: dict[str, Any]) -> bool:
-    (row,) = fleet.query("SELECT build_state FROM collections WHERE id = $1", place["collection_id"])
+def _is_live(fleet: Fleet, location: dict[str, Any]) -> bool:
+    (row,) = fleet.query("SELECT build_state FROM collections WHERE id = $1", location["collection_id"])
     return bool(row["build_state"] == "live")

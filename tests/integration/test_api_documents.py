@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from api.schemas.chunks import ChunkInPlaceView, ChunkPage
+from api.schemas.chunks import ChunkInContextView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
@@ -387,7 +387,9 @@ async def test_a_citation_is_found_in_the_version_that_queries_see(client, servi
 
     assert cited.id not in [chunk.id for chunk in (await chunks_of(client, document.id)).items]
     assert cited == (await chunks_of(client, document.id, version="live", around=cited.id)).items[2]
-    shown = ChunkInPlaceView.model_validate_json((await client.get(f"/v1/chunks/{cited.id}?before=2&after=0")).content)
+    shown = ChunkInContextView.model_validate_json(
+        (await client.get(f"/v1/chunks/{cited.id}?before=2&after=0")).content
+    )
     assert (shown.document.id, shown.document.version, shown.chunk) == (document.id, 2, cited)
     assert [chunk.ordinal for chunk in (*shown.before, *shown.after)] == [0, 1]
     assert (await client.get(f"/v1/chunks/{uuid4()}")).status_code == 404

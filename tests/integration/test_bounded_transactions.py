@@ -199,7 +199,7 @@ async def test_a_lost_index_is_repaired_in_slices(services, library, provider, m
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
     collection = await library.collection()
-    await services.index.delete_document(collection.place, document.lease.id)
+    await services.index.delete_document(collection.location, document.lease.id)
 
     async def verify():
         verification = Verification(services.ledger.audit, services.index, collection, repair=True)

@@ -617,13 +617,13 @@ async def test_nothing_of_a_dropped_build_remains(services, library, provider):
     await work(services)
     build = await filled(services)
     await work(services)
-    assert await services.index.count_points(build.place)
+    assert await services.index.count_points(build.location)
     await services.ledger.tallies.fold(timedelta())
 
     await services.ledger.builds.drop(*NAME, build.number)
     await cleaned(services)
 
-    assert await services.index.count_points(build.place) == 0
+    assert await services.index.count_points(build.location) == 0
     tallied = "SELECT part FROM {} WHERE counted = 'documents'"
     assert await run(services, f"{tallied.format('tallies')} UNION {tallied.format('tally_changes')}") == [
         (str((await services.ledger.collections.get(*NAME)).id),)
@@ -680,10 +680,10 @@ async def test_a_late_writer_of_a_dropped_build_leaves_nothing(services, library
     await cleaned(services)
 
     await _settle(services.indexer, [await index_batch(services.indexer, late)])
-    assert await services.index.count_points(build.place)
+    assert await services.index.count_points(build.location)
     await cleaned(services)
 
-    assert await services.index.count_points(build.place) == 0
+    assert await services.index.count_points(build.location) == 0
 
 
 async def test_what_a_dropped_build_has_cost_stays_the_collections(services, library, provider):

@@ -73,7 +73,7 @@ async def grown(services):
 
 async def indexed_texts(services, library):
     """The text of each chunk, in order."""
-    place = (await library.collection()).place
+    place = (await library.collection()).location
     stored, _ = await services.index.scroll_points(place)
     versions = {str(point.chunk_id): 1 for point in stored}
     payloads = (await services.index.chunk_payloads(visible_points(place), versions)).chunks
@@ -220,7 +220,7 @@ async def test_scores_are_on_one_scale_from_then_on(services, library, grow):
 
 async def test_what_was_labelled_stays(services, library, grow):
     await grow(0, FEW)
-    stored = await services.index.scroll_points((await library.collection()).place)
+    stored = await services.index.scroll_points((await library.collection()).location)
     labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
     await services.calibrator.calibrate_labelled(await library.collection(), labelled)
     first = await calibration(library)
@@ -393,7 +393,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     question, chunk = "Who sailed the seven seas?", UUID(int=7 << 48)
     payload = {
         "tenant": "default",
-        "group": group(collection.place, "q"),
+        "group": group(collection.location, "q"),
         "chunk_id": str(chunk),
         "version": 1,
         "token": 1,

@@ -91,7 +91,7 @@ def check(services, keys):
 
     async def found(**scope):
         return {
-            f"{finding.engine} {finding.place}": finding.count
+            f"{finding.engine} {finding.part}": finding.count
             for finding in await erasure_check.run(Scope(**scope))
             if finding.count
         }
@@ -136,7 +136,7 @@ async def state_of(services, tenant):
             for table in ("documents", "chunks", "completions", "queries")
         )
     )
-    return counts, await services.index.count_points(collection.place)
+    return counts, await services.index.count_points(collection.part)
 
 
 # --- a tenant ---
@@ -287,7 +287,7 @@ async def test_an_erased_collection_goes_with_all_its_builds(services, provider,
     for table in ("labelled_sets", "evaluations"):
         assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
-    assert await services.index.count_points(other.place)
+    assert await services.index.count_points(other.part)
     assert await run(services, DIFFERENCES) == []
 
 

@@ -84,7 +84,7 @@ async def test_a_rebuild_costs_what_was_estimated(services, collection, change):
     assert estimate.completion_tokens == pytest.approx(completion, rel=0.1)
     assert estimate.embedding_tokens == pytest.approx(embedded, rel=0.1)
     assert (calls == 0) == (change in ({}, {"section_max_chars": 4_000}))
-    points = await services.index.count_points(collection.place)
+    points = await services.index.count_points(collection.location)
     assert estimate.points == pytest.approx(points, rel=0.1)
     assert estimate.documents == 9
 

@@ -61,7 +61,7 @@ async def points(services, collection="default", tenant="default"):
     """Users' questions as they stand in Qdrant, by id."""
     found = await services.ledger.collections.get(tenant, collection)
     records, _ = await services.index._client.scroll(
-        found.index_name, collection_points(found.place), limit=10_000, with_payload=True
+        found.index_name, collection_points(found.location), limit=10_000, with_payload=True
     )
     return {str(r.id): r.payload for r in records if r.payload.get("source") == "user"}
 
@@ -427,7 +427,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
     refused = await give(client, query_id, chunks["leave.md"].chunk_id)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
     assert going.versions == [1]
-    await services.index.delete_by_id(going.place, [accepted_point_id(going.id, 1)])
+    await services.index.delete_by_id(going.location, [accepted_point_id(going.id, 1)])
     await services.ledger.feedback.settle_removals([going], {going.id})
     assert (await accept(client)).outcome == "accepted"
     await work(services, "index")
@@ -491,7 +491,7 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
     collection = await services.ledger.collections.get("default", "default")
     (point,) = await points(services)
     if damage == "lost":
-        await services.index.delete_by_id(collection.place, [point])
+        await services.index.delete_by_id(collection.location, [point])
     else:
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("DELETE FROM accepted_questions")

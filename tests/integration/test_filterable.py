@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.records import CollectionOptions, DocumentState
 from shared.ledger.documents.documents import _write
 from shared.vectors.fields import KEYS
@@ -90,11 +90,11 @@ PAIRS = st.one_of(*(st.tuples(st.just(name), conditions(kind)) for name, kind in
 FILTERS = st.lists(PAIRS, min_size=1, max_size=2).map(dict)
 
 
-def points(place, documents, fields):
+def points(location, documents, fields):
     """A point for each document, with the fields declared."""
     content = ChunkContent.whole("The text.")
     for document, values in documents.items():
-        context = PointContext(place, document, uuid4(), 1, 1, 0, "a.md", EPOCH, metadata=values, filterable=fields)
+        context = PointContext(location, document, uuid4(), 1, 1, 0, "a.md", EPOCH, metadata=values, filterable=fields)
         yield from points_of(content, context, None, [])
 
 
@@ -107,10 +107,10 @@ async def shared_collection(session_services):
     await session_services.index.drop_collection(name)
 
 
-async def found(index, place, filter_, fields):
+async def found(index, location, filter_, fields):
     """The documents that a filter finds."""
-    where = visible_points(place, caller_conditions(filter_, None, fields))
-    (hits,) = await index.search(place.index_name, [{"filter": where.texts, "limit": 100, "with_payload": True}])
+    where = visible_points(location, caller_conditions(filter_, None, fields))
+    (hits,) = await index.search(location.index_name, [{"filter": where.texts, "limit": 100, "with_payload": True}])
     return sorted(hit.payload["document_id"] for hit in hits)
 
 
@@ -138,7 +138,7 @@ async def test_a_declared_field_finds_what_it_finds_undeclared(
     session_services, shared_collection, documents, others, filters
 ):
     index = session_services.index
-    declared, undeclared, other = (Place(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b", "c"))
+    declared, undeclared, other = (IndexLocation(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b", "c"))
     same = {uuid4(): values for values in documents}
     written = [*points(declared, same, FIELDS), *points(undeclared, same, ())]
     written += points(other, {uuid4(): values for values in others}, OTHER_FIELDS)
@@ -212,7 +212,7 @@ def _fits(value, condition):
 @example(documents=[{}, {"year": None}, {"year": []}, {"year": 1}], filters=[{"year": None}, {"not": {"year": None}}])
 async def test_filters_within_filters_find_what_they_say(session_services, shared_collection, documents, filters):
     index = session_services.index
-    declared, undeclared = (Place(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b"))
+    declared, undeclared = (IndexLocation(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b"))
     same = {uuid4(): values for values in documents}
     await index.upsert(shared_collection, [*points(declared, same, PLAIN_FIELDS), *points(undeclared, same, ())])
 
@@ -240,7 +240,7 @@ async def test_filters_within_filters_find_what_they_say(session_services, share
     ],
 )
 async def test_what_filters_on_declared_fields_mean(session_services, shared_collection, filter_, expected):
-    place = Place(shared_collection, "a", uuid4().hex)
+    location = IndexLocation(shared_collection, "a", uuid4().hex)
     of_names = {
         "leave": {"department": "hr", "year": 2026, "draft": True, "price": 2, "at": "2024-06-01T10:00:00Z"},
         "law": {"department": "law", "year": 2024, "draft": False, "price": 2.0, "at": "2024-06-02"},
@@ -250,9 +250,9 @@ async def test_what_filters_on_declared_fields_mean(session_services, shared_col
     }
     ids = {name: uuid4() for name in of_names}
     documents = {ids[name]: values for name, values in of_names.items()}
-    await session_services.index.upsert(shared_collection, list(points(place, documents, FIELDS)))
+    await session_services.index.upsert(shared_collection, list(points(location, documents, FIELDS)))
 
-    hits = await found(session_services.index, place, filter_, FIELDS)
+    hits = await found(session_services.index, location, filter_, FIELDS)
 
     assert sorted(name for name, document in ids.items() if str(document) in hits) == expected
 
@@ -260,18 +260,18 @@ async def test_what_filters_on_declared_fields_mean(session_services, shared_col
 async def test_a_key_has_its_index_before_its_first_point_and_is_looked_for_once(services):
     index, name = services.index, f"test-{uuid4().hex}"
     await index.ensure_collection(name, 3)
-    place, documents = Place(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
+    location, documents = IndexLocation(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
 
     async def indexed():
         schema = (await index._client.get_collection(name)).payload_schema
         return {key: (field.points, field.params.enable_hnsw) for key, field in schema.items() if key in KEYS}
 
-    await index.upsert(name, list(points(place, documents, ())))
+    await index.upsert(name, list(points(location, documents, ())))
     assert await indexed() == {}
-    await index.upsert(name, list(points(place, documents, FIELDS)))
+    await index.upsert(name, list(points(location, documents, FIELDS)))
     assert await indexed() == {"terms": (1, False), "number_0": (1, False), "datetime_0": (1, False)}
     with requests_to_qdrant(index) as sent:
-        await index.upsert(name, list(points(place, documents, FIELDS)))
+        await index.upsert(name, list(points(location, documents, FIELDS)))
     assert sent == [("PUT", f"/collections/{name}/points")]
     await index.drop_collection(name)
 

@@ -162,7 +162,7 @@ async def test_one_missing_point_is_enough(services, fill, gate):
     async with services.database.begin() as connection:
         of_build = text("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE collection_id = :c")
         chunk = (await connection.execute(of_build, {"c": build.id})).scalars().first()
-    await services.index.delete_by_id(build.place, [chunk_point_id(chunk, 1)])
+    await services.index.delete_by_id(build.location, [chunk_point_id(chunk, 1)])
     report = await report_of(gate, build)
 
     assert report.reasons == ("Points that differ from the ledger: 1 missing, 0 stale, 0 orphaned.",)

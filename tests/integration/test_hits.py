@@ -29,7 +29,7 @@ async def collection(services, library, provider):
     await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     collection = await library.collection()
     hidden = await points(services, library, hidden=True, document_id=str(edited.id))
-    await services.index.show(collection.place, list(hidden))
+    await services.index.show(collection.location, list(hidden))
     return collection
 
 
@@ -38,11 +38,11 @@ async def by_payload(services, collection, query):
     (vector,) = await services.indexer.embedder.embed([query.question])
     asked = ChannelQuery(vector, query_vector(query.question))
     conditions = caller_conditions(query.filter, None)
-    where = visible_points(collection.place, conditions)
+    where = visible_points(collection.location, conditions)
     limits = {channel: limit_of(channel, query.top_k) for channel in CHANNELS}
     searches = [search_of(c, asked, where, limits[c]) | {"with_payload": True} for c in CHANNELS]
     hits = dict(zip(CHANNELS, await services.index.search(collection.index_name, searches), strict=True))
-    full = full_bm25(asked.terms, await services.index.count_chunks(collection.place))
+    full = full_bm25(asked.terms, await services.index.count_chunks(collection.location))
     channels, questions, versions = {}, {}, {}
     for channel in CHANNELS:
         assert len(hits[channel]) < limits[channel]
@@ -94,7 +94,7 @@ async def test_the_corpus_has_every_kind_of_question(services, collection):
 
 async def test_a_hidden_question_is_not_read_by_its_id(services, library, collection):
     hidden = [i for i, payload in (await points(services, library, hidden=True)).items() if "question" in payload]
-    where = visible_points(collection.place)
+    where = visible_points(collection.location)
 
     assert hidden
     assert await services.index.chunk_payloads(where, {}, hidden) == ({}, {})

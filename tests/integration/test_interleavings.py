@@ -498,7 +498,7 @@ async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point
     await take_back()
 
     (question,) = await services.ledger.feedback.claim_removals(10)
-    await services.index.delete_by_id(collection.place, [accepted_point_id(question.id, 1)])
+    await services.index.delete_by_id(collection.location, [accepted_point_id(question.id, 1)])
     await indexed(services.indexer, writing)
     await services.ledger.feedback.settle_removals([question], {question.id})
     await services.cleaner.clean()

@@ -31,7 +31,7 @@ async def hand_in(services, tenant, texts):
 async def seen(services, tenant):
     """All that a tenant can see of the index, with scores."""
     collection = await Library(services, tenant).collection()
-    index, place = services.index, collection.place
+    index, place = services.index, collection.location
     (found,) = await services.retriever.search_channels(collection, [ASKED], Baseline())
     stored, _ = await index.scroll_points(place)
     verification = Verification(services.ledger.audit, index, collection, repair=True)
@@ -86,9 +86,9 @@ async def test_what_another_tenant_writes_and_deletes_changes_nothing(services, 
 async def test_the_ids_of_another_open_nothing(services, provider, other):
     await hand_in(services, "alice", ["harbour tide keeper"])
     before = await seen(services, "alice")
-    mine = (await Library(services, "alice").collection()).place
+    mine = (await Library(services, "alice").collection()).location
     tenant, name = other
-    place = (await Library(services, tenant).collection(name)).place
+    place = (await Library(services, tenant).collection(name)).location
     index, ids = services.index, [point.id for point in before["stored"]]
     (document,) = {point.document_id for point in before["stored"]}
     chunks = [str(point.chunk_id) for point in before["stored"]]

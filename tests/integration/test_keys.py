@@ -426,7 +426,7 @@ async def test_the_operator_repairs_any_collection_and_reads_nothing_of_it(clien
     await work(services)
     collection = await services.ledger.collections.get("alice", "default")
     (document,) = await services.ledger.documents.page("alice", limit=2)
-    await services.index.delete_document(collection.place, document.id)
+    await services.index.delete_document(collection.location, document.id)
 
     address = "/v1/operator/tenants/alice/collections"
     replies = [

@@ -16,7 +16,7 @@ from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.ledger.documents import documents
-from shared.ledger.documents.listing import ListPlace
+from shared.ledger.documents.listing import ListPosition
 
 NOW = timedelta()
 
@@ -496,7 +496,7 @@ async def test_pages_follow_each_other_without_gap_or_repetition(services, libra
     seen, after = [], None
     while page := await services.ledger.documents.page("default", after=after, limit=3):
         seen += [document.id for document in page]
-        after = ListPlace(page[-1].id, at=page[-1].created_at)
+        after = ListPosition(page[-1].id, at=page[-1].created_at)
 
     assert len(seen) == len(set(seen)) == 7
     assert set(seen) == ids

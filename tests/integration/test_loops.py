@@ -58,8 +58,8 @@ async def test_the_largest_documents(client, wakes, name):
 
 async def test_the_largest_comparison(client, provider):
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
-    some = [" ".join(words[n % 10] + str(n % (7 + place)) for n in range(400)) for place in range(50)]
-    texts = [{"text": text, "questions": [f"Is it {place}?"]} for place, text in enumerate(some)]
+    some = [" ".join(words[n % 10] + str(n % (7 + number)) for n in range(400)) for number in range(50)]
+    texts = [{"text": text, "questions": [f"Is it {number}?"]} for number, text in enumerate(some)]
     asked = [f"{' '.join(words)} {n}? " * 100 for n in range(12)]
 
     async with watched_loop() as watch:

@@ -67,7 +67,7 @@ async def test_documents_are_read_found_changed_verified_and_deleted(pooled):
     assert [item async for item in verification.run() if isinstance(item, Finding)] == []
     await pooled.ledger.documents.delete("default", documents[1].id)
     await pooled.cleaner.clean()
-    assert await pooled.index.count_chunks(collection.place) == 2
+    assert await pooled.index.count_chunks(collection.location) == 2
 
 
 async def test_sessions_have_nothing_that_a_pooler_would_not_pass_on(pooled):

@@ -63,7 +63,7 @@ async def client_over(link, settings):
 
 async def stored(services, library):
     collection = await library.collection()
-    return await services.index.scroll_points(collection.place, limit=1000)
+    return await services.index.scroll_points(collection.location, limit=1000)
 
 
 async def findings(services, library):
@@ -85,7 +85,7 @@ async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, li
 
     assert isinstance(outcome, FailedAttempt)
     assert not outcome.decision.burns_attempt
-    await index.count_points(chunk.place)  # it reads all the same
+    await index.count_points(chunk.location)  # it reads all the same
     for _ in range(2):
         with pytest.raises(Unavailable):
             await index.require()
@@ -110,7 +110,7 @@ async def test_one_collection_that_takes_no_writes_stops_no_other(services, inde
 
 
 async def test_nothing_is_claimed_while_qdrant_answers_nothing(library, link, index):
-    place = (await library.collection()).place
+    place = (await library.collection()).location
     link.change(Fault(refuse="/collections"))
     with pytest.raises(Unavailable):
         await index.count_points(place)

@@ -6,7 +6,7 @@ from qdrant_client import models
 from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
-from shared.domain.index_location import place_of
+from shared.domain.index_location import index_location_of
 from shared.domain.records import CollectionOptions
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
@@ -127,7 +127,7 @@ async def test_an_equal_build_embeds_nothing(services, live, provider):
 async def test_a_second_attempt_embeds_what_the_live_build_lacks(services, live, provider):
     build = await migrated(services, prompt=PROMPT)
     await services.ledger.builds.drop(*NAME, build.number)
-    await services.index.delete_build(place_of(build.index_name, build.tenant, build.id))
+    await services.index.delete_build(index_location_of(build.index_name, build.tenant, build.id))
     calls = provider.stats()["calls"]
     before = embedded(provider)
 
@@ -176,7 +176,7 @@ async def test_an_edit_embeds_what_is_new(services, library, live, provider):
 
 
 async def test_points_that_are_gone_are_embedded_anew(services, live, provider):
-    await services.index.delete_build(live.place)
+    await services.index.delete_build(live.location)
     build = await migrated(services)
 
     assert embedded(provider) == sum(await expected(services, build))

@@ -33,7 +33,7 @@ async def points(services, library, **payload):
     """All points of the tenant, hidden ones too, as {id: payload}."""
     collection = await library.collection()
     conditions = [models.FieldCondition(key=k, match=models.MatchValue(value=v)) for k, v in payload.items()]
-    conditions += collection_points(collection.place).must
+    conditions += collection_points(collection.location).must
     records, _ = await services.index._client.scroll(
         collection.index_name, scroll_filter=models.Filter(must=conditions), limit=10_000, with_payload=True
     )
@@ -146,7 +146,7 @@ async def test_a_chunk_that_two_versions_show_comes_back_once_and_as_the_newest(
     await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     collection = await library.collection()
     stored = await points(services, library)
-    await services.index.show(collection.place, [i for i, p in stored.items() if p["version"] == 2])
+    await services.index.show(collection.location, [i for i, p in stored.items() if p["version"] == 2])
 
     for diversity in (0.0, 0.5):
         query = Query("What is about alpha number?", top_k=9, diversity=diversity)
@@ -220,7 +220,7 @@ async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider)
     stored = {(p["chunk_id"], p["version"]): p for p in (await points(services, library)).values()}
     hidden = {chunk: version for (chunk, version), payload in stored.items() if payload.get("hidden")}
     shown = {chunk: version for (chunk, version), payload in stored.items() if not payload.get("hidden")}
-    where = visible_points((await library.collection()).place)
+    where = visible_points((await library.collection()).location)
 
     assert hidden == {str(chunk.lease.id): 2}
     assert (await services.index.chunk_payloads(where, hidden)).chunks == {}
@@ -484,7 +484,7 @@ async def prepending(services):
 async def text_vectors(services, library):
     """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
     stored = await points(services, library)
-    visible = visible_points((await library.collection()).place)
+    visible = visible_points((await library.collection()).location)
     texts = {p["chunk_id"]: p["text"] for p in stored.values() if "text" in p}
     vectors = await services.index.text_vectors(visible, list(texts))
     return {texts[chunk]: vector for chunk, vector in vectors.items()}

@@ -27,7 +27,7 @@ async def rows(services):
             for name in await columns(connection)
         }
     collection = await services.ledger.collections.get("default", "default")
-    return counts, await services.index.count_points(collection.place)
+    return counts, await services.index.count_points(collection.location)
 
 
 async def test_chunks_questions_and_verdicts_are_told_and_nothing_is_stored(client, services, provider):

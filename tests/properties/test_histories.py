@@ -56,8 +56,8 @@ NAMES = ("a.md", "b.md")
 STAGES = ("parse", "index", "generate", "index")  # of a chunk: its text is indexed first
 _TEXT, _GENERATE = 1, 2
 SECTIONS = tuple(
-    f"## {place}\n\n" + " ".join(f"The {place} opens at {hour} on day {hour * 7}." for hour in range(6, 12))
-    for place in ("harbour", "library", "museum")
+    f"## {stage_index}\n\n" + " ".join(f"The {stage_index} opens at {hour} on day {hour * 7}." for hour in range(6, 12))
+    for stage_index in ("harbour", "library", "museum")
 )
 UNREADABLE = "%PDF-1.4 broken \x00\x01"
 PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
@@ -436,19 +436,19 @@ class Histories(RuleBasedStateMachine):
             embedder = replace(embedder, embedder=OpenAIEmbedder(embedder.embedder._provider, "another-model"))
         self.stages["index"] = index_stage(replace(indexer, embedder=embedder))
 
-    @rule(place=st.integers(0, len(STAGES) - 1))
-    def claim(self, place: int) -> None:
+    @rule(stage_index=st.integers(0, len(STAGES) - 1))
+    def claim(self, stage_index: int) -> None:
         """Claim what comes to this place of a chunk's way; all that is due before it is done, but for what is held."""
-        for earlier in STAGES[:place]:
+        for earlier in STAGES[:stage_index]:
             self.run(_work_off(self.stages[earlier]))
-        stage = self.stages[STAGES[place]]
+        stage = self.stages[STAGES[stage_index]]
         for item in self.run(stage.claim(2)) or ():
             self.claims.append(Claim(stage, item))
 
-    @rule(place=st.integers(0, len(STAGES) - 1))
-    def work_and_die(self, place: int) -> None:
-        self.claim(place)
-        stage = STAGES[place]
+    @rule(stage_index=st.integers(0, len(STAGES) - 1))
+    def work_and_die(self, stage_index: int) -> None:
+        self.claim(stage_index)
+        stage = STAGES[stage_index]
         for claim in [claim for claim in self.claims if claim.stage.name == stage]:
             claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _held))
             self.may_repeat += stage == "generate"

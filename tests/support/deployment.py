@@ -23,7 +23,7 @@ import psutil
 
 from embedded.ports import free_port
 from embedded.stack import Stack
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
 from tests.support.provider import Script
@@ -244,14 +244,14 @@ class Deployment:
     def points(self, collection: str = "default") -> int:
         return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
 
-    def stored_points(self, place: Place) -> dict[str, dict[str, Any]]:
+    def stored_points(self, location: IndexLocation) -> dict[str, dict[str, Any]]:
         """Every point of a collection by its id, hidden ones too, with its payload."""
-        selected = collection_points(place).model_dump(mode="json", exclude_none=True)
+        selected = collection_points(location).model_dump(mode="json", exclude_none=True)
         stored, offset = {}, None
         with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
             while True:
                 body = {"limit": 1000, "with_payload": True, "offset": offset, "filter": selected}
-                reply = qdrant.post(f"/collections/{place.index_name}/points/scroll", json=body).raise_for_status()
+                reply = qdrant.post(f"/collections/{location.index_name}/points/scroll", json=body).raise_for_status()
                 page = reply.json()["result"]
                 stored |= {str(p["id"]): p["payload"] for p in page["points"]}
                 offset = page["next_page_offset"]

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.ids import question_point_id
-from shared.domain.index_location import place_of
+from shared.domain.index_location import index_location_of
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
 
@@ -248,7 +248,7 @@ class Scenario:
     def _stored(self) -> dict[str, dict[str, Any]]:
         """This scenario's points: those of its collection that carry one of its marks."""
         (collection,) = self.fleet.query(_COLLECTION, self.collection)
-        points = self.fleet.stored_points(place_of(**collection))
+        points = self.fleet.stored_points(index_location_of(**collection))
         return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
 
     def _compare(

@@ -157,7 +157,7 @@ def test_wide_noise_counts_less_and_what_is_alike_stays():
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(-0.2, 0.95), st.floats(0, 0.5))
 def test_a_scale_keeps_the_order_of_cosines_and_lets_none_exceed_1(cosines, similarity, spread):
-    names = {str(place): cosine for place, cosine in enumerate(cosines)}
+    names = {str(number): cosine for number, cosine in enumerate(cosines)}
     scaled = rescale({"text": ChannelHits(names)}, Baseline(similarity, spread))["text"].scores
 
     in_order = [scaled[name] for name in sorted(names, key=names.__getitem__)]

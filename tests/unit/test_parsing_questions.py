@@ -12,32 +12,32 @@ CHUNKS = tuple(
 )
 
 
-def placed(*questions: ReadyQuestion) -> list[list[str]]:
-    places = assign(questions, CHUNKS)
-    return [[q.text for q, place in zip(questions, places, strict=True) if place == index] for index in range(3)]
+def assigned(*questions: ReadyQuestion) -> list[list[str]]:
+    indexes = assign(questions, CHUNKS)
+    return [[q.text for q, of in zip(questions, indexes, strict=True) if of == index] for index in range(3)]
 
 
 def test_a_quote_decides_whatever_the_words_say():
     question = ReadyQuestion("Do children travel free?", quote="leaves the  Harbour at seven")
 
-    assert placed(question) == [[], [question.text], []]
+    assert assigned(question) == [[], [question.text], []]
 
 
 def test_rare_words_decide_where_there_is_no_quote():
-    assert placed(ReadyQuestion("When does the ferry leave the harbour?")) == [
+    assert assigned(ReadyQuestion("When does the ferry leave the harbour?")) == [
         [],
         ["When does the ferry leave the harbour?"],
         [],
     ]
-    assert placed(ReadyQuestion("What are the fares?"))[2]
+    assert assigned(ReadyQuestion("What are the fares?"))[2]
 
 
 def test_a_quote_that_stands_nowhere_lends_its_words():
-    assert placed(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
+    assert assigned(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
 
 
 def test_the_first_chunk_wins_a_tie_and_takes_what_fits_nowhere():
-    assert placed(ReadyQuestion("Boats?"), ReadyQuestion("Qwerty?"))[0] == ["Boats?", "Qwerty?"]
+    assert assigned(ReadyQuestion("Boats?"), ReadyQuestion("Qwerty?"))[0] == ["Boats?", "Qwerty?"]
 
 
 def test_without_chunks_there_is_nowhere_to_put_a_question():

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from shared.ingest.parse.fair_semaphore import FairPlaces
+from shared.ingest.parse.fair_semaphore import FairSemaphore
 
 
-async def parsed_in_turn(places, tenants, order):
+async def parsed_in_turn(slots, tenants, order):
     async def parse(tenant):
-        async with places.one(tenant):
+        async with slots.one(tenant):
             order.append(tenant)
             await asyncio.sleep(0)
 
@@ -18,7 +18,7 @@ async def parsed_in_turn(places, tenants, order):
 
 async def test_a_free_place_goes_to_the_tenant_that_has_the_fewest():
     order = []
-    tasks = await parsed_in_turn(FairPlaces(2), ["loud"] * 6 + ["quiet", "other", "quiet"], order)
+    tasks = await parsed_in_turn(FairSemaphore(2), ["loud"] * 6 + ["quiet", "other", "quiet"], order)
     await asyncio.gather(*tasks)
 
     assert order[:5] == ["loud", "loud", "quiet", "loud", "other"]
@@ -27,12 +27,12 @@ async def test_a_free_place_goes_to_the_tenant_that_has_the_fewest():
 
 @pytest.mark.parametrize("passes", [0, 1, 2])
 async def test_who_is_cancelled_takes_no_place_along(passes):
-    places, order = FairPlaces(1), []
-    tasks = await parsed_in_turn(places, ["a", "b", "c"], order)
+    slots, order = FairSemaphore(1), []
+    tasks = await parsed_in_turn(slots, ["a", "b", "c"], order)
     for _ in range(passes):
         await asyncio.sleep(0)
     tasks[1].cancel()
     async with asyncio.timeout(1):
         await asyncio.gather(*tasks, return_exceptions=True)
-        async with places.one("d"):
+        async with slots.one("d"):
             assert {"a", "c"} <= set(order)

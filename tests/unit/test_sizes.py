@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.vectors.sizes import Sizes
 
-HERE, THERE = Place("index", "acme", "here"), Place("index", "acme", "there")
+HERE, THERE = IndexLocation("index", "acme", "here"), IndexLocation("index", "acme", "there")
 
 
 class Slow:
@@ -19,8 +19,8 @@ class Slow:
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    async def count(self, place):
-        self.asked.append(place)
+    async def count(self, location):
+        self.asked.append(location)
         await self.may_end.wait()
         self.now += self.seconds
         if self.number is None:
@@ -34,7 +34,7 @@ class Slow:
 async def test_who_asks_while_a_count_is_under_way_waits_for_it():
     slow = Slow(seconds=1)
     sizes = Sizes(slow.count, now=slow.clock)
-    assert await asyncio.gather(*(sizes.of(place) for place in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
+    assert await asyncio.gather(*(sizes.of(location) for location in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
     assert slow.asked == [HERE, THERE]
 
 

@@ -6,7 +6,7 @@ import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
 
-/** @type {Map<string, Api["ChunkInPlaceView"] | null>} */
+/** @type {Map<string, Api["ChunkInContextView"] | null>} */
 const around = new Map();
 const MOST = 50;
 

@@ -104,7 +104,7 @@ class Chunk(Model):
     questions: list[Question]
 
 
-class ChunkInPlace(Model):
+class ChunkInContext(Model):
     """A chunk with its document, and its neighbours in their order."""
 
     document: Document

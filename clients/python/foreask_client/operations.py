@@ -19,7 +19,7 @@ from foreask_client.models import (
     BatchLine,
     Build,
     Chunk,
-    ChunkInPlace,
+    ChunkInContext,
     Collection,
     DeadLetter,
     DeadLettersResolved,
@@ -307,9 +307,9 @@ class Operations:
         return Pages(f"/v1/documents/{segment(document_id)}/chunks", params, Chunk.model_validate)
 
     @operation
-    def chunk(self, chunk_id: str, *, before: int = 1, after: int = 1) -> Request[ChunkInPlace]:
+    def chunk(self, chunk_id: str, *, before: int = 1, after: int = 1) -> Request[ChunkInContext]:
         """A chunk with its document, and up to 10 neighbours on each side."""
-        return get(f"/v1/chunks/{segment(chunk_id)}", ChunkInPlace, before=before, after=after)
+        return get(f"/v1/chunks/{segment(chunk_id)}", ChunkInContext, before=before, after=after)
 
     @operation
     def estimate(self, body: Json) -> Request[Json]:

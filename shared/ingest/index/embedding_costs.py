@@ -27,10 +27,10 @@ class EmbeddingCosts:
         """
         tokens = [estimated_tokens(text) for text in texts]
         total, before, borne = sum(tokens), 0, 0
-        for place, (chunk, share) in enumerate(zip(chunks, tokens, strict=True)):
+        for index, (chunk, share) in enumerate(zip(chunks, tokens, strict=True)):
             before += share
             until = usage.prompt_tokens * before // total  # rounded as a sum, so that the shares add up
-            self._add(chunk, Usage(until - borne), calls=int(place == 0))
+            self._add(chunk, Usage(until - borne), calls=int(index == 0))
             borne = until
 
     def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int) -> None:

@@ -59,8 +59,8 @@ def _add_points(
 ) -> None:
     """Add the points of the first chunk for the text, and of the first that has it for each question."""
     missing = set(questions)
-    for place, source in enumerate(embedded):
-        if place == 0 and not chunk.text_stands:
+    for index, source in enumerate(embedded):
+        if index == 0 and not chunk.text_stands:
             points[chunk_point_id(source.id, source.version)].add((chunk.lease, None))
         for ordinal, question in enumerate(source.questions):
             if question in missing:

@@ -300,8 +300,8 @@ def _filter(chunk: ChunkToIndex, most_given: int) -> list[FilteredQuestion]:
     if chunk.ready_made:
         too_many = f"more than the {most_given} ready-made questions that a chunk may have"
         return [
-            FilteredQuestion(question, passed=place < most_given, reason=None if place < most_given else too_many)
-            for place, question in enumerate(chunk.questions)
+            FilteredQuestion(question, passed=position < most_given, reason=None if position < most_given else too_many)
+            for position, question in enumerate(chunk.questions)
         ]
     return filter_by_text(chunk.questions, chunk.content)
 
@@ -316,7 +316,7 @@ async def _embed(
 
     Returns:
         For each chunk, in order: the vector of its text, of each passed question and of each accepted question; an
-        error in the place of a vector that the provider refuses.
+        error instead of a vector that the provider refuses.
     """
     questions = [
         [*(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
@@ -393,7 +393,7 @@ async def _text_vectors(
 def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     chunk = judged.chunk
     context = PointContext(
-        place=chunk.place,
+        location=chunk.location,
         document_id=chunk.document_id,
         public_id=chunk.public_id,
         chunk_id=chunk.lease.id,

@@ -177,8 +177,8 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     chunks = divide(extracted, options)
     if extracted.markdown:  # source code is in no language
         chunks = with_languages(chunks)
-    places = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
-    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(places))
+    indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
+    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes))
 
 
 def _start_clock(cpu_seconds: int) -> None:

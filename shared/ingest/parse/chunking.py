@@ -178,8 +178,8 @@ def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, in
     """How bad it is to cut before a unit; among equals a checksum decides, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
-    place = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
-    return tail_is_short, place, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
+    priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
+    return tail_is_short, priority, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
 
 
 def _content(

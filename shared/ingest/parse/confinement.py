@@ -198,8 +198,8 @@ def _when(number: int, steps: list[_Instruction]) -> list[_Instruction]:
 
 def _checks(checks: Iterable[tuple[int, int, int]]) -> Iterable[_Instruction]:
     """Yield the steps that refuse a call unless, for each (place, mask, value), the masked argument has the value."""
-    for place, mask, value in checks:
-        yield (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * place)  # the lower half: both machines are little-endian
+    for argument, mask, value in checks:
+        yield (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)  # the lower half: both machines are little-endian
         yield (_AND, 0, 0, mask)
         yield (_IF_EQUAL, 1, 0, value)
         yield (_RETURN, 0, 0, _ERRNO | errno.EPERM)

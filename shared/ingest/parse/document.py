@@ -41,7 +41,7 @@ class ParsedDocument:
     text_chars: int
     media_type: str
     chunks: tuple[ChunkContent, ...]
-    question_places: tuple[int, ...] = ()
+    question_indexes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

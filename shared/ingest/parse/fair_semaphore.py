@@ -15,7 +15,7 @@ class _Turn:
     comes: asyncio.Future[None]
 
 
-class FairPlaces:
+class FairSemaphore:
     """Places that files wait for. A free place goes to the tenant that has the fewest, then to who waited longest.
 
     So one tenant's many large files do not delay another's small one by more than one of them.

@@ -84,7 +84,7 @@ def _framed(body: bytes) -> bytes:
 def flatten(document: ParsedDocument) -> list[Any]:
     """A document as nested lists: names repeated for each chunk would be half of the reply."""
     chunks = [list(content.as_json().values()) for content in document.chunks]
-    return [document.title, document.text_chars, document.media_type, document.question_places, chunks]
+    return [document.title, document.text_chars, document.media_type, document.question_indexes, chunks]
 
 
 def restore(flat: list[Any], question_count: int = 0) -> ParsedDocument:
@@ -97,13 +97,13 @@ def restore(flat: list[Any], question_count: int = 0) -> ParsedDocument:
     Raises:
         ValueError, TypeError, LookupError or AttributeError: it is no document.
     """
-    title, text_chars, media_type, places, chunks = flat
+    title, text_chars, media_type, indexes, chunks = flat
     contents = [ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks]
     if not all(map(_is_sound, contents)) or not _are_texts([title or "", media_type]):
         raise ValueError("a chunk with values of other types, or with a NUL")
-    if chunks and (len(places) != question_count or not all(place in range(len(chunks)) for place in places)):
+    if chunks and (len(indexes) != question_count or not all(index in range(len(chunks)) for index in indexes)):
         raise ValueError("a question without its chunk")
-    return ParsedDocument(title, int(text_chars), media_type, tuple(contents), tuple(places))
+    return ParsedDocument(title, int(text_chars), media_type, tuple(contents), tuple(indexes))
 
 
 def _is_sound(content: ChunkContent) -> bool:

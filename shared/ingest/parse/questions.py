@@ -22,13 +22,13 @@ def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -
         return []
     texts = [_plain(chunk.text) for chunk in chunks]
     holders = _holders(chunks)
-    places = []
+    indexes = []
     for question in questions:
-        place = _containing(question.quote, texts, holders)
-        if place is None:
-            place = _nearest(f"{question.text} {question.quote or ''}", holders, len(chunks))
-        places.append(place)
-    return places
+        index = _containing(question.quote, texts, holders)
+        if index is None:
+            index = _nearest(f"{question.text} {question.quote or ''}", holders, len(chunks))
+        indexes.append(index)
+    return indexes
 
 
 def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, Sequence[int]]) -> int | None:

@@ -27,7 +27,7 @@ from shared.domain.errors import Transient, Unreadable
 from shared.domain.records import ReadyQuestion
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.fair_semaphore import FairPlaces
+from shared.ingest.parse.fair_semaphore import FairSemaphore
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, restore
 
 START_TIMEOUT = timedelta(seconds=60)
@@ -37,7 +37,7 @@ MAX_NATIVE_FILES = 200
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
 
-_BYTES_PER_PLACE = 12
+_BYTES_PER_SLOT = 12
 
 LIFETIMES = 20
 """A child is replaced when it has used the processor for as many times as one file may. Soon after, the kernel ends it.
@@ -75,7 +75,7 @@ class ParsingSandbox:
         self._timeout = timeout
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
-        self._places = FairPlaces(workers)
+        self._slots = FairSemaphore(workers)
         self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
         self._idle: list[_ParserProcess] = []
         self._closed = False
@@ -128,7 +128,7 @@ class ParsingSandbox:
             cpu_seconds=ceil(self._timeout.total_seconds()),
             questions=[(question.text, question.quote) for question in questions],
         )
-        async with self._places.one(tenant):
+        async with self._slots.one(tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
             with await asyncio.to_thread(_opened, path) as file:
@@ -165,7 +165,7 @@ class ParsingSandbox:
         return reply
 
     def _max_bytes(self, request: ParseRequest) -> int:
-        return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_PLACE + 65_536
+        return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_SLOT + 65_536
 
     async def warm(self) -> None:
         """Start a child ahead of the first file, and remove what killed workers left of theirs."""

@@ -162,6 +162,6 @@ def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[
     if document.ready_questions is None:
         return None
     questions: list[list[str]] = [[] for _ in parsed.chunks]
-    for question, place in zip(document.ready_questions, parsed.question_places, strict=True):
-        questions[place].append(question.text)
+    for question, index in zip(document.ready_questions, parsed.question_indexes, strict=True):
+        questions[index].append(question.text)
     return [tuple(of_chunk) for of_chunk in questions]

@@ -27,7 +27,7 @@ from shared.domain.records import (
 )
 from shared.ledger.documents import build_sync, descriptions, listing, shown_chunks, versions
 from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents
-from shared.ledger.documents.listing import ListPlace, Order, Wanted
+from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of, options_of
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
@@ -270,7 +270,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkInPlace:
+class ChunkInContext:
     """A chunk, its document, and the chunks around it in their order."""
 
     document: Document
@@ -364,7 +364,7 @@ class Documents:
         wanted: Wanted | None = None,
         *,
         order: Order = "newest",
-        after: ListPlace | None = None,
+        after: ListPosition | None = None,
         limit: int = 50,
         metadata: bool = True,
     ) -> list[Document]:
@@ -440,21 +440,21 @@ class Documents:
             raise NotFound(f"Version {version} of the document has no chunk {chunk_id}.", field="around")
         return ordinal
 
-    async def chunk(self, tenant: str, chunk_id: UUID, *, before: int, after: int) -> ChunkInPlace:
+    async def chunk(self, tenant: str, chunk_id: UUID, *, before: int, after: int) -> ChunkInContext:
         """Return a chunk with so many before and after it, of the version that queries see, else of the newest.
 
         Raises:
             NotFound: no document of the tenant has a chunk of that id now.
         """
         async with self._database.begin() as connection:
-            place = await shown_chunks.find(connection, tenant, chunk_id)
-            if place is None:
+            found = await shown_chunks.find(connection, tenant, chunk_id)
+            if found is None:
                 raise NotFound(f"There is no chunk {chunk_id}: GET /v1/documents/{{id}}/chunks lists a document's.")
-            (document,) = await _with_progress(connection, [await _get(connection, tenant, place.document_id)])
-            version, ordinal = (place.row, place.version), place.ordinal
+            (document,) = await _with_progress(connection, [await _get(connection, tenant, found.document_id)])
+            version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
             chunk, *last = await shown_chunks.read(connection, *version, after=ordinal - 1, limit=1 + after)
-        return ChunkInPlace(document, first, chunk, last)
+        return ChunkInContext(document, first, chunk, last)
 
     async def upload(self, tenant: str, document_id: UUID, *, live: bool = False) -> StoredContent:
         """Return where the bytes of a document's newest or live version are.
@@ -670,7 +670,7 @@ def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
     rows = [
         {
             "id": str(document_id),  # the driver has a UUID of its own, which orjson does not know
-            "place": place,  # of two with one external id the first one is inserted
+            "position": index,  # of two with one external id the first one is inserted
             "external_id": new.external_id,
             "lane": new.lane,
             "filename": new.filename,
@@ -683,7 +683,7 @@ def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
             "content_hash": f"\\x{new.content_hash.hex()}",
             "traceparent": new.traceparent,
         }
-        for place, (document_id, new) in enumerate(zip(ids, documents, strict=True))
+        for index, (document_id, new) in enumerate(zip(ids, documents, strict=True))
     ]
     return orjson.dumps(rows).decode()  # 20,000 questions take 10 ms
 

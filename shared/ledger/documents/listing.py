@@ -172,7 +172,7 @@ _QUERY = text("SELECT string_agg(quote_literal(w) || ':*', ' & ') FROM unnest(wo
 
 
 @dataclass(frozen=True, slots=True)
-class ListPlace:
+class ListPosition:
     """The last document of a page, by what its order needs: a time, an external id, or a state and a time."""
 
     id: UUID
@@ -202,7 +202,7 @@ async def page(
     wanted: Wanted,
     *,
     order: Order,
-    after: ListPlace | None,
+    after: ListPosition | None,
     limit: int,
     metadata: bool,
 ) -> Sequence[RowMapping]:
@@ -226,18 +226,18 @@ async def page(
 
 
 def parameters_of(
-    tenant: str, wanted: Wanted, *, order: Order = "newest", after: ListPlace | None = None, most: int
+    tenant: str, wanted: Wanted, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:
     """The parameters of the first so many documents in an order."""
     states_ = [state for state in _BY_URGENCY if wanted.in_states is None or state in wanted.in_states]
     at = _END_OF_TIME if after is None or after.at is None else after.at
     last = _FIRST_ID if order == "name" else _LAST_ID
-    place_id = last if after is None else after.id
-    ats, ids_after = [at] * len(states_), [place_id] * len(states_)
+    position_id = last if after is None else after.id
+    ats, ids_after = [at] * len(states_), [position_id] * len(states_)
     if order == "state" and after is not None and after.state is not None:
         states_ = [s for s in states_ if _BY_URGENCY.index(s) >= _BY_URGENCY.index(after.state)]
         ats = [at if s is after.state else _END_OF_TIME for s in states_]
-        ids_after = [place_id if s is after.state else _LAST_ID for s in states_]
+        ids_after = [position_id if s is after.state else _LAST_ID for s in states_]
     return {
         "tenant": tenant,
         "collection": wanted.collection,
@@ -246,7 +246,7 @@ def parameters_of(
         "ats": ats,
         "ids_after": ids_after,
         "at": at,
-        "after": place_id,
+        "after": position_id,
         "name": "" if after is None or after.name is None else after.name,
         "words": None,
         "most": most,

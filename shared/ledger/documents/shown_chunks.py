@@ -63,7 +63,7 @@ _FIND = text(f"""
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPlace:
+class ChunkPosition:
     """Where a chunk stands.
 
     Args:
@@ -77,10 +77,10 @@ class ChunkPlace:
     ordinal: int
 
 
-async def find(connection: AsyncConnection, tenant: str, chunk_id: UUID) -> ChunkPlace | None:
+async def find(connection: AsyncConnection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
     """Find a chunk in the version that queries see, else in the newest; None where the tenant has none of that id."""
     row = (await connection.execute(_FIND, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
-    return None if row is None else ChunkPlace(row.id, row.public_id, row.version, row.ordinal)
+    return None if row is None else ChunkPosition(row.id, row.public_id, row.version, row.ordinal)
 
 
 async def ordinal_of(connection: AsyncConnection, document: UUID, version: int, chunk_id: UUID) -> int | None:

@@ -34,9 +34,9 @@ CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_
 # The documents that were handed in, one or many, in the order in which all writers lock them.
 SUBMITTED = """
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
-        place int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
+        position int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
         metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
-    ORDER BY external_id, place
+    ORDER BY external_id, position
 """
 
 # The content of versions that begin, for `d`: documents that the same statement writes from `n`, the submitted ones.

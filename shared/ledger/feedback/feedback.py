@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.accepted import plain
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.ids import accepted_id
-from shared.domain.index_location import Place, place_of
+from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.records import AcceptedState, Collection
 from shared.ledger.documents import acceptance, build_sync, chunk_matching
 from shared.ledger.model import states
@@ -171,8 +171,8 @@ class PendingRemoval:
     versions: Sequence[int]
 
     @property
-    def place(self) -> Place:
-        return place_of(self.index_name, self.tenant, self.collection_id)
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,8 +181,8 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
     """Chunks, each with its new key; `again` marks a key that an earlier one has."""
     keys = [key for _, key in chunks]
     return _rows(
-        _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:place]}
-        for place, (chunk, key) in enumerate(chunks)
+        _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:index]}
+        for index, (chunk, key) in enumerate(chunks)
     )
 
 

@@ -32,18 +32,18 @@ _TALLIES = f"""
 def _open_work(queue: WorkQueue, table: str, open_states: Collection[StrEnum], *, of_model: bool) -> str:
     """Return the query for the open work in one index: its number, and of the rows in it those that are not due yet."""
     is_open = states.is_in(open_states)
-    places = "(SELECT lane, model FROM lanes, models) p" if of_model else "lanes p"
-    is_at_place = f"{is_open} AND tenant = :tenant AND lane = p.lane" + " AND embedding_model = p.model" * of_model
+    lanes = "(SELECT lane, model FROM lanes, models) p" if of_model else "lanes p"
+    is_in_lane = f"{is_open} AND tenant = :tenant AND lane = p.lane" + " AND embedding_model = p.model" * of_model
     return f"""
     SELECT '{queue}' AS queue, (SELECT coalesce(sum(rows), 0) FROM {table}_tally WHERE {is_open}) AS open,
            ahead.in_flight, ahead.later, first.due_at AS oldest
     FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
                  count(*) FILTER (WHERE leased_by IS NULL) AS later
-          FROM {places} CROSS JOIN LATERAL (
-              SELECT leased_by FROM {table} WHERE {is_at_place} AND due_at > now() ORDER BY due_at OFFSET 0) w) ahead,
+          FROM {lanes} CROSS JOIN LATERAL (
+              SELECT leased_by FROM {table} WHERE {is_in_lane} AND due_at > now() ORDER BY due_at OFFSET 0) w) ahead,
          (SELECT min(w.due_at) AS due_at
-          FROM {places} CROSS JOIN LATERAL (
-              SELECT due_at FROM {table} WHERE {is_at_place} AND due_at <= now() ORDER BY due_at LIMIT 1) w) first"""
+          FROM {lanes} CROSS JOIN LATERAL (
+              SELECT due_at FROM {table} WHERE {is_in_lane} AND due_at <= now() ORDER BY due_at LIMIT 1) w) first"""
 
 
 _OPEN_WORK = " UNION ALL ".join(

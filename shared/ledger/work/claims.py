@@ -23,7 +23,7 @@ _LOST_LEASES = "w.lost_leases + (w.leased_by IS NOT NULL)::int"
 _LIMIT = "CAST(:limit AS int)"
 
 
-def _places(table: str, is_open: str, of: str = "") -> str:
+def _lanes(table: str, is_open: str, of: str = "") -> str:
     """Return the tables of tenants that have open work, each found by one look into the index, and of their lanes."""
     return f"""
         tenants{of}(tenant) AS (
@@ -32,7 +32,7 @@ def _places(table: str, is_open: str, of: str = "") -> str:
             SELECT (SELECT min(w.tenant) FROM {table} w WHERE {is_open} AND w.tenant > t.tenant)
             FROM tenants{of} t WHERE t.tenant IS NOT NULL
         ),
-        places{of} AS (
+        lanes{of} AS (
             SELECT t.tenant, l.lane FROM tenants{of} t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
         )"""
 
@@ -55,28 +55,28 @@ def _fair(
         limit: the most rows.
     """
     may_be_claimed = f"{is_open} AND w.due_at <= now() AND {_LOST_LEASES} < {SUSPECT_AFTER}"
-    return f"""{_places(table, is_open, of)},
+    return f"""{_lanes(table, is_open, of)},
     held{of} AS (
         SELECT w.tenant, count(*) AS rows FROM {table} w
         WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates{of} AS (
         SELECT p.tenant, p.lane, w.*
-        FROM places{of} p {parts} CROSS JOIN LATERAL (
+        FROM lanes{of} p {parts} CROSS JOIN LATERAL (
             SELECT w.ctid AS at, w.due_at FROM {table} w
             WHERE {may_be_claimed} AND w.tenant = p.tenant AND w.lane = p.lane AND {only}
             ORDER BY w.due_at
-            LIMIT least(4 * {limit}, 8 * {limit} / (SELECT count(*)::int FROM places{of}) + 1)
+            LIMIT least(4 * {limit}, 8 * {limit} / (SELECT count(*)::int FROM lanes{of}) + 1)
         ) w
-    ), placed{of} AS (
+    ), ranked{of} AS (
         SELECT c.*,
-               coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS place
+               coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS position
         FROM candidates{of} c LEFT JOIN held{of} h ON h.tenant = c.tenant
     ), in_turn{of} AS (
-        SELECT c.at, c.place / coalesce(v.weight, 1) AS turn, c.lane, c.due_at
-        FROM placed{of} c
+        SELECT c.at, c.position / coalesce(v.weight, 1) AS turn, c.lane, c.due_at
+        FROM ranked{of} c
         LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
              AS v(tenant, weight, most) ON v.tenant = c.tenant
-        WHERE c.place <= coalesce(v.most, CAST(:most_of_others AS bigint), c.place)
+        WHERE c.position <= coalesce(v.most, CAST(:most_of_others AS bigint), c.position)
         ORDER BY turn, c.lane, c.due_at
     ), due{of} AS (
         SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn{of} c CROSS JOIN LATERAL (
@@ -242,9 +242,9 @@ def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> s
     The order keeps the planner on the index, whatever its statistics say.
     """
     return f"""(
-        WITH RECURSIVE {_places(table, is_open)}
+        WITH RECURSIVE {_lanes(table, is_open)}
         SELECT EXISTS (
-            SELECT 1 FROM places p {models} CROSS JOIN LATERAL (
+            SELECT 1 FROM lanes p {models} CROSS JOIN LATERAL (
                 SELECT 1 FROM {table} w
                 WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {only} AND w.due_at <= now()
                 ORDER BY w.due_at LIMIT 1) w))"""
@@ -258,8 +258,8 @@ def _oldest(stage: str, table: str, is_open: str, models: str = "", only: str = 
     """Return the query for how long the row of each lane that waits longest has been due."""
     return f"""
         SELECT '{stage}' AS stage, f.lane, f.due_at FROM (
-            WITH RECURSIVE {_places(table, is_open)}
-            SELECT p.lane, w.due_at FROM places p {models} CROSS JOIN LATERAL (
+            WITH RECURSIVE {_lanes(table, is_open)}
+            SELECT p.lane, w.due_at FROM lanes p {models} CROSS JOIN LATERAL (
                 SELECT w.due_at FROM {table} w
                 WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {only} AND w.due_at <= now()
                 ORDER BY w.due_at LIMIT 1) w) f"""

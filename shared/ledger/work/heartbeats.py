@@ -106,10 +106,10 @@ class Heartbeats:
         await self._execute(_FORGET, {"after": _FORGET_AFTER})
 
     async def _beat_again_and_again(self, me: UUID, role: str, in_work: Callable[[], int]) -> None:
-        place = {"id": me, "role": role, "host": socket.gethostname(), "pid": os.getpid()}
+        process = {"id": me, "role": role, "host": socket.gethostname(), "pid": os.getpid()}
         while True:
             try:
-                await self._execute(_BEAT, place | {"in_work": in_work()})
+                await self._execute(_BEAT, process | {"in_work": in_work()})
             except Unavailable as error:
                 log.warning("heartbeat.missed", role=role, reason=error.message)
             await asyncio.sleep(BEAT_EVERY.total_seconds())

@@ -243,8 +243,8 @@ def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterRe
         in_flight=in_flight,
         in_flight_limit=limit,
         answers=[
-            _answer(call, number, now, probe=place == probe)
-            for place, (call, number) in enumerate(zip(requests, answers, strict=True), 1)
+            _answer(call, number, now, probe=number_in_batch == probe)
+            for number_in_batch, (call, number) in enumerate(zip(requests, answers, strict=True), 1)
         ],
     )
 

@@ -110,8 +110,8 @@ def _used(values: Mapping[str, float], kind: str, now: float) -> int:
     """The sum of the last minute: the younger slots whole, and of the oldest slot the part within that minute."""
     slot, into = divmod(now, _SLOT_SECONDS)
     total = 0.0
-    for place in range(_SLOTS):
-        age = slot - values.get(f"slot{place}", -1e9)
+    for index in range(_SLOTS):
+        age = slot - values.get(f"slot{index}", -1e9)
         share = 1.0 if age < _SLOTS - 1 else 1 - into / _SLOT_SECONDS if age < _SLOTS else 0.0
-        total += share * values.get(f"{kind}{place}", 0.0)
+        total += share * values.get(f"{kind}{index}", 0.0)
     return max(0, round(total))

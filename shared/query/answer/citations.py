@@ -79,7 +79,7 @@ class CitationOrder:
 
     def __init__(self, numbers: Collection[int]) -> None:
         self._numbers = frozenset(numbers)
-        self._places: dict[int, int] = {}
+        self._citations: dict[int, int] = {}
         self._length = 0
         self.spans: dict[int, tuple[int, int]] = {}
 
@@ -92,7 +92,7 @@ class CitationOrder:
                 continue
             shown += piece[rest : match.start()]
             rest = match.end()
-            citation = f"[{self._places.setdefault(number, len(self._places) + 1)}]"
+            citation = f"[{self._citations.setdefault(number, len(self._citations) + 1)}]"
             start = self._length + len(shown)
             self.spans.setdefault(number, (start, start + len(citation)))
             shown += citation

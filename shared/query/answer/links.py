@@ -99,8 +99,8 @@ def _after_target(text: str, at: int) -> int:
     if text[at : at + 1] != "(":
         return at
     depth = 0
-    for place in range(at, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
+    for index in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
         if depth == 0:
-            return place + 1
+            return index + 1
     return len(text)

@@ -30,8 +30,8 @@ def request(question: str, passages: Sequence[Passage]) -> ChatRequest:
 
 
 def _passage(passage: Passage) -> str:
-    place = " > ".join(part for part in (passage.title, *passage.heading_path) if part)
-    lines = [f"<passage {passage.number}>", *([_plain(place)] if place else []), _plain(passage.text), "</passage>"]
+    heading = " > ".join(part for part in (passage.title, *passage.heading_path) if part)
+    lines = [f"<passage {passage.number}>", *([_plain(heading)] if heading else []), _plain(passage.text), "</passage>"]
     return "\n".join(lines)
 
 

@@ -146,7 +146,7 @@ class Calibrator:
         The first time there must be enough texts to measure the baseline similarity, later enough questions.
         """
         before = collection.calibration
-        chunks = await self._index.count_chunks(collection.place)
+        chunks = await self._index.count_chunks(collection.location)
         if before is None:
             return chunks >= MIN_PAIRS
         if before.get("source") == "texts" and len(await self._sample(collection)) >= MIN_PAIRS:
@@ -185,7 +185,7 @@ class Calibrator:
         return measure_baseline(alone, alone) if len(alone) >= MIN_PAIRS else None
 
     async def _texts(self, collection: Collection, chunks: Sequence[UUID]) -> dict[str, Vectors]:
-        return await self._index.text_vectors(visible_points(collection.place), [str(chunk) for chunk in chunks])
+        return await self._index.text_vectors(visible_points(collection.location), [str(chunk) for chunk in chunks])
 
     async def _choose(
         self, collection: Collection, questions: Sequence[AnsweredQuestion], baseline: Baseline
@@ -207,6 +207,6 @@ class Calibrator:
     async def _save(
         self, collection: Collection, choice: WeightChoice | None, source: EvidenceSource, baseline: Baseline
     ) -> Collection:
-        chunks = await self._index.count_chunks(collection.place)
+        chunks = await self._index.count_chunks(collection.location)
         evidence: Mapping[str, Any] = Calibration(choice, source, baseline, chunks).as_json()
         return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

@@ -96,14 +96,14 @@ def _means(ranks: ChunkRanks, channels: Channels, shares: Shares) -> dict[str, f
 
 def _reciprocal_ranks(ranks: ChunkRanks, _: Channels, shares: Shares) -> dict[str, float]:
     return {
-        chunk: sum(shares[channel] / (_RRF_K + place.rank) for channel, place in of_chunk.items())
+        chunk: sum(shares[channel] / (_RRF_K + hit.rank) for channel, hit in of_chunk.items())
         for chunk, of_chunk in ranks.items()
     }
 
 
 def _best(ranks: ChunkRanks, _: Channels, shares: Shares) -> dict[str, float]:
     return {
-        chunk: max(shares[channel] * place.score for channel, place in of_chunk.items())
+        chunk: max(shares[channel] * hit.score for channel, hit in of_chunk.items())
         for chunk, of_chunk in ranks.items()
     }
 

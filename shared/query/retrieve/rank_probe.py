@@ -24,7 +24,7 @@ LeftOut = Literal["absent", "filter", "min_score", "top_k", "room"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedPlace:
+class ExpectedRank:
     """A chunk's place in a channel.
 
     Args:
@@ -51,7 +51,7 @@ class ExpectedChunk:
     chunk_id: str
     rank: int | None = None
     score: float | None = None
-    channels: Mapping[Channel, ExpectedPlace] = field(default_factory=dict)
+    channels: Mapping[Channel, ExpectedRank] = field(default_factory=dict)
     question: str | None = None
     question_text: str | None = None
     left_out: LeftOut | None = None
@@ -72,7 +72,7 @@ class Scopes:
     unfiltered: VisiblePoints
 
 
-async def places_of(  # noqa: PLR0917  a search has so many parts
+async def expected_ranks(  # noqa: PLR0917  a search has so many parts
     searcher: Searcher,
     channel_query: ChannelQuery,
     scopes: Scopes,
@@ -94,7 +94,7 @@ async def places_of(  # noqa: PLR0917  a search has so many parts
     fused = {m.chunk_id: (rank, m.score) for rank, m in enumerate(fuse(counted, query.fusion, weights), 1)}
     visible = {chunk for found in own.values() for chunk in found.scores}
     there = {chunk for found in wide.values() for chunk in found.scores}
-    return [_placed(chunk, hits, own, fused, query, visible, there) for chunk in query.expected]
+    return [_ranked(chunk, hits, own, fused, query, visible, there) for chunk in query.expected]
 
 
 def _with(hits: ChannelHits, own: ChannelHits | None) -> ChannelHits:
@@ -103,7 +103,7 @@ def _with(hits: ChannelHits, own: ChannelHits | None) -> ChannelHits:
     return replace(hits, scores={**hits.scores, **missing})
 
 
-def _placed(  # noqa: PLR0917  what three searches found
+def _ranked(  # noqa: PLR0917  what three searches found
     chunk: str,
     hits: Mapping[Channel, ChannelHits],
     own: Mapping[Channel, ChannelHits],
@@ -115,12 +115,12 @@ def _placed(  # noqa: PLR0917  what three searches found
     if chunk not in visible:
         return ExpectedChunk(chunk, left_out="filter" if chunk in there else "absent")
     channels = {
-        channel: ExpectedPlace(_rank_in(hits.get(channel), chunk), found.scores[chunk])
+        channel: ExpectedRank(_rank_in(hits.get(channel), chunk), found.scores[chunk])
         for channel, found in own.items()
         if chunk in found.scores
     }
     rank, score = fused.get(chunk, (None, None))
-    known = rank is not None and any(place.rank is not None for place in channels.values())
+    known = rank is not None and any(expected.rank is not None for expected in channels.values())
     questions = own["questions"].questions if "questions" in own else {}
     return ExpectedChunk(
         chunk, rank if known else None, score, channels, questions.get(chunk), left_out=_why(rank, score, query)

@@ -22,7 +22,7 @@ from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
-from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, places_of, settled
+from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, expected_ranks, settled
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.trace import (
@@ -156,7 +156,7 @@ class Retriever:
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights
-        search = _Search(collection, query, visible_points(collection.place, conditions), retrieval)
+        search = _Search(collection, query, visible_points(collection.location, conditions), retrieval)
         search.channels = await self._searched(search)
         matches = await self._refined(_fused(search), search)
         matches = await self._spread(matches, search)
@@ -175,13 +175,13 @@ class Retriever:
         of_key = caller_conditions(None, None, fields, query.required)
         scopes = Scopes(
             search.where,
-            visible_points(collection.place, [*own, chosen]),
-            visible_points(collection.place, [*of_key, chosen]),
+            visible_points(collection.location, [*own, chosen]),
+            visible_points(collection.location, [*of_key, chosen]),
         )
         if search.vector is None:
             return []
         terms = query_vector(query.question, collection.languages)
-        placed = await places_of(
+        ranked = await expected_ranks(
             self._searcher,
             ChannelQuery(search.vector, terms),
             scopes,
@@ -189,10 +189,10 @@ class Retriever:
             search.retrieval.weights,
             collection.baseline,
         )
-        points = [each.question for each in placed if each.question]
+        points = [each.question for each in ranked if each.question]
         read = await self._index.chunk_payloads(search.where, {}, points)
         asked = {point: payload.get("question") for point, payload in read.questions.items()}
-        named = [replace(each, question_text=asked.get(each.question or "")) for each in placed]
+        named = [replace(each, question_text=asked.get(each.question or "")) for each in ranked]
         best = {match.chunk_id for match in matches[: query.top_k]}
         return settled(named, best, {chunk.chunk_id for chunk in search.retrieval.chunks})
 
@@ -225,7 +225,7 @@ class Retriever:
             batch = [questions[i] for i in part]
             for question, vector in zip(batch, await embedder.embed(embedder.prefixes.queries(batch)), strict=True):
                 excluded = held_out_points[len(results)] if held_out_points else []
-                where = visible_points(collection.place, [held_out(excluded)])
+                where = visible_points(collection.location, [held_out(excluded)])
                 channel_query = ChannelQuery(vector, query_vector(question, collection.languages))
                 hits = await self._searcher.search(channel_query, where, Query(question), Weights())
                 results.append(rescale(hits, baseline))
@@ -353,7 +353,7 @@ class Retriever:
         if search.query.unit != "section":
             return chunks
         with search.trace.timed("sections"):
-            return await sections_of(self._index, search.collection.place, chunks, payloads)
+            return await sections_of(self._index, search.collection.location, chunks, payloads)
 
     async def _fetch(self, matches: Sequence[Match], search: _Search) -> None:
         missing = [match for match in matches if match.chunk_id not in search.payloads]

@@ -26,11 +26,11 @@ class Searcher:
     ) -> dict[Channel, ChannelHits]:
         """Search all channels in one request, wider until there are `top_k` distinct chunks or no more to find."""
         channels = _channels(channel_query, query, weights)
-        full = full_bm25(channel_query.terms, await self._sizes.about(where.place)) if "bm25" in channels else 1.0
+        full = full_bm25(channel_query.terms, await self._sizes.about(where.location)) if "bm25" in channels else 1.0
         limits = {channel: limit_of(channel, query.top_k) for channel in channels}
         while True:
             searches = [search_of(channel, channel_query, where, limits[channel]) for channel in channels]
-            replies = await self._index.search(where.place.index_name, searches) if searches else None
+            replies = await self._index.search(where.location.index_name, searches) if searches else None
             if replies is None:
                 return {}
             points = dict(zip(channels, replies, strict=True))
@@ -50,8 +50,8 @@ class Searcher:
             return []
         limits = {channel: limit_of(channel, query.top_k) for channel in query.channels}
         searches = [search_of(channel, text, where, limits[channel]) for text, channel in pairs]
-        replies = await self._index.search(where.place.index_name, searches)
-        size = await self._sizes.about(where.place)
+        replies = await self._index.search(where.location.index_name, searches)
+        size = await self._sizes.about(where.location)
         return [
             {channel: fold(channel, points, limits[channel], full_bm25(text.terms, size))}
             for (text, channel), points in zip(pairs, replies or [[] for _ in pairs], strict=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.index_location import Place
+from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk
@@ -23,7 +23,7 @@ _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embedding
 
 
 async def sections_of(
-    index: Index, place: Place, chunks: Sequence[RetrievedChunk], payloads: Mapping[str, Any]
+    index: Index, location: IndexLocation, chunks: Sequence[RetrievedChunk], payloads: Mapping[str, Any]
 ) -> list[RetrievedChunk]:
     """Put each chunk's section in its place, each section once, for its best chunk.
 
@@ -39,7 +39,7 @@ async def sections_of(
         elif section not in best:
             best[section] = chunk
             units.append(section)
-    parts = await index.section_payloads(place, list(best)) if best else {}
+    parts = await index.section_payloads(location, list(best)) if best else {}
     return [_whole(best[unit], unit, parts.get(unit, ())) if isinstance(unit, SectionKey) else unit for unit in units]
 
 
