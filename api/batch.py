@@ -21,8 +21,9 @@ from api.quotas import Quotas
 from api.schemas.documents import BatchLine, BatchResult
 from api.schemas.problems import ProblemDetails
 from api.upload_guard import UploadGuard
+from shared.domain.collections import Collection
+from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
-from shared.domain.records import Collection, NewDocument
 from shared.ledger.documents.documents import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large

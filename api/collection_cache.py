@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from shared.domain.collections import Collection
 from shared.domain.errors import Conflict
 from shared.domain.index_location import is_in_space
-from shared.domain.records import Collection
 from shared.ledger import Collections
 from shared.providers.embedding import unserved
 from shared.settings import Embedding

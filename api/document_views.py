@@ -8,8 +8,9 @@ from api.schemas.chunks import AcceptanceView, ChunkQuestion, ChunkView
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
 from shared.costs.prices import price
-from shared.domain import records
-from shared.domain.records import ChunkDetail, Document
+from shared.domain import questions
+from shared.domain.chunk_detail import ChunkDetail
+from shared.domain.documents import Document
 from shared.domain.usage import Usage
 from shared.settings import Settings
 
@@ -76,7 +77,7 @@ def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
     )
 
 
-def _question(question: records.ChunkQuestion) -> ChunkQuestion:
+def _question(question: questions.ChunkQuestion) -> ChunkQuestion:
     accepted = question.accepted
     return ChunkQuestion(
         text=question.text,

@@ -14,8 +14,8 @@ import tenacity
 
 from api.http.problems import TooManyRequests
 from api.http.slots import Slot, Slots
+from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, ForeaskError, Misconfigured, NotFound, Transient
-from shared.domain.records import Collection
 from shared.ledger.feedback.evaluations import EvaluationRun, Evaluations, RunState
 from shared.ledger.model.collections import Collections
 from shared.query.evaluate.collection import EvaluationProgress, LabelledQuestion, evaluate_collection

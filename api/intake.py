@@ -23,9 +23,10 @@ from api.http.problems import UnsupportedMedia
 from api.quotas import Quotas
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
 from api.upload_guard import UploadGuard
+from shared.domain.collections import Collection
+from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
-from shared.domain.records import Collection, NewDocument, ReadyQuestion
 from shared.ledger.documents.documents import Submission
 from shared.process import traces
 from shared.services.api import ApiServices

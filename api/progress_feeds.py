@@ -14,8 +14,9 @@ from uuid import UUID
 from api.document_views import view
 from api.http.event_stream import event
 from api.http.problems import TooManyRequests, problem_of
+from shared.domain.documents import Document
 from shared.domain.errors import Transient
-from shared.domain.records import Document, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.ledger.model import states
 from shared.settings import Settings

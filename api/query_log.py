@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError
-from shared.domain.records import Collection
 from shared.ledger import QueryLog
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.retrieve import RetrievedChunk

@@ -14,8 +14,9 @@ from api.http import bodies
 from api.http.large_body import is_large
 from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse, until_tomorrow
+from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge
-from shared.domain.records import DocumentState, NewDocument
+from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.settings import Settings
 

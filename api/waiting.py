@@ -9,8 +9,9 @@ from datetime import timedelta
 
 from fastapi import Request
 
+from shared.domain.documents import Document
 from shared.domain.errors import NotFound, Unavailable
-from shared.domain.records import Document, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0

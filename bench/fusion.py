@@ -28,7 +28,7 @@ import numpy as np
 from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
 from embedded.minilm import DIMENSIONS, MiniLM
 from evaluation.cache import EvaluationCache
-from shared.domain.records import Baseline
+from shared.domain.collections import Baseline
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.significance import Values, interval

@@ -21,7 +21,8 @@ import orjson
 import uvloop
 
 from embedded.stack import Stack
-from shared.domain.records import CollectionOptions, NewDocument, ReadyQuestion
+from shared.domain.collections import CollectionOptions
+from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.index.stage import index_stage

@@ -29,7 +29,7 @@ from sqlalchemy import text
 
 from bench.searchable import found_after
 from embedded.ports import free_port
-from shared.domain.records import Lease
+from shared.domain.work import Lease
 from shared.ledger.postgres.database import Database
 from shared.ledger.work.work import Work
 from shared.services import build

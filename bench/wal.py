@@ -18,10 +18,12 @@ from uuid import uuid4
 
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import Collection
+from shared.domain.documents import NewDocument
 from shared.domain.index_location import IndexNames
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.records import Collection, NewChunk, NewDocument
 from shared.domain.usage import Usage
+from shared.domain.work import NewChunk
 from shared.ledger import Collections, Documents, Work
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate

@@ -19,8 +19,8 @@ import orjson
 
 from evaluation.labelled import LabelledPassage
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.ids import chunk_id
-from shared.domain.records import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes

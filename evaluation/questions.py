@@ -13,8 +13,8 @@ from evaluation.layouts import TENANT
 from evaluation.services import EvaluationServices, retry_transient
 from evaluation.vectors import embed_all
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Permanent
-from shared.domain.records import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,

@@ -23,8 +23,8 @@ from evaluation.layouts import EmbeddedPassage, Footprint, content_of, layout_co
 from evaluation.questions import PassageQuestions, questions_of
 from evaluation.services import EvaluationServices
 from evaluation.vectors import CachedEmbedder, embed_all
+from shared.domain.collections import Baseline, Collection
 from shared.domain.errors import Refused
-from shared.domain.records import Baseline, Collection
 from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline

@@ -11,7 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
+from shared.domain.collections import Collection
+from shared.domain.documents import Document, NewDocument, ReadyQuestion
 from shared.ledger.postgres.schema import migrate
 from shared.services import build
 from shared.services.all import AllServices

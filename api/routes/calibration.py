@@ -15,8 +15,8 @@ from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from api.schemas.common import CollectionName
+from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
-from shared.domain.records import Collection
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])

@@ -40,8 +40,8 @@ from api.schemas.chat import (
 )
 from api.schemas.common import CollectionName
 from api.schemas.queries import QueryBody
+from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
-from shared.domain.records import Collection
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer
 from shared.query.answer.citations import CitationOrder

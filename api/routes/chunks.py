@@ -16,8 +16,9 @@ from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.chunks import ChunkInContextView, ChunkPage
+from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
-from shared.domain.records import ChunkDetail, ChunkState
+from shared.domain.states import ChunkState
 from shared.services.api import ApiServices
 
 router = APIRouter(tags=["documents"])

@@ -25,8 +25,9 @@ from api.schemas.collections import (
     ReindexReply,
 )
 from api.schemas.common import CollectionName
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput, Permanent, Transient
-from shared.domain.records import Collection, CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
 from shared.vectors.sizes import Sizes

@@ -15,8 +15,8 @@ from api.deps import ServicesDep
 from api.http.auth import Reader
 from api.http.openapi import replies
 from api.routes.chunks import Version
+from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
-from shared.domain.records import ChunkDetail
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 

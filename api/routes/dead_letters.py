@@ -26,8 +26,8 @@ from api.schemas.dead_letters import (
     DeadReasonView,
     Reason,
 )
+from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
-from shared.domain.records import DeadLetter
 from shared.ledger.documents.dead_letters import Choice
 
 router = APIRouter(prefix="/v1/dead", tags=["dead letters"])

@@ -29,8 +29,9 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
+from shared.domain.documents import Document
 from shared.domain.errors import Transient
-from shared.domain.records import Document, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import states
 from shared.maintenance.descriptions import tell

@@ -24,9 +24,9 @@ from api.schemas.estimates import (
     MigrationBody,
 )
 from shared.costs.estimator import Load, SampleText
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
-from shared.domain.records import Collection, CollectionOptions
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 

@@ -32,8 +32,8 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
+from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
-from shared.domain.records import Collection
 from shared.ledger.feedback.evaluations import EvaluationRun, StoredLabelledSet
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare

@@ -30,7 +30,7 @@ from api.schemas.operators import (
 )
 from api.schemas.verification import VerificationReply
 from api.work_now import stage_view
-from shared.domain.records import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.tenants.tenants import StateCounts
 from shared.maintenance.verification import Verification

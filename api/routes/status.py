@@ -18,7 +18,7 @@ from api.work_now import look_at_work, stage_view
 from shared.costs.budgets import BudgetUse
 from shared.costs.prices import price
 from shared.domain.estimates import KeptEstimate
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.work.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices

@@ -27,7 +27,7 @@ from api.schemas.trials import (
     TrialVerdict,
 )
 from shared.costs.prices import price
-from shared.domain.records import CollectionOptions
+from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
 from shared.services.api import ApiServices

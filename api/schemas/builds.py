@@ -11,7 +11,7 @@ from api.schemas.calibration import NDCG
 from api.schemas.collections import CollectionOptionsView
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.builds import BuildState
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 
 _BUILD: dict[str, Any] = {
     "build": 2,

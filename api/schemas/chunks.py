@@ -10,7 +10,8 @@ from pydantic import Field
 from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import DocumentView, IngestUsage
-from shared.domain.records import AcceptedState, ChunkState, QuestionSource
+from shared.domain.questions import QuestionSource
+from shared.domain.states import AcceptedState, ChunkState
 
 
 class AcceptanceView(ReplyModel):

@@ -11,7 +11,7 @@ from api.schemas.calibration import CalibrationView
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import MOST_FIELDS, FieldType
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ingest.generate import validate_template
 
 _QUESTIONS_MAX = 20

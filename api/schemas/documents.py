@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from api.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from api.schemas.problems import ProblemDetails
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 
 METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
 from api.schemas.queries import QUESTION_CHARS
-from shared.domain.records import AcceptedState
+from shared.domain.states import AcceptedState
 
 
 class FeedbackBody(BodyModel):

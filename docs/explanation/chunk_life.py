@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shared.domain.records import ChunkState
+from shared.domain.states import ChunkState
 from shared.ledger.model import states
 
 PICTURE = Path(__file__).with_name("chunk-life.svg")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from math import ceil
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
 from shared.domain.estimates import BilledChunk
-from shared.domain.records import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, filter_by_text, key_of, requests
 from shared.providers.limiter.usage import LimitUse

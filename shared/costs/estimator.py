@@ -13,9 +13,10 @@ from shared.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, durat
 from shared.costs.prices import price
 from shared.costs.texts import restored
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
-from shared.domain.records import Collection, CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.quality import is_of_similarity

@@ -9,8 +9,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from shared.domain.collections import CollectionOptions
 from shared.domain.index_location import IndexLocation, index_location_of
-from shared.domain.records import CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 
 
 class BuildState(StrEnum):

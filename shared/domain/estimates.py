@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.records import CollectionOptions
+from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
 
 

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.domain.records import (
-    AcceptedQuestion,
-    AcceptedState,
-    ChunkToGenerate,
-    ChunkToIndex,
-    DocumentToParse,
-    Lease,
-    NewChunk,
-    PaidReply,
-)
+from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Decision
+from shared.domain.states import AcceptedState
 from shared.domain.usage import Cost, Usage
+from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 
 
 @dataclass(frozen=True, slots=True)

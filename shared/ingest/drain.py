@@ -24,8 +24,8 @@ import structlog
 
 from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.outcomes import FailedAttempt
-from shared.domain.records import Lease
 from shared.domain.retry import Dead
+from shared.domain.work import Lease
 from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 import numpy as np
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.records import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,

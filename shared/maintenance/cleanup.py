@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import structlog
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.documents import DeletableDocument
 from shared.domain.errors import Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.index_location import IndexLocation
-from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.descriptions import Descriptions

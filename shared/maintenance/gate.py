@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 
 from shared.domain.builds import Build
+from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
-from shared.domain.records import Collection
 from shared.ledger import Ledger
 from shared.ledger.builds.build_comparison import DocumentComparison
 from shared.maintenance.verification import Verification, VerificationCounts

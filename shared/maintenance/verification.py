@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from shared.domain.collections import Collection
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.records import Collection
 from shared.ledger.documents.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
 

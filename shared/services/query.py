@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.domain.records import Collection
+from shared.domain.collections import Collection
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders

@@ -25,11 +25,12 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
+from shared.domain.documents import Description
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
-from shared.domain.records import ChunkToIndex, Description, Sweep
 from shared.domain.vectors import Vectors
+from shared.domain.work import ChunkToIndex, Sweep
 from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors import fields, filters
 from shared.vectors.addresses import IDLE_SECONDS, Addresses

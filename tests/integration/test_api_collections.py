@@ -3,8 +3,8 @@
 import pytest
 
 from api.schemas.collections import CollectionView
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
-from shared.domain.records import CollectionOptions
 from tests.support.api import work
 
 

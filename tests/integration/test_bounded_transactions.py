@@ -10,8 +10,9 @@ from sqlalchemy import event, text
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.records import DocumentState, NewChunk
+from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
+from shared.domain.work import NewChunk
 from shared.ledger import Work
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database

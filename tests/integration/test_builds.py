@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.builds import BuildState
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.records import CollectionOptions
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.builds.builds import Builds
 from shared.ledger.documents.acceptance import mirror

@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 
 from shared.broker.wakeups import Wakeups, celery_app
+from shared.domain.collections import Baseline, CollectionOptions, Weights
 from shared.domain.errors import InvalidInput
 from shared.domain.ids import accepted_id, accepted_point_id
-from shared.domain.records import Baseline, CollectionOptions, Weights
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.query.retrieve.scale import scale_of

@@ -14,9 +14,9 @@ from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
-from shared.domain.records import NewChunk
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
+from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.ledger.postgres.database import Database

@@ -7,8 +7,9 @@ from pydantic import SecretStr
 from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
+from shared.domain.collections import CollectionOptions
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
-from shared.domain.records import CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.revision import require_current
 from shared.ledger.postgres.roles import make_app_role, make_parse_role

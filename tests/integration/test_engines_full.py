@@ -8,7 +8,7 @@ from sqlalchemy import exc
 from api.schemas.health import ReadyReply
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.postgres.database import _unavailable
 from tests.support.api import calling, work
 

@@ -11,9 +11,9 @@ from sqlalchemy import text
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.errors import Conflict, LeaseLost, NotFound
 from shared.domain.outcomes import FailedAttempt
-from shared.domain.records import PaidReply
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
+from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ledger.documents.listing import Wanted

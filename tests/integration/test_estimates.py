@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from shared.costs.estimator import Load, SampleText
-from shared.domain.records import CollectionOptions
+from shared.domain.collections import CollectionOptions
 from tests.support.api import work
 
 PARAGRAPHS = """\

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.domain.records import CollectionOptions, Weights
+from shared.domain.collections import CollectionOptions, Weights
 from tests.support.api import serving, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict
 from shared.domain.index_location import IndexLocation
-from shared.domain.records import CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points

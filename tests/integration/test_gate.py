@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from shared.domain.collections import CollectionOptions, Weights
 from shared.domain.errors import Refused
 from shared.domain.ids import chunk_point_id
-from shared.domain.records import CollectionOptions, Weights
 from shared.maintenance import gate as gates
 from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import LeaseLost, RateLimited, Refused, Unavailable
-from shared.domain.records import CollectionOptions, DocumentState
 from shared.domain.retry import Dead, Retry
+from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage

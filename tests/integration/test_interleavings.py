@@ -13,8 +13,8 @@ from sqlalchemy import text
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_point_id
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.domain.records import DocumentState
 from shared.domain.retry import Dead, Retry
+from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.domain.records import Baseline
+from shared.domain.collections import Baseline
 from shared.maintenance.verification import Finding, Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points

@@ -10,9 +10,10 @@ from sqlalchemy import text
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
+from shared.domain.states import ChunkState, DocumentState
 from shared.domain.usage import Usage
+from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.ledger.documents import documents

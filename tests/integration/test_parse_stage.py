@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
+from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unavailable
-from shared.domain.records import DocumentState, ReadyQuestion
+from shared.domain.states import DocumentState
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
 

@@ -6,8 +6,8 @@ from qdrant_client import models
 from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
+from shared.domain.collections import CollectionOptions
 from shared.domain.index_location import index_location_of
-from shared.domain.records import CollectionOptions
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
 from tests.conftest import Library

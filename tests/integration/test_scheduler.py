@@ -10,7 +10,7 @@ import pytest
 
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.postgres import election
 from shared.ledger.postgres.election import Election
 from shared.vectors.index import Index

@@ -11,7 +11,8 @@ from qdrant_client import models
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from shared.domain.records import ChunkState, CollectionOptions, DocumentState, Weights
+from shared.domain.collections import CollectionOptions, Weights
+from shared.domain.states import ChunkState, DocumentState
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
 from shared.ledger.model.rows import QUESTIONS

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from tests.conftest import Library
 from tests.integration.test_interleavings import run
 from tests.support.api import work

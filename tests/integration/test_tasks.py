@@ -6,7 +6,7 @@ import pytest
 
 from shared.broker.wakeups import celery_app
 from shared.domain.queues import WORK_QUEUES
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from workers.loop import WorkerLoop
 from workers.tasks import register
 

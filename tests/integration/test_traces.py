@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.process import traces
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker

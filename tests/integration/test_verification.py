@@ -11,7 +11,7 @@ import pytest
 from qdrant_client import models
 
 from shared.domain.ids import question_point_id
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.maintenance.verification import Finding, Verification, VerificationCounts
 from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
 

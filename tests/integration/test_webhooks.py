@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import text
 
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
-from shared.domain.records import CollectionOptions
 from shared.ledger.tenants.webhooks import PAUSES
 from shared.maintenance.webhooks import addresses
 from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve

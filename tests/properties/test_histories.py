@@ -26,10 +26,11 @@ from sqlalchemy import text
 
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
+from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import vector_space
-from shared.domain.records import CollectionOptions, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
 from shared.ingest.generate.options import generation_options

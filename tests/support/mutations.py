@@ -218,7 +218,7 @@ BUGS = (
         "the points of a dropped build stay",
         BUILDS,
         "shared/maintenance/cleanup.py",
-        (("await self.index.delete_build(build.place)", "pass"),),
+        (("await self.index.delete_build(build.location)", "pass"),),
     ),
     Bug(
         "a switch waits neither for an upload nor for another switch",

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
-from shared.domain.records import Lease
+from shared.domain.work import Lease
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectLooks
 from shared.ledger.postgres.database import Collided
 

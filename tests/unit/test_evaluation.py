@@ -12,8 +12,8 @@ from ir_measures import RR, R, nDCG
 from evaluation import EvaluationCache, compare, markdown, page, read_questions, read_set, select_strategies
 from evaluation.labelled import LabelledPassage
 from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
+from shared.domain.collections import Baseline
 from shared.domain.errors import InvalidInput
-from shared.domain.records import Baseline
 from shared.domain.usage import Usage
 from shared.ingest.generate import GeneratedQuestions
 from shared.query.answer import Answer

@@ -1,5 +1,5 @@
 from shared.domain.chunks import ChunkContent
-from shared.domain.records import ReadyQuestion
+from shared.domain.documents import ReadyQuestion
 from shared.ingest.parse.questions import assign
 
 CHUNKS = tuple(

@@ -7,7 +7,7 @@ import pytest
 
 import shared
 from shared.domain.builds import BuildState
-from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, ChunkState, DocumentState
 from shared.ledger.model import states
 from tests.support.transitions import TRANSITIONS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.domain.records import CollectionOptions
+from shared.domain.collections import CollectionOptions
 from shared.ingest.generate import GenerationOptions, strategy_for
 from shared.settings import Settings
 

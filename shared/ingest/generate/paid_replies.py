@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import orjson
 
 from shared.domain.errors import Refused
-from shared.domain.records import ChunkToGenerate, PaidReply
 from shared.domain.usage import Usage
+from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 

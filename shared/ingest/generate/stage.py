@@ -12,8 +12,8 @@ from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
-from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions
 from shared.ingest.generate.options import generation_options

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.domain.records import ChunkToIndex, Lease
 from shared.domain.usage import Cost, Usage
+from shared.domain.work import ChunkToIndex, Lease
 from shared.providers.embedding import estimated_tokens
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from shared.domain.errors import ForeaskError
-from shared.domain.records import ChunkToIndex, Sweep
+from shared.domain.work import ChunkToIndex, Sweep
 from shared.ledger.work.work import Work
 from shared.vectors.index import Index
 

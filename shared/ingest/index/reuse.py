@@ -14,8 +14,8 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.records import ChunkToIndex, EmbeddedChunk, Lease
 from shared.domain.vectors import Vectors
+from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
 from shared.ledger.work.work import Work
 from shared.vectors.index import Index, StoredVector
 

@@ -29,9 +29,11 @@ from shared.domain import poison
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
 from shared.domain.index_location import is_in_space
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
+from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, RetryPolicy, decide
+from shared.domain.states import AcceptedState
 from shared.domain.vectors import Vectors
+from shared.domain.work import ChunkToIndex, Lease
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index.embedding_costs import EmbeddingCosts

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from shared.domain.errors import ForeaskError, Permanent, Unavailable
-from shared.domain.records import ChunkToIndex, Lease
+from shared.domain.work import ChunkToIndex, Lease
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import orjson
 
+from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
-from shared.domain.records import ReadyQuestion
 from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument

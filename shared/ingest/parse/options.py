@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.domain.records import CollectionOptions
+from shared.domain.collections import CollectionOptions
 from shared.ingest.parse.document import ChunkingOptions
 from shared.settings import Settings
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import log
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.records import ReadyQuestion
+from shared.domain.documents import ReadyQuestion
 from shared.text.words import WORD, terms_of
 
 

@@ -23,8 +23,8 @@ from typing import IO, Self
 
 import orjson
 
+from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
-from shared.domain.records import ReadyQuestion
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.fair_semaphore import FairSemaphore

@@ -18,8 +18,8 @@ from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
-from shared.domain.records import DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.generate.options import generation_options

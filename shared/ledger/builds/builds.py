@@ -17,8 +17,9 @@ from sqlalchemy import Row, RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.records import Collection, CollectionOptions, DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.builds import comparison
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import counters, states

@@ -16,7 +16,8 @@ from uuid import UUID
 from sqlalchemy import text
 
 from shared.domain.builds import BuildState
-from shared.domain.records import ChunkState, Collection
+from shared.domain.collections import Collection
+from shared.domain.states import ChunkState
 from shared.ledger.model import states
 from shared.ledger.model.collections import collection_of
 from shared.ledger.model.rows import QUESTIONS, passed_questions

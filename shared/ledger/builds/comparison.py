@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 

@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping, text
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.estimates import BilledChunk, Estimate, KeptEstimate, Spent, StoredChunk
-from shared.domain.records import ChunkState
+from shared.domain.states import ChunkState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.collections import options_of

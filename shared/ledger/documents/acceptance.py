@@ -10,10 +10,11 @@ from uuid import UUID
 from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.accepted import plain
 from shared.domain.ids import accepted_id
 from shared.domain.outcomes import IndexOutcome
-from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, DocumentState
+from shared.domain.questions import plain
+from shared.domain.states import AcceptedState, ChunkState, DocumentState
+from shared.domain.work import ChunkToIndex
 from shared.ledger.documents.audit import index_again
 from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
 from shared.ledger.model import states

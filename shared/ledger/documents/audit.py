@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 

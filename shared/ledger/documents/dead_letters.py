@@ -16,8 +16,9 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.dead_letters import Attempt, DeadLetter, DeadReason
 from shared.domain.errors import NotFound
-from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database

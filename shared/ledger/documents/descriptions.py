@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.records import DescribedVersion, Description
+from shared.domain.documents import DescribedVersion, Description
 from shared.ledger.model import states
 from shared.ledger.model.collections import options_of
 from shared.ledger.model.rows import as_json

@@ -13,18 +13,12 @@ import orjson
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.chunk_detail import ChunkDetail
+from shared.domain.collections import Collection
+from shared.domain.documents import DeletableDocument, Document, NewDocument, Progress
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
-from shared.domain.records import (
-    ChunkDetail,
-    ChunkState,
-    Collection,
-    DeletableDocument,
-    Document,
-    DocumentState,
-    NewDocument,
-    Progress,
-)
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.documents import build_sync, descriptions, listing, shown_chunks, versions
 from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.documents.listing import ListPosition, Order, Wanted

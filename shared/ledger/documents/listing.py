@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.records import DocumentState
+from shared.domain.states import DocumentState
 from shared.ledger.model import states
 
 Order = Literal["newest", "updated", "name", "state"]

@@ -10,16 +10,11 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
-from shared.domain.records import (
-    Acceptance,
-    AcceptedState,
-    Attempt,
-    ChunkDetail,
-    ChunkQuestion,
-    ChunkState,
-    QuestionSource,
-)
+from shared.domain.dead_letters import Attempt
+from shared.domain.questions import Acceptance, ChunkQuestion, QuestionSource
+from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS

@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.records import Collection
 from shared.ledger.documents import build_sync
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database

@@ -18,11 +18,12 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.accepted import plain
+from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.ids import accepted_id
 from shared.domain.index_location import IndexLocation, index_location_of
-from shared.domain.records import AcceptedState, Collection
+from shared.domain.questions import plain
+from shared.domain.states import AcceptedState
 from shared.ledger.documents import acceptance, build_sync, chunk_matching
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.domain.accepted import plain
+from shared.domain.questions import plain
 from shared.ledger.postgres.database import Database
 
 _MOST_GROUPED = 10_000

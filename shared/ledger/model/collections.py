@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.index_location import IndexNames
-from shared.domain.records import Collection, CollectionOptions
 from shared.ledger.model import counters, states
 from shared.ledger.postgres.database import Database
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.records import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 

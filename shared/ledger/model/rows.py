@@ -14,20 +14,13 @@ import orjson
 from sqlalchemy import RowMapping
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.records import (
-    AcceptedQuestion,
-    ChunkToGenerate,
-    ChunkToIndex,
-    DocumentToParse,
-    Lease,
-    NewChunk,
-    PaidReply,
-    ReadyQuestion,
-)
+from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
 from shared.domain.usage import Cost, Usage
+from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 from shared.ledger.model.collections import options_of
 
 

@@ -58,7 +58,7 @@ from enum import StrEnum
 from typing import Literal
 
 from shared.domain.builds import BuildState
-from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, ChunkState, DocumentState
 
 Table = Literal["collections", "documents", "chunks", "accepted_questions"]
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from sqlalchemy import text
 
 from shared.domain.queues import WORK_QUEUES, WorkQueue
-from shared.domain.records import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import counters, states
 from shared.ledger.postgres.database import Database
 from shared.ledger.work import claims

@@ -14,7 +14,7 @@ from __future__ import annotations
 from sqlalchemy import TextClause, text
 
 from shared.domain.poison import SUSPECT_AFTER
-from shared.domain.records import AcceptedState, ChunkState
+from shared.domain.states import AcceptedState, ChunkState
 from shared.ledger.model import states
 
 # How many leases of a row have ended: the leases that earlier claims counted, and the lease that this claim takes over.

@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 
 from shared.domain.ids import chunk_id
-from shared.domain.records import ChunkToIndex, EmbeddedChunk, Lease
+from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions
 from shared.ledger.postgres.database import Database

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from shared.domain.records import ChunkState, DocumentState
+from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import states
 
 _VERSION = "id uuid, version int"

@@ -16,15 +16,17 @@ import structlog
 from sqlalchemy import Row, RowMapping, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.documents import DeletableDocument
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome, generate_cost
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
-from shared.domain.records import (
+from shared.domain.retry import Dead
+from shared.domain.states import DocumentState
+from shared.domain.usage import Cost, Usage
+from shared.domain.work import (
     ChunkToGenerate,
     ChunkToIndex,
-    DeletableDocument,
-    DocumentState,
     DocumentToParse,
     EmbeddedChunk,
     Lease,
@@ -32,8 +34,6 @@ from shared.domain.records import (
     PaidReply,
     Sweep,
 )
-from shared.domain.retry import Dead
-from shared.domain.usage import Cost, Usage
 from shared.ledger.documents import acceptance, build_sync, versions
 from shared.ledger.model import rows
 from shared.ledger.postgres.database import Collided, Database, again_after_collision

@@ -21,9 +21,9 @@ from uuid import UUID
 import numpy as np
 import structlog
 
+from shared.domain.collections import Baseline, Collection
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.ids import question_point_id
-from shared.domain.records import Baseline, Collection
 from shared.domain.vectors import Vectors
 from shared.ledger.builds.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback.feedback import Feedback

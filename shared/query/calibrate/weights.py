@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from shared.domain.records import Weights
+from shared.domain.collections import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.default_fusion import Channels, evidence_scores

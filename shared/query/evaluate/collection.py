@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from shared.domain.collections import Collection, Weights
 from shared.domain.errors import InvalidInput
-from shared.domain.records import Collection, Weights
 from shared.query.evaluate.metrics import CUTOFF, scores
 from shared.query.evaluate.results import EvaluatedSet, Json, StrategyResult, build_results
 from shared.query.evaluate.strategies import Strategy

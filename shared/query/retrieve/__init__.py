@@ -1,6 +1,6 @@
 """Retrieval: a question is matched against questions and texts, folded to distinct chunks, and fitted to a budget."""
 
-from shared.domain.records import Weights
+from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.query.retrieve.fusion import ChannelRank, Match, fuse

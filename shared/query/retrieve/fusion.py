@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shared.domain.records import Weights
+from shared.domain.collections import Weights
 from shared.query.retrieve.default_fusion import Channels, Evidence, evidence, scores_in
 from shared.query.retrieve.query import Channel, FusionName
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from shared.domain.records import Baseline, Collection, Weights
+from shared.domain.collections import Baseline, Collection, Weights
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders, pack

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shared.domain.records import Baseline
+from shared.domain.collections import Baseline
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import Channel
 

@@ -1,0 +1,37 @@
+"""A chunk with its state, costs and questions, as the API returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.dead_letters import Attempt
+from shared.domain.questions import ChunkQuestion
+from shared.domain.states import ChunkState
+from shared.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDetail:
+    """A chunk as the API returns it.
+
+    Args:
+        document_id: the document's public id.
+        history: last failed attempts, oldest first.
+        usage: tokens billed for its questions.
+        calls: number of calls billed for its questions.
+        questions: all questions, users' questions last.
+    """
+
+    id: UUID
+    document_id: UUID
+    version: int
+    ordinal: int
+    content: ChunkContent
+    state: ChunkState
+    error: str | None
+    history: tuple[Attempt, ...]
+    usage: Usage
+    calls: int
+    questions: tuple[ChunkQuestion, ...]

@@ -1,0 +1,77 @@
+"""Collections: options, weights of the channels, baseline similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from shared.domain.filterable import FilterableField
+from shared.domain.index_location import IndexLocation, index_location_of
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionOptions:
+    """Options of chunking and question generation. None: use the setting."""
+
+    questions_per_chunk: int | Literal["auto"] | None = None
+    prompt: str | None = None
+    chunk_max_chars: int | None = None
+    chunk_overlap_chars: int | None = None
+    prepend_questions: bool | None = None  # whether to embed the text with its questions; None: no
+    section_max_chars: int | None = None
+    filterable: tuple[FilterableField, ...] = ()  # in order of declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of the retrieval channels. Only their ratios matter; 0 excludes a channel."""
+
+    questions: float = 1.0
+    text: float = 1.0
+    bm25: float = 1.0
+
+    def of(self, channel: Literal["questions", "text", "bm25"]) -> float:
+        return {"questions": self.questions, "text": self.text, "bm25": self.bm25}[channel]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Mean and standard deviation of the cosines of unrelated texts under an embedding model; 0 until measured."""
+
+    similarity: float = 0.0
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    id: UUID
+    tenant: str
+    name: str
+    options: CollectionOptions
+    embedding_model: str
+    index_name: str
+    created_at: datetime
+    calibration: Mapping[str, Any] | None = None  # channel weights and their measurements
+    languages: tuple[str, ...] = ()  # languages detected in its texts so far
+
+    @property
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.id)
+
+    @property
+    def weights(self) -> Weights:
+        return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
+
+    @property
+    def baseline(self) -> Baseline:
+        """The cosines of questions with unrelated texts."""
+        measured = self.calibration or {}
+        return Baseline(measured.get("baseline_similarity", 0.0), measured.get("baseline_spread", 0.0))
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether its calibration used labelled questions."""
+        return self.calibration is not None and self.calibration.get("source", "labelled") == "labelled"

@@ -1,0 +1,40 @@
+"""Dead letters: documents and chunks whose attempts ended, with their reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A failed attempt; `at` is a time in ISO 8601."""
+
+    at: str
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An unparsable document or a dead chunk; `history` has the last attempts, oldest first."""
+
+    id: UUID
+    kind: Literal["document", "chunk"]
+    document_id: UUID
+    external_id: str
+    collection: str
+    ordinal: int | None
+    reason: str
+    attempts: int
+    at: datetime
+    history: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadReason:
+    reason: str
+    documents: int
+    chunks: int

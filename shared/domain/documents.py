@@ -1,0 +1,132 @@
+"""Documents: submitted, listed, described and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from shared.domain.collections import Collection
+from shared.domain.filterable import FilterableField
+from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.states import DocumentState
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyQuestion:
+    """A question submitted with its document; `quote` is the passage that answers it, if the caller names one."""
+
+    text: str
+    quote: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A submitted document whose bytes are already in the upload store.
+
+    `traceparent` names the span of the request; None if tracing is off.
+    """
+
+    collection: Collection
+    external_id: str
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    metadata: Mapping[str, Any]
+    ready_questions: tuple[ReadyQuestion, ...] | None
+    upload: str
+    size_bytes: int
+    content_hash: bytes
+    lane: int = 0
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts of the chunks of a document's newest version; `searchable` chunks are found at least by their texts."""
+
+    total: int = 0
+    searchable: int = 0
+    generated: int = 0
+    indexed: int = 0
+    dead: int = 0
+    discarded: int = 0
+    questions: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as the API returns it: its row in the live build, under the id that its rows in all builds share.
+
+    `metadata` is None if it was not read.
+    """
+
+    id: UUID
+    external_id: str
+    collection: str
+    state: DocumentState
+    version: int
+    live_version: int | None
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    metadata: Mapping[str, Any] | None
+    size_bytes: int
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedVersion:
+    """The payload fields of a version's points that can change without its text."""
+
+    version: int
+    title: str | None
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A document whose title or metadata changed, but not its content: its points must be updated.
+
+    Args:
+        document_id: the document's row in its build.
+        changes: number of changes so far.
+        filterable: fields that its collection declares.
+        versions: the existing ones of its live and newest version.
+    """
+
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    index_name: str
+    changes: int
+    filterable: tuple[FilterableField, ...]
+    versions: tuple[DescribedVersion, ...]
+
+    @property
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletableDocument:
+    """A deleted document: first its points and then its row can be removed."""
+
+    id: UUID
+    tenant: str
+    collection_id: UUID
+    index_name: str
+    version: int
+    live_version: int | None
+
+    @property
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)

@@ -1,0 +1,32 @@
+"""States of documents, chunks and accepted questions; the ledger defines the transitions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class DocumentState(StrEnum):
+    QUEUED = "queued"
+    PARSING = "parsing"
+    INDEXING = "indexing"  # its texts are being written; queries see the version before, or the texts written so far
+    SEARCHABLE = "searchable"  # every text is found; questions are being generated
+    READY = "ready"
+    DEGRADED = "degraded"  # searchable, but some chunks are dead
+    FAILED = "failed"
+    DELETING = "deleting"  # invisible to callers; its points are being deleted
+
+
+class ChunkState(StrEnum):
+    PARSED = "parsed"  # its text waits to be indexed, with its questions if they exist already
+    GENERATING = "generating"  # found by its text; its questions are to be generated
+    GENERATED = "generated"  # its questions are paid and wait to be indexed
+    INDEXED = "indexed"
+    DEAD = "dead"  # indexed by its text only, or not at all; `error` has the reason
+    DISCARDED = "discarded"  # dead, and discarded by its owner
+
+
+class AcceptedState(StrEnum):
+    WAITING = "waiting"  # its point is to be written with its chunk
+    INDEXED = "indexed"
+    REFUSED = "refused"  # the embedding model rejects it
+    REMOVING = "removing"  # retracted; its point is being deleted

@@ -1,0 +1,181 @@
+"""Claimed rows: a lease, and the inputs of parsing, generating, indexing and sweeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
+from shared.domain.documents import ReadyQuestion
+from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.questions import AcceptedQuestion
+from shared.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claim on a row. A settlement with an outdated token changes nothing."""
+
+    id: UUID
+    version: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentToParse:
+    lease: Lease
+    tenant: str
+    collection_id: UUID
+    options: CollectionOptions
+    languages: tuple[str, ...]  # languages detected in its collection's texts so far
+    upload: str
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    metadata: Mapping[str, Any]
+    ready_questions: tuple[ReadyQuestion, ...] | None
+    attempts: int
+    lost_leases: int
+    live_version: int | None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk to be inserted with its document; with `ready_questions` it needs no model call."""
+
+    id: UUID
+    ordinal: int
+    content: ChunkContent
+    content_key: bytes
+    ready_questions: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaidReply:
+    """A model's reply to one of the calls for a content, retained until its questions are complete.
+
+    `request` is the digest of the request: the reply is reused for an identical request only.
+    """
+
+    request: str
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkToGenerate:
+    """A claimed chunk without questions.
+
+    Args:
+        content_key: key of the request as it would be sent now.
+        replies: replies paid by earlier attempts at this content.
+        usage: tokens billed for the attempts at this chunk.
+        calls: number of calls billed for the attempts at this chunk.
+    """
+
+    lease: Lease
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    options: CollectionOptions
+    content: ChunkContent
+    content_key: bytes
+    attempts: int
+    lost_leases: int
+    replies: tuple[PaidReply, ...] = ()
+    usage: Usage = Usage()
+    calls: int = 0
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkToIndex:
+    """A claimed chunk whose points are to be written.
+
+    Args:
+        public_id: its document's public id.
+        lane: 0 interactive, 1 bulk.
+        hidden: whether queries must not see the points yet, because they see another version.
+        of_several_builds: whether its collection has other builds.
+        text_only: whether only its text is indexed now, because its questions do not exist yet.
+        text_stands: whether Qdrant has its text with its vector in this version.
+        may_have_points: whether an earlier claim may have written question points in this version.
+        traceparent: span of the request that submitted its version; None if tracing was off.
+    """
+
+    lease: Lease
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    embedding_model: str
+    index_name: str
+    options: CollectionOptions
+    public_id: UUID
+    external_id: str
+    filename: str | None
+    metadata: Mapping[str, Any]
+    ordinal: int
+    content: ChunkContent
+    hidden: bool
+    questions: tuple[str, ...]
+    ready_made: bool
+    error: str | None
+    attempts: int
+    lost_leases: int
+    created_at: datetime
+    accepted: tuple[AcceptedQuestion, ...] = ()
+    lane: int = 0
+    of_several_builds: bool = False
+    text_only: bool = False
+    text_stands: bool = False
+    may_have_points: bool = False
+    traceparent: str | None = None
+
+    @property
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedChunk:
+    """A chunk with points in Qdrant in a version; `questions` has the passed questions in the order of their points."""
+
+    id: UUID
+    version: int
+    questions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A document whose points must be brought in line with the ledger.
+
+    Args:
+        below_version: versions below it are obsolete, except the live one.
+        live_version: version that queries see; None if there is none yet.
+        deleted: whether the document is deleted with all its versions.
+        chunk_id: chunk of `below_version` that may have points of a late writer.
+        points_token: fencing token of the last claim that wrote this chunk; points to delete have smaller tokens.
+        again: whether to repeat the sweep after all older leases have expired.
+    """
+
+    id: int
+    collection_id: UUID
+    index_name: str
+    tenant: str
+    document_id: UUID
+    below_version: int
+    live_version: int | None
+    deleted: bool
+    chunk_id: UUID | None
+    points_token: int | None
+    again: bool
+
+    @property
+    def location(self) -> IndexLocation:
+        return index_location_of(self.index_name, self.tenant, self.collection_id)
