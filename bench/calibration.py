@@ -34,7 +34,7 @@ from shared.query.retrieve import CHANNELS, Channel, ChannelHits
 from shared.query.retrieve.channels import DEPTH, fold, full_bm25
 from shared.query.retrieve.scale import rescale
 from shared.text.bm25 import document_vector, query_vector
-from shared.vectors.index import Hit
+from shared.vectors.hits import Hit
 
 SHARES = (0, 60, 90)  # per cent of the words
 BASELINES = (0.0, 0.3, 0.5, 0.7, 0.9)

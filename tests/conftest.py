@@ -113,8 +113,8 @@ async def forget(services: AllServices) -> None:
         assert await limiter._client.refresh(patience_seconds=5)
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
-    services.index._refusing.clear()
-    services.index._away = False
+    services.index._rejecting.clear()
+    services.index._unavailable = False
 
 
 @pytest.fixture(scope="session")

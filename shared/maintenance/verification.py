@@ -18,7 +18,8 @@ from uuid import UUID
 from shared.domain.collections import Collection
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.ledger.documents.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
-from shared.vectors.index import Index, StoredPoint
+from shared.vectors.hits import StoredPoint
+from shared.vectors.index import Index
 
 _POINTS = 1000  # compared together
 _CHUNKS = 200

@@ -28,7 +28,7 @@ _TRANSIENT_STATUSES = {408, 409, 425}
 NO_KEY = "none"  # what the SDK is given where no key is set
 _WORDS = 300  # characters for the log
 
-_IN_THE_LOG = "the log has its words at provider.answered"
+_IN_THE_LOG = "its message is logged as provider.answered"
 _KEY = "it does not accept the API key, or not for this model: check both"
 _NO_KEY_SET = (
     "it wants an API key, and none is set for its address: set FOREASK_{component}_API_KEY; the key of another address"

@@ -1,87 +1,190 @@
-"""Reads of points, beside Qdrant's client: they are what a query waits for.
-
-A request through the client takes 1.1 ms of CPU, most of it in its HTTP library; one over aiohttp takes 0.3 ms.
-"""
+"""Reads of points: searches, payloads, vectors, pages and counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import SplitResult, quote
+from uuid import UUID
 
-import aiohttp
-import httpx
-import orjson
-from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+import numpy as np
+from qdrant_client import models
 
-from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
-from shared.vectors.spans import request_span
+from shared.domain.ids import chunk_of_point, chunk_point_id
+from shared.domain.index_location import IndexLocation
+from shared.domain.vectors import Vectors
+from shared.vectors import filters
+from shared.vectors.connection import Connection
+from shared.vectors.filters import VisiblePoints
+from shared.vectors.groups import group
+from shared.vectors.hits import ChunkPayloads, Hit, SectionKey, StoredPoint, StoredVector
+from shared.vectors.points import PREPENDED
+from shared.vectors.searches import Search, chunk_search, section_search
 
-_OK, _ABSENT, _TOO_MANY = 200, 404, 429
+_CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 
 
-class Reads:
-    """A connection pool to Qdrant for requests that read points; close it with `aclose`.
+class Reads(Connection):
+    """Searches and reads points."""
 
-    Args:
-        addresses: of Qdrant.
-        api_key: None where it wants none.
-        timeout_seconds: of a request.
-    """
+    async def search(self, name: str, searches: Sequence[Search]) -> list[list[Hit]] | None:
+        """Run several searches in one request.
 
-    def __init__(self, addresses: Addresses, api_key: str | None, timeout_seconds: float) -> None:
-        self._addresses = addresses
-        self._headers = {"content-type": "application/json"} | ({"api-key": api_key} if api_key else {})
-        self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
-        self._opened: aiohttp.ClientSession | None = None
-
-    async def read(self, name: str, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Send a request about a collection's points and return its result; NumPy vectors may stand in its body.
-
-        Raises:
-            UnexpectedResponse, ResourceExhaustedResponse, ResponseHandlingException: as the client does.
+        Returns:
+            The hits of each search, best first; None if the collection does not exist.
         """
-        path = f"/collections/{quote(name, safe='')}/points{path}"
-        data = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+        with self._if_exists():
+            result = await self._read_pool.read(name, "/query/batch", {"searches": searches})
+            self._last_searched = name
+            return [[_hit(point) for point in one["points"]] for one in result]
+        return None
 
-        async def send(url: SplitResult) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
-            try:
-                async with self._session().post(
-                    f"{url.geturl().rstrip('/')}{path}", data=data, allow_redirects=False
-                ) as reply:
-                    return reply.status, (reply, await reply.read())
-            except aiohttp.ConnectionTimeoutError as error:
-                raise ResponseHandlingException(ConnectionError(str(error))) from error
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise ResponseHandlingException(error) from error
+    async def section_payloads(
+        self, location: IndexLocation, sections: Sequence[SectionKey]
+    ) -> dict[SectionKey, list[Mapping[str, Any]]]:
+        """Return the payloads of each section's chunks, unordered, including hidden ones."""
+        searches = [section_search(location, s.document_id, s.version, s.start, s.end) for s in sections]
+        hits = await self.search(location.index_name, searches) or [[] for _ in sections]
+        return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-        with request_span("POST", path) as span:
-            reply, content = await self._addresses.answer(send)
-            if reply.status not in {_OK, _ABSENT}:
-                span.fail(str(reply.status))
-        if reply.status != _OK:
-            raise _refusal(reply, content)
-        try:
-            return list(orjson.loads(content)["result"])
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise ResponseHandlingException(error) from error
+    async def chunk_payloads(
+        self, where: VisiblePoints, versions: Mapping[str, int], questions: Sequence[str] = ()
+    ) -> ChunkPayloads:
+        """Return the payloads of chunks and questions that a search found; deleted ones are missing.
 
-    async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
+        Args:
+            where: points that the query may see.
+            versions: versions of the chunks as the search found them. Points are read by id. If an edit has replaced a
+                point since, the chunk's newest visible version is searched for and returned instead.
+            questions: ids of question points.
+        """
+        payloads = await self._payloads_by_id(where.location, versions, questions)
+        if replaced := [chunk for chunk in versions if chunk not in payloads.chunks]:
+            newest = await self._newest(where, chunk_search(where, replaced))
+            payloads.chunks.update({chunk: hit.payload for chunk, hit in newest.items()})
+        return payloads
 
-    def _session(self) -> aiohttp.ClientSession:
-        if self._opened is None:
-            # The certificates that the client trusts: a small system has none of its own.
-            trusted = httpx.create_ssl_context(trust_env=False) if self._addresses.are_encrypted else True
-            connector = aiohttp.TCPConnector(ssl=trusted, keepalive_timeout=IDLE_SECONDS)
-            self._opened = aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=self._timeout)
-        return self._opened
+    async def _payloads_by_id(
+        self, location: IndexLocation, versions: Mapping[str, int], questions: Sequence[str]
+    ) -> ChunkPayloads:
+        """Read visible points in one request.
+
+        Their groups are checked, so an id never returns another tenant's point.
+        """
+        ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
+        points = []
+        with self._if_exists():
+            points = await self._read_pool.read(location.index_name, "", {"ids": ids, "with_payload": True})
+        visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
+        texts, asked = group(location, "t"), group(location, "q")
+        return ChunkPayloads(
+            {payload["chunk_id"]: payload for _, payload in visible if payload.get("group") == texts},
+            {point: payload for point, payload in visible if payload.get("group") == asked},
+        )
+
+    async def text_vectors(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' texts by chunk id, in the newest visible version.
+
+        Returns:
+            Vectors of shape `(dimensions,)` and unit length; chunks without a vector are missing.
+        """
+        newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
+        vectors = {chunk: hit.vectors["dense"] for chunk, hit in newest.items() if "dense" in hit.vectors}
+        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
+
+    async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:
+        """Return the embedded texts and their vectors by point id; empty if the collection does not exist.
+
+        Point ids are derived from the chunks' collections, so they never name another tenant's points. Qdrant returns
+        vectors as written, even if searches use quantized ones.
+
+        Returns:
+            Vectors of shape `(dimensions,)` and unit length. Points without a vector are missing, and so are texts that
+            were embedded with their questions.
+        """
+        with self._if_exists():
+            body = {"ids": ids, "with_payload": ["question", PREPENDED], "with_vector": ["dense"]}
+            points = await self._read_pool.read(name, "", body)
+            return {str(p["id"]): _stored_vector(p) for p in points if _is_reusable(p)}
+        return {}
+
+    async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
+        """Return the hits by chunk id, in the chunk's newest version."""
+        (hits,) = await self.search(where.location.index_name, [listed]) or [[]]
+        hits.sort(key=lambda hit: chunk_of_point(hit.id)[1])
+        return {chunk_of_point(hit.id)[0]: hit for hit in hits}
+
+    async def stored_points(self, location: IndexLocation, ids: Sequence[str]) -> dict[str, StoredPoint]:
+        """Return the document, chunk and version of points by id; deleted points are missing."""
+        if not ids:
+            return {}
+        points, _ = await self._scroll(location, filters.points_by_id(location, ids), limit=len(ids))
+        return {point.id: point for point in points}
+
+    async def scroll_points(
+        self, location: IndexLocation, *, after: str | None = None, limit: int = 1000
+    ) -> tuple[list[StoredPoint], str | None]:
+        """Return a page of a collection's points in id order, including hidden ones.
+
+        Returns:
+            The points, and the `after` of the next page, which is None on the last page.
+        """
+        return await self._scroll(location, filters.collection_points(location), limit=limit, after=after)
+
+    async def _scroll(
+        self, location: IndexLocation, selected: models.Filter, *, limit: int, after: str | None = None
+    ) -> tuple[list[StoredPoint], str | None]:
+        with self._if_exists():
+            records, following = await self._client.scroll(
+                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=_CLAIM
+            )
+            return [_stored(record) for record in records], None if following is None else str(following)
+        return [], None
+
+    async def count_points(self, location: IndexLocation) -> int:
+        """Count a collection's points."""
+        return await self._count(location.index_name, filters.collection_points(location))
+
+    async def count_chunks(self, location: IndexLocation) -> int:
+        """Count the chunks of a collection in all versions."""
+        return await self._count(location.index_name, filters.text_points(location))
+
+    async def count_named(self, name: str, field: str, value: str) -> int:
+        """Count the points of a Qdrant collection with a field value, in all groups."""
+        return await self._count(name, filters.named_points(field, value))
+
+    async def _count(self, name: str, selected: models.Filter) -> int:
+        with self._if_exists():
+            return (await self._client.count(name, count_filter=selected, exact=True)).count
+        return 0
 
 
-def _refusal(reply: aiohttp.ClientResponse, content: bytes) -> Exception:
-    after = reply.headers.get("retry-after", "")
-    if reply.status == _TOO_MANY and after.isdecimal():
-        return ResourceExhaustedResponse("Qdrant asks for fewer requests", int(after))
-    return UnexpectedResponse(reply.status, reply.reason or "", content, httpx.Headers(dict(reply.headers)))
+def _hit(point: Mapping[str, Any]) -> Hit:
+    return Hit(str(point["id"]), point["score"], point.get("payload") or {}, point.get("vector") or {})
+
+
+def _is_reusable(point: Mapping[str, Any]) -> bool:
+    return "dense" in (point.get("vector") or {}) and not (point.get("payload") or {}).get(PREPENDED)
+
+
+def _stored_vector(point: Mapping[str, Any]) -> StoredVector:
+    vector = np.asarray(point["vector"]["dense"], dtype=np.float32)
+    return StoredVector((point.get("payload") or {}).get("question"), vector)
+
+
+def _stored(record: models.Record) -> StoredPoint:
+    payload = record.payload or {}
+    version = payload.get("version")
+    return StoredPoint(
+        str(record.id),
+        _uuid(payload.get("document_id")),
+        _uuid(payload.get("chunk_id")),
+        version if isinstance(version, int) else None,
+        payload.get("hidden") is True,
+    )
+
+
+def _uuid(value: object) -> UUID | None:
+    try:
+        return UUID(str(value))
+    except ValueError:
+        return None

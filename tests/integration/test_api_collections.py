@@ -89,7 +89,7 @@ async def test_points_are_null_while_qdrant_is_away(client, library, monkeypatch
     async def away(*_):
         raise Unavailable("away", component="qdrant")
 
-    monkeypatch.setattr("shared.vectors.index.Index._count", away)
+    monkeypatch.setattr("shared.vectors.reads.Reads._count", away)
 
     assert (await client.get("/v1/collections/a")).json()["points"] is None
 

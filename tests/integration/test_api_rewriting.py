@@ -125,7 +125,7 @@ async def test_chunks_with_the_names_in_the_question_go_up(client, provider):
     ("fault", "reason"),
     [
         ("rubbish", "the model's reply cannot be used: no JSON object"),
-        ("500", "the llm provider answered 500: it failed; the log has its words at provider.answered"),
+        ("500", "the llm provider answered 500: it failed; its message is logged as provider.answered"),
         ("hang", "no reply within its budget of 0.3 s"),
     ],
 )
@@ -235,7 +235,7 @@ async def test_diversity_goes_on_from_the_rerankers_order(kites):
     ("fault", "reason"),
     [
         ("hang", "no reply within its budget of 1 s"),
-        ("500", "the rerank provider answered 500: it failed; the log has its words at provider.answered"),
+        ("500", "the rerank provider answered 500: it failed; its message is logged as provider.answered"),
         ("rubbish", "the rerank provider sent no list of results"),
         ("nan", "the rerank provider sent a result without an index and a score"),
         ("indexes", "the rerank provider's results are not one for each of the 6 documents"),

@@ -159,7 +159,7 @@ def test_a_run_that_failed_goes_on_where_it_was(foreask, provider, tmp_path, mon
     code, _, err = foreask("eval", tmp_path / "set")
     assert (code, err) == (
         1,
-        "the embedding provider answered 503: it failed; the log has its words at provider.answered\n",
+        "the embedding provider answered 503: it failed; its message is logged as provider.answered\n",
     )
     provider.restore()
 

@@ -192,7 +192,7 @@ async def test_a_chunk_whose_points_are_refused_takes_no_other_along(services, l
     for failure in refused:
         assert names[failure.lease].content.text.endswith(odd)
         assert failure.decision == Dead(
-            "Qdrant refuses the points of this chunk: Qdrant answered 400; the log has its words at qdrant.answered"
+            "Qdrant refuses the points of this chunk: Qdrant answered 400; its message is logged as qdrant.answered"
         )
     texts, count = await texts_of_points(services, library)
     assert (len(texts), count) == (32 - len(odd), 32 - len(odd))

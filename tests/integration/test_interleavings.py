@@ -20,7 +20,8 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Finding, Verification
-from shared.vectors.index import _INDEXED, Index
+from shared.vectors.index import Index
+from shared.vectors.lifecycle import _INDEXED
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 from tests.support.api import work
 

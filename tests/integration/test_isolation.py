@@ -11,7 +11,7 @@ from shared.domain.collections import Baseline
 from shared.maintenance.verification import Finding, Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
-from shared.vectors.index import SectionKey
+from shared.vectors.hits import SectionKey
 from tests.conftest import Library, empty
 from tests.support.api import as_tenant, calling, with_keys, work
 
@@ -139,7 +139,7 @@ def requests_of(path, body):
 @pytest.fixture
 def sent(services, monkeypatch):
     """The path and the groups of every request about points that Qdrant is sent."""
-    client, reads, sent = services.index._client.http.client, services.index._reads, []
+    client, reads, sent = services.index._client.http.client, services.index._read_pool, []
     send, read = client.send, reads.read
 
     async def recorded(request, type_):

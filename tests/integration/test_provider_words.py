@@ -54,7 +54,7 @@ async def test_an_error_has_our_sentence_and_the_log_the_words(connection, provi
     message = caught.value.message
     assert type(caught.value) is kind
     assert message.startswith(f"the llm provider answered {named}: {meaning}")
-    assert message.endswith("; the log has its words at provider.answered")
+    assert message.endswith("; its message is logged as provider.answered")
     assert not [word for word in SECRETS if word in message]
     (answered,) = [entry for entry in logs if entry["event"] == "provider.answered"]
     assert (answered["status"], answered["code"], answered["type"]) == (status, code, "acme-type")
@@ -74,7 +74,7 @@ def test_a_stream_that_breaks_off_tells_no_words():
     with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
         raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})
 
-    assert caught.value.message == "the llm provider broke off its reply; the log has its words at provider.answered"
+    assert caught.value.message == "the llm provider broke off its reply; its message is logged as provider.answered"
     assert logs[0]["words"] == f"Incorrect key *** or *** {OF_ACME}"
 
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from shared.domain.errors import Unavailable
 from shared.services import build
-from shared.vectors import addresses, index
+from shared.vectors import addresses, connection
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from shared.vectors.searches import probe
@@ -144,7 +144,7 @@ async def test_who_has_waited_long_enough_leaves_a_silent_node(cluster, nodes):
 
 
 async def test_what_was_taken_and_not_answered_is_not_sent_again(nodes, cluster, monkeypatch):
-    monkeypatch.setattr(index, "_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(connection, "_TIMEOUT_SECONDS", 1)
     hasty = Index(*(node.url for node in nodes))
     nodes[0].change(Fault(mode="hole"))
     with pytest.raises(Unavailable):

@@ -198,7 +198,7 @@ async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, pr
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
     assert chunk.state == "dead"
     assert chunk.error == (
-        "Qdrant refuses the points of this chunk: Qdrant answered 400; the log has its words at qdrant.answered"
+        "Qdrant refuses the points of this chunk: Qdrant answered 400; its message is logged as qdrant.answered"
     )
     assert any("bm25" in entry.get("words", "") for entry in logs)
     assert await stored(services, library) == ([], None)

@@ -10,8 +10,9 @@ from embedded.stack import Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.services import build
 from shared.settings import Settings
-from shared.vectors.index import _INDEXED, Index
+from shared.vectors.index import Index
 from shared.vectors.layout import Layout
+from shared.vectors.lifecycle import _INDEXED
 
 _REQUESTS = 3 + len(_INDEXED)  # does it exist, create it, what is it made with; then each index
 EVERYTHING = Layout(

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.vectors.index import Index
-from shared.vectors.reads import Reads
+from shared.vectors.read_pool import ReadPool
 
 
 class Answers:
@@ -95,7 +95,7 @@ async def test_a_reply_without_a_result_is_no_answer(index, answers, body):
 
 
 async def test_an_answer_that_does_not_come_in_time_is_none(index, answers):
-    index._reads = Reads(index._addresses, None, 0.01)
+    index._read_pool = ReadPool(index._addresses, None, 0.01)
     answers.seconds = 0.1
 
     with pytest.raises(Unavailable, match="cannot be reached") as raised:

@@ -182,7 +182,7 @@ async def test_a_query_asks_qdrant_twice_and_reads_its_chunks_by_id(services, li
     collection, stored = await library.collection(), await points(services, library)
     query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
     assert (await services.retriever.retrieve(collection, query)).chunks  # the collection's size is known now
-    reads, sent = services.index._reads, []
+    reads, sent = services.index._read_pool, []
     read = reads.read
 
     async def recorded(name, path, body):

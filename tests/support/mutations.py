@@ -171,10 +171,10 @@ BUGS = (
     Bug(
         "an index that is away fails the chunk for good",
         QDRANT + "test_it_is_gone_for_a_while",
-        "shared/vectors/index.py",
+        "shared/vectors/connection.py",
         (
             (
-                'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=_RETRY_AFTER)',
+                'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=RETRY_AFTER)',
                 'raise Permanent("Qdrant cannot be reached")',
             ),
         ),
@@ -182,13 +182,13 @@ BUGS = (
     Bug(
         "a chunk is claimed for the index while Qdrant is away",
         "tests/integration/test_qdrant_fails.py::test_nothing_is_claimed_while_qdrant_answers_nothing",
-        "shared/vectors/index.py",
-        (("if self._away:", "if False:"),),
+        "shared/vectors/lifecycle.py",
+        (("if self._unavailable:", "if False:"),),
     ),
     Bug(
         "a disk of Qdrant that is full fails the chunk for good",
         QDRANT + "test_it_reads_and_refuses_writes",
-        "shared/vectors/index.py",
+        "shared/vectors/connection.py",
         (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
     ),
     Bug(
@@ -266,7 +266,7 @@ BUGS = (
     Bug(
         "a new version is left hidden",
         DOCUMENTS + "test_only_the_newest_version_or_nothing_remains",
-        "shared/vectors/index.py",
+        "shared/vectors/writes.py",
         (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
     Bug(

@@ -12,7 +12,7 @@ from shared.query.retrieve.default_fusion import crowds
 from shared.query.retrieve.diversity import diversified
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
-from shared.vectors.index import Hit
+from shared.vectors.hits import Hit
 
 
 def chunk(letter):

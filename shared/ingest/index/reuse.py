@@ -17,7 +17,8 @@ from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, qu
 from shared.domain.vectors import Vectors
 from shared.domain.work import ChunkToIndex, EmbeddedChunk, Lease
 from shared.ledger.work.work import Work
-from shared.vectors.index import Index, StoredVector
+from shared.vectors.hits import StoredVector
+from shared.vectors.index import Index
 
 _READ_SECONDS = 5.0  # a Qdrant that is slower costs less where texts are embedded again
 

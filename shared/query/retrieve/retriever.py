@@ -42,7 +42,8 @@ from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewr
 from shared.query.time_budget import SkippedStep, within
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, of_chunks, visible_points
-from shared.vectors.index import ChunkPayloads, Index
+from shared.vectors.hits import ChunkPayloads
+from shared.vectors.index import Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _MOST_CANDIDATES = 300

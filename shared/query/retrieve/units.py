@@ -16,7 +16,8 @@ from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.text.headings import common_path
 from shared.text.sentences import Sentence, sentences
-from shared.vectors.index import Index, SectionKey
+from shared.vectors.hits import SectionKey
+from shared.vectors.index import Index
 
 CHILDREN = 4  # chunks that are read for each section to return
 _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embeddings

@@ -1,0 +1,55 @@
+"""Results of reads: hits, payloads, stored points and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from shared.domain.vectors import Vectors
+
+
+class Hit(NamedTuple):
+    """A point that a search found, with the requested payload and vectors. A named tuple: a query creates hundreds."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any] = MappingProxyType({})
+    vectors: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SectionKey:
+    """A section of a document's version, identified by its span."""
+
+    document_id: str
+    version: int
+    start: int
+    end: int
+
+
+class ChunkPayloads(NamedTuple):
+    """Payloads of chunks by chunk id, and of questions by point id."""
+
+    chunks: dict[str, Mapping[str, Any]]
+    questions: dict[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPoint:
+    """The document, chunk and version in a point's payload; None if the payload is unreadable."""
+
+    id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    version: int | None
+    hidden: bool
+
+
+class StoredVector(NamedTuple):
+    """The embedded text of a point and its vector; `question` is None for a chunk's text."""
+
+    question: str | None
+    vector: Vectors

@@ -1,0 +1,228 @@
+"""Collections of Qdrant: creation, payload indexes, readiness."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+from qdrant_client import models
+from qdrant_client.http.exceptions import UnexpectedResponse
+
+from shared.domain.errors import Permanent, Unavailable
+from shared.vectors import fields
+from shared.vectors.connection import ABSENT, RETRY_AFTER, Connection, all_of, log
+from shared.vectors.layout import Layout
+from shared.vectors.readiness import Readiness
+from shared.vectors.searches import probe
+
+_READY_SECONDS = 3.0  # below the interval of an orchestrator's probes
+_CHECK_SECONDS = 1.5
+_NO_POINT = "00000000-0000-0000-0000-000000000000"
+# By default Qdrant builds graphs for the values of a field, which took five times the CPU.
+_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
+_INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, enable_hnsw=False)
+_INDEXED: Mapping[str, models.PayloadSchemaParams] = {
+    "group": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "tenant": _KEYWORD,
+    "document_id": _KEYWORD,
+    "chunk_id": _KEYWORD,
+    "version": _INTEGER,
+    "token": _INTEGER,
+    "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
+}
+_FIELD_INDEXES: Mapping[str, models.PayloadSchemaParams] = {
+    "keyword": _KEYWORD,
+    "float": models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False),
+    "datetime": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, enable_hnsw=False),
+}
+
+
+class Lifecycle(Connection):
+    """Creates collections of Qdrant, and checks that Qdrant answers and takes writes.
+
+    Args:
+        url: address of Qdrant or of one of its nodes.
+        others: addresses of other nodes.
+        api_key: key of all nodes.
+        layout: layout of collections that are created.
+    """
+
+    def __init__(self, url: str, *others: str, api_key: SecretStr | None = None, layout: Layout | None = None) -> None:
+        super().__init__(url, *others, api_key=api_key)
+        self._layout = layout or Layout()
+        self._existing: set[str] = set()
+        self._creating = asyncio.Lock()
+        self._indexed = defaultdict[str, set[str]](set)  # keys of declared fields by collection
+        self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
+
+    async def aclose(self) -> None:
+        await self._readiness.aclose()
+        await super().aclose()
+
+    async def ensure_collection(self, name: str, dimensions: int) -> None:
+        """Create a collection of Qdrant unless it exists, and its missing payload indexes.
+
+        Raises:
+            Permanent: it exists with vectors of another size.
+            Unavailable: Qdrant cannot be reached.
+        """
+        if name in self._existing:
+            return
+        async with self._creating:  # concurrent batches wait for one creation
+            if name not in self._existing:
+                await self._complete(name, dimensions)
+
+    async def _complete(self, name: str, dimensions: int) -> None:
+        with self._writing(name), self._errors():
+            if not await self._client.collection_exists(name):
+                await self._create(name, dimensions)
+            info = await self._client.get_collection(name)
+        vectors = info.config.params.vectors
+        size = vectors["dense"].size if isinstance(vectors, dict) and "dense" in vectors else None
+        if size != dimensions:
+            raise Permanent(
+                f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
+                " set the model that it was built with, or index into a new collection."
+            )
+        if differences := self._layout.differences(info):
+            log.warning("collection.differs", collection=name, differences=differences)
+        # Indexes are created before the first point, because a later index is built over all existing points. An
+        # interrupted creation is completed here.
+        with self._writing(name), self._errors():
+            missing = _INDEXED.keys() - info.payload_schema.keys()
+            await all_of(
+                self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
+                for field in missing
+            )
+        self._existing.add(name)
+
+    async def _create(self, name: str, dimensions: int) -> None:
+        try:
+            await self._client.create_collection(name, **self._layout.creation(dimensions))
+        except UnexpectedResponse as error:
+            if error.status_code != 409:  # noqa: PLR2004  another worker created it
+                raise
+
+    async def _index_keys(self, name: str, wanted: AbstractSet[str]) -> None:
+        keys = wanted - self._indexed[name]
+        if not keys:
+            return
+        with self._writing(name), self._errors(), self._recreated_if_missing(name):
+            info = await self._client.get_collection(name)
+            for key in sorted(keys - info.payload_schema.keys()):
+                await self._client.create_payload_index(
+                    name, key, field_schema=_FIELD_INDEXES[fields.KEYS[key]], wait=True
+                )
+        self._indexed[name] |= keys
+
+    @contextmanager
+    def _recreated_if_missing(self, name: str) -> Iterator[None]:
+        """Let the next attempt recreate a collection that was deleted."""
+        try:
+            yield
+        except UnexpectedResponse as error:
+            if error.status_code != ABSENT:
+                raise
+            self._forget(name)
+            raise Unavailable(
+                f"Qdrant's collection {name} was deleted", component="qdrant", retry_after=RETRY_AFTER
+            ) from error
+
+    def _forget(self, name: str) -> None:
+        self._existing.discard(name)
+        self._indexed.pop(name, None)
+
+    async def drop_collection(self, name: str) -> None:
+        """Delete a collection of Qdrant with the points of all builds in it."""
+        self._forget(name)
+        with self._errors():
+            await self._client.delete_collection(name)
+
+    async def names(self) -> list[str]:
+        """Return the names of all collections of Qdrant, including those of other deployments."""
+        with self._errors():
+            return sorted(collection.name for collection in (await self._client.get_collections()).collections)
+
+    async def nudge(self, name: str) -> bool:
+        """Start the optimization of a collection that has been pending since Qdrant's start; return whether it was.
+
+        Qdrant calls such a collection grey: its segments stay unoptimized, and searches slow, until a write or a change
+        of its settings.
+        """
+        with self._if_exists():
+            if (await self._client.get_collection(name)).status != models.CollectionStatus.GREY:
+                return False
+            # An empty change is the documented nudge.
+            return await self._client.update_collection(name, optimizers_config=models.OptimizersConfigDiff())
+        return False
+
+    async def ready(self) -> None:
+        """Raise `Unavailable` unless Qdrant answers a query; the answer may be some seconds old."""
+        await self._readiness.require()
+
+    async def require(self) -> None:
+        """Check Qdrant again if the last request got no answer or the last write was rejected.
+
+        Workers call it before they claim chunks, because embeddings of chunks that cannot be written are wasted.
+
+        Raises:
+            Unavailable: Qdrant still does not answer or take writes.
+        """
+        if self._unavailable:
+            await self._any_collection()
+        if self._rejecting:
+            await self._take_a_write()
+
+    async def _answer_a_query(self) -> None:
+        """Send the cheapest query.
+
+        Listing collections is not enough, because a node may list them without their points.
+
+        Raises:
+            Unavailable: Qdrant does not answer in time.
+        """
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                name = self._last_searched or await self._any_collection()
+                if name is not None:
+                    self._last_searched = name if await self._can_search(name) else None
+        except TimeoutError as error:
+            self._unavailable = True
+            raise Unavailable("Qdrant did not answer in time", component="qdrant", retry_after=RETRY_AFTER) from error
+
+    async def _can_search(self, name: str) -> bool:
+        with self._if_exists():
+            await self._read_pool.read(name, "/query/batch", {"searches": [probe()]})
+            return True
+        return False
+
+    async def _any_collection(self) -> str | None:
+        with self._errors():
+            collections = (await self._client.get_collections()).collections
+        return min((collection.name for collection in collections), default=None)
+
+    async def _take_a_write(self) -> None:
+        """Send an empty write to a collection that rejected one, and to another if it fails again.
+
+        A limit of one collection must not stop the others.
+
+        Raises:
+            Unavailable: both reject it. On a full disk Qdrant rejects all writes, including deletions, but answers
+                reads.
+        """
+        first, *_ = sorted(self._rejecting)
+        others = sorted(self._existing - self._rejecting)[:1]
+        try:
+            await self._write_nothing(first)
+        except Unavailable:
+            if not others:
+                raise
+            await self._write_nothing(others[0])
+
+    async def _write_nothing(self, name: str) -> None:
+        with self._writing(name), self._if_exists():
+            await self._client.delete(name, models.PointIdsList(points=[_NO_POINT]), wait=True)

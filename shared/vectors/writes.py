@@ -1,0 +1,194 @@
+"""Writes of points: upserts, sweeps, descriptions, deletions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from qdrant_client import models
+
+from shared.domain.documents import Description
+from shared.domain.index_location import IndexLocation
+from shared.domain.work import ChunkToIndex, Sweep
+from shared.vectors import fields, filters
+from shared.vectors.connection import all_of, require_completed
+from shared.vectors.lifecycle import Lifecycle
+from shared.vectors.points import Point
+
+_REQUEST_POINTS = 512
+_REQUEST_BYTES = 5_000_000  # larger requests are slower, and Qdrant rejects them from 32 MB on
+
+
+class Writes(Lifecycle):
+    """Writes and deletes points; each write is confirmed by Qdrant."""
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        """Write points of chunks of one claim, and wait until searches find them.
+
+        Points of later claims are not replaced, so a writer whose lease expired cannot overwrite a chunk. All tokens of
+        a claim are larger than the tokens of earlier claims.
+
+        Raises:
+            Unavailable: Qdrant did not confirm; some points may have been written.
+            Permanent: Qdrant rejected a point; others may have been written.
+        """
+        replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
+        condition = replaceable.model_dump(mode="json", exclude_none=True)
+        await self._index_fields(name, points)
+        # Wait for all requests: one that finished after its chunks were abandoned would write points of dead chunks.
+        await all_of(self._upsert(name, body) for body in _bodies(points, condition))
+
+    async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
+        """Create missing payload indexes of declared fields that these points have.
+
+        Indexes are created on demand, because an unused one costs memory in every segment. Existing points do not have
+        the key, so Qdrant builds the index with one scan.
+        """
+        await self._index_keys(name, {key for point in points for key in point.payload.keys() & fields.KEYS.keys()})
+
+    async def _upsert(self, name: str, body: bytes) -> None:
+        # Not through the typed methods: building and encoding their models costs seven times the CPU of orjson.
+        with self._writing(name), self._errors(), self._recreated_if_missing(name):
+            reply = await self._client.http.client.request(
+                type_=models.InlineResponse2008,
+                method="PUT",
+                url="/collections/{collection_name}/points",
+                path_params={"collection_name": name},
+                params={"wait": "true"},
+                headers={"content-type": "application/json"},
+                content=body,
+            )
+        require_completed(reply.result.status if reply.result else None)
+
+    async def sweep(self, sweep: Sweep) -> None:
+        """Bring a document's points in line with the ledger, in one idempotent request.
+
+        The live version becomes visible before older versions are deleted: a query in between sees both, never neither.
+        If the collection does not exist, the document has no points.
+        """
+        operations = list(_operations(sweep))
+        with self._if_exists():
+            for result in await self._client.batch_update_points(sweep.location.index_name, operations, wait=True):
+                require_completed(result.status)
+
+    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
+        """Delete points of chunks that earlier claims wrote and this claim did not rewrite, in one request.
+
+        Args:
+            name: Qdrant collection of the points.
+            chunks: chunks of one claim; their older versions are not touched.
+            own: whether to delete the points of this claim, too.
+        """
+        tokens = [chunk.lease.token for chunk in chunks]
+        token = max(tokens) + 1 if own else min(tokens)
+        operations = [
+            _deletion(filters.leftover_points(location, [str(chunk.lease.id) for chunk in same], version, token))
+            for location, version, same in _by_version(chunks)
+        ]
+        with self._if_exists():
+            for result in await self._client.batch_update_points(name, operations, wait=True):
+                require_completed(result.status)
+
+    async def show(self, location: IndexLocation, ids: Sequence[str]) -> None:
+        """Make hidden points of a collection visible."""
+        hidden = filters.points_by_id(location, ids)
+        with self._errors():
+            result = await self._client.set_payload(location.index_name, {"hidden": False}, points=hidden, wait=True)
+        require_completed(result.status)
+
+    async def describe(self, description: Description) -> None:
+        """Update the title and the metadata of a document's points in one request; vectors are not touched.
+
+        If the collection does not exist, the document has no points.
+        """
+        location, document_id = description.location, description.document_id
+        operations: list[models.UpdateOperation] = []
+        with self._if_exists():
+            for version in description.versions:
+                indexed = fields.indexed_values(description.filterable, version.metadata)
+                await self._index_keys(location.index_name, indexed.keys())
+                payload = {"metadata": dict(version.metadata)} | fields.emptied_values(description.filterable) | indexed
+                of_version = filters.document_points(location, document_id, version=version.version)
+                operations.append(_setting(payload, of_version))
+                if version.title is not None:
+                    texts = filters.document_texts(location, document_id, version.version)
+                    operations.append(_setting({"title": version.title}, texts))
+            for result in await self._client.batch_update_points(location.index_name, operations, wait=True):
+                require_completed(result.status)
+
+    async def delete_document(self, location: IndexLocation, document_id: UUID) -> None:
+        """Delete a document's points, if any."""
+        selector = models.FilterSelector(filter=filters.document_points(location, document_id))
+        with self._if_exists():
+            result = await self._client.delete(location.index_name, selector, wait=True)
+            require_completed(result.status)
+
+    async def delete_build(self, location: IndexLocation) -> None:
+        """Delete all points of a build, if any."""
+        selector = models.FilterSelector(filter=filters.collection_points(location))
+        with self._if_exists():
+            result = await self._client.delete(location.index_name, selector, wait=True)
+            require_completed(result.status)
+
+    async def delete_by_id(self, location: IndexLocation, ids: Sequence[str]) -> None:
+        """Delete points of a collection by id, if they exist."""
+        if not ids:
+            return
+        selector = models.FilterSelector(filter=filters.points_by_id(location, ids))
+        with self._if_exists():
+            result = await self._client.delete(location.index_name, selector, wait=True)
+            require_completed(result.status)
+
+
+def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
+    location, document_id, live = sweep.location, sweep.document_id, sweep.live_version
+    if sweep.deleted:
+        yield _deletion(filters.document_points(location, document_id))
+        return
+    if sweep.chunk_id is not None and sweep.points_token is not None:
+        chunk, token = str(sweep.chunk_id), sweep.points_token
+        yield _deletion(filters.leftover_points(location, [chunk], sweep.below_version, token))
+    if live is None:
+        yield _deletion(filters.document_points(location, document_id, below=sweep.below_version))
+        return
+    hidden = filters.hidden_points(location, document_id, version=live)
+    shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
+    yield models.SetPayloadOperation(set_payload=shown)
+    yield _deletion(filters.document_points(location, document_id, below=live))
+    if sweep.below_version > live:  # versions in between were discarded and never become visible
+        yield _deletion(filters.hidden_points(location, document_id, below=sweep.below_version))
+
+
+def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[IndexLocation, int, list[ChunkToIndex]]]:
+    """Group chunks by collection and version."""
+    versions = defaultdict[tuple[IndexLocation, int], list[ChunkToIndex]](list)
+    for chunk in chunks:
+        versions[chunk.location, chunk.lease.version].append(chunk)
+    for (location, version), same in versions.items():
+        yield location, version, same
+
+
+def _setting(payload: Mapping[str, Any], selected: models.Filter) -> models.SetPayloadOperation:
+    return models.SetPayloadOperation(set_payload=models.SetPayload(payload=dict(payload), filter=selected))
+
+
+def _deletion(selected: models.Filter) -> models.DeleteOperation:
+    return models.DeleteOperation(delete=models.FilterSelector(filter=selected))
+
+
+def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:
+    """Encode points into as few requests as the limits allow."""
+    batch: list[orjson.Fragment] = []
+    size = 0
+    for point in points:
+        encoded = orjson.dumps(point.as_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+        if batch and (len(batch) >= _REQUEST_POINTS or size + len(encoded) > _REQUEST_BYTES):
+            yield orjson.dumps({"points": batch, "update_filter": condition})
+            batch, size = [], 0
+        batch.append(orjson.Fragment(encoded))
+        size += len(encoded)
+    if batch:
+        yield orjson.dumps({"points": batch, "update_filter": condition})
