@@ -65,7 +65,7 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
 def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """PostgreSQL, Valkey and Qdrant's engine, for the whole session."""
     folder = tmp_path_factory.mktemp("stack")
-    with Stack(provider_process.settings(), folder) as stack:
+    with Stack(provider_process.settings(), folder, durable=False) as stack:
         yield stack
 
 

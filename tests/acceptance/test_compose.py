@@ -21,6 +21,7 @@ from shared.settings import Settings
 from shared.settings_sources import require_known
 from tests.support.deployment import ROOT, Deployment
 from tests.support.scrape import Target
+from tests.support.waiting import wait_until
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
@@ -121,7 +122,7 @@ class Composed(Deployment):
 @pytest.fixture(scope="module")
 def deployment(provider_process, tmp_path_factory):
     settings = provider_process.settings(metrics_port=free_port())
-    with Composed(settings, tmp_path_factory.mktemp("composed")) as composed:
+    with Composed(settings, tmp_path_factory.mktemp("composed"), durable=False) as composed:
         yield composed
 
 
@@ -147,15 +148,19 @@ def test_every_process_shows_metrics_and_says_that_it_lives(composed):
     first = composed.stack.settings.metrics_port
     with httpx.Client(trust_env=False, timeout=10) as client:
         targets = [Target(port) for port in range(first, first + 8)]
-        for target in targets:
-            target.scrape(client)
-    assert {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
+
+        def all_shown():  # a worker serves metrics some time after the API answers
+            for target in targets:
+                target.scrape(client)
+            return {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
+
+        wait_until(all_shown, "a process shows no metrics")
 
     checks = {name: SERVICES[name]["healthcheck"]["test"] for name in WORKERS}
     assert all(check[:2] == ["CMD", "foreask"] for check in checks.values())
     for name, check in checks.items():
         composed.run(f"health-{name}", [sys.executable, "-m", "cli", *check[2:]])
-    ended = {name: composed.processes.pop(f"health-{name}").wait(timeout=30) for name in WORKERS}
+    ended = {name: composed.processes.pop(f"health-{name}").wait(timeout=120) for name in WORKERS}
     assert ended == dict.fromkeys(WORKERS, 0), composed.logs()
 
 

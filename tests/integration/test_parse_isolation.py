@@ -182,7 +182,7 @@ def upload(tmp_path) -> Path:
     path.write_text("theirs")
     for above in (folder, path):
         above.chmod(0o777)
-    ground = Path(os.environ["TEST_GROUND"])
+    ground = Path(os.environ["TEST_RUN"])
     for above in (tmp_path, *tmp_path.parents):
         above.chmod(0o755)
         if above == ground:
