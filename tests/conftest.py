@@ -30,6 +30,7 @@ pytest_plugins = ["tests.support.isolated_home"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
+    parser.addoption("--histories", type=int, help="number of random histories; by default as --faults says")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
 
 

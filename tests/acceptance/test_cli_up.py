@@ -146,6 +146,7 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_started_again_and_said_so(up):
     killed = up.child("workers", "generate")
     killed.kill()
@@ -163,6 +164,7 @@ def test_a_worker_that_dies_is_started_again_and_said_so(up):
         raise AssertionError("no new worker")
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_client(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
@@ -202,6 +204,7 @@ def test_the_commands_of_a_client(up):
     assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
     folder = up.folder / "reports"
@@ -225,6 +228,7 @@ def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
     assert "5 files: 5 ready" in up.foreask("ingest", "reports")
 
 
+@pytest.mark.slow
 def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
     port = httpx.URL(up.url).port
     for arguments, sentence in (
@@ -239,6 +243,7 @@ def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills(up):
     children = up.children()
     up.child("workers", "generate").suspend()  # it cannot stop in order

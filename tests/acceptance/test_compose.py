@@ -144,6 +144,7 @@ def test_a_document_becomes_ready_by_the_commands_of_compose(composed):
     assert "thirty days" in found["chunks"][0]["text"]
 
 
+@pytest.mark.slow
 def test_every_process_shows_metrics_and_says_that_it_lives(composed):
     first = composed.stack.settings.metrics_port
     with httpx.Client(trust_env=False, timeout=10) as client:
@@ -164,6 +165,7 @@ def test_every_process_shows_metrics_and_says_that_it_lives(composed):
     assert ended == dict.fromkeys(WORKERS, 0), composed.logs()
 
 
+@pytest.mark.slow
 def test_a_pdf_is_read_where_parsers_alone_have_a_temporary_folder(composed):
     content = (ROOT / "tests/files/good/docling_right_to_left.pdf").read_bytes()
     composed.client.post("/v1/documents", files={"file": ("a.pdf", content)}, data={"collection": "files"})
@@ -189,6 +191,7 @@ def test_services_of_ours_can_write_to_their_folders_alone(tmp_path):
         assert done.returncode == code, (folder, done.stderr)
 
 
+@pytest.mark.slow
 def test_two_ask_workers_share_the_work_and_pay_once(composed, provider):
     texts = {f"report-{n}.md": f"# Report {n}\n\nThe number of report {n} is {n * n}." for n in range(60)}
     composed.service("worker-generate", 2)

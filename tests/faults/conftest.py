@@ -29,6 +29,12 @@ SETTINGS = {
 }
 # These files take as long as all other fault files together, and have a deployment of their own.
 OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
+# `make test` runs these; the others are slow.
+FAST = (
+    "test_a_random_worker_is_killed_every_second",
+    "test_qdrant_fails.py::test_it_is_gone_for_a_while",
+    "test_broker_fails.py::test_it_is_killed",
+)
 Begin = Callable[[str, str], Scenario]
 
 
@@ -39,6 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent == Path(__file__).parent:
             group = "faults of workers" if item.path.stem in OF_WORKERS else "faults"
             item.add_marker(pytest.mark.xdist_group(group))
+            if not item.nodeid.endswith(FAST):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ def test_every_history_ends_with_the_points_of_what_is_live(world, request):
         def __init__(self) -> None:
             super().__init__(world)
 
-    count = HISTORIES[request.config.getoption("--faults")]
+    count = request.config.getoption("--histories") or HISTORIES[request.config.getoption("--faults")]
     run_state_machine_as_test(
         Machine,
         settings=hypothesis_settings(
