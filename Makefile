@@ -27,7 +27,7 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-PYTEST = $(IN) -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder --durations 15
+PYTEST = $(IN) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
 
 test: $(VENV)/.dev ## run the fast tests (four minutes): all but those marked `slow`
 	$(PYTEST) -m 'not slow' --histories 15

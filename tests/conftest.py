@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from embedded.stack import Stack
 from shared.domain.collections import Collection
@@ -23,6 +25,8 @@ from tests.support.objects import S3, serving_s3
 from tests.support.tables import columns
 from tests.support.transitions import refuse_unknown_transitions
 
+# These files take as long as all other fault files together.
+FAULTS_OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
 pytest_plugins = ["tests.support.isolated_home"]
@@ -34,13 +38,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the suites, longest first, and let the tests of a file run in one process, which shares their fixtures."""
+    """Order the suites, longest first."""
     items.sort(key=lambda item: SUITES.index(_suite(item)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is not typed
+    """Runs the tests of a group in one process, which shares their fixtures.
+
+    A file is a group. The fault suite has two: each of its groups starts a deployment.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if file.startswith("tests/faults/"):
+            return "faults of workers" if Path(file).stem in FAULTS_OF_WORKERS else "faults"
+        return file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    return Groups(config, log)
 
 
 def _suite(item: pytest.Item) -> str:

@@ -120,7 +120,7 @@ def gone(processes):
     return not alive
 
 
-def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
+def test_stop_and_start_keeps_data_leaves_no_process(up):
     folder = up.folder / "handbook"
     folder.mkdir()
     (folder / "leave.md").write_text(LEAVE)
@@ -147,7 +147,7 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_started_again_and_said_so(up):
+def test_killed_worker_is_restarted_and_logged(up):
     killed = up.child("workers", "generate")
     killed.kill()
 
@@ -229,7 +229,7 @@ def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
 
 
 @pytest.mark.slow
-def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
+def test_busy_port_or_folder_prints_one_sentence(up):
     port = httpx.URL(up.url).port
     for arguments, sentence in (
         (["--data-dir", str(up.folder / "other"), "--port", str(port)], "cannot listen"),

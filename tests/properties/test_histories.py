@@ -197,7 +197,7 @@ def _address(url: str) -> str:
     return url.rsplit("@", maxsplit=1)[-1].removeprefix("http://").split("/")[0]
 
 
-def test_every_history_ends_with_the_points_of_what_is_live(world, request):
+def test_every_history_ends_with_exactly_live_points(world, request):
     class Machine(Histories):
         def __init__(self) -> None:
             super().__init__(world)

@@ -76,7 +76,7 @@ async def test_without_keys_local_programs_are_served(host):
         {"host": "127.0.0.1", "origin": "null"},
     ],
 )
-async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
+async def test_keyless_mode_refuses_foreign_web_pages(headers):
     with pytest.raises(Unauthorized):
         await tenant_of(request_with(NO_KEYS, **headers))
 
@@ -84,7 +84,7 @@ async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
 @pytest.mark.parametrize(
     "header", ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip"]
 )
-async def test_without_keys_what_came_through_a_proxy_is_refused(header):
+async def test_keyless_mode_refuses_proxied_requests(header):
     with pytest.raises(Unauthorized, match="through a proxy"):
         await tenant_of(request_with(NO_KEYS, host="127.0.0.1", **{header: "203.0.113.7"}))
 
@@ -103,5 +103,5 @@ def test_without_keys_it_serves_this_machine(host):
     create(Settings(_env_file=None, api_host=host))
 
 
-def test_with_keys_it_serves_everybody():
+def test_keyed_mode_serves_any_origin():
     create(with_keys(Settings(_env_file=None, api_host="0.0.0.0")))

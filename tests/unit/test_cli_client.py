@@ -43,7 +43,7 @@ def no_waiting(monkeypatch):
     return waits
 
 
-def test_an_upload_names_the_file_the_collection_and_the_key(tmp_path):
+def test_upload_sends_file_collection_and_key(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(httpx.Response(202, json={"document_id": "1"}), key="secret")
@@ -56,7 +56,7 @@ def test_an_upload_names_the_file_the_collection_and_the_key(tmp_path):
         assert part in request.content
 
 
-def test_an_upload_waits_as_long_as_the_server_asks_and_sends_the_whole_file_again(tmp_path, no_waiting):
+def test_upload_retries_whole_file_after_server_delay(tmp_path, no_waiting):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(
@@ -70,7 +70,7 @@ def test_an_upload_waits_as_long_as_the_server_asks_and_sends_the_whole_file_aga
     assert no_waiting[0] >= 7
 
 
-def test_an_upload_that_is_refused_is_not_sent_again(tmp_path):
+def test_rejected_upload_is_not_resent(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(problem(413, "Too large."))
@@ -93,7 +93,7 @@ def test_an_upload_gives_up_in_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("ask", [lambda f: f.document("1"), lambda f: f.collections(), lambda f: f.builds("default")])
-def test_what_is_no_upload_is_sent_once(ask):
+def test_nonupload_request_is_sent_once(ask):
     foreask, server = client(problem(503))
 
     with pytest.raises(Unavailable):
@@ -102,7 +102,7 @@ def test_what_is_no_upload_is_sent_once(ask):
     assert len(server.requests) == 1
 
 
-def test_an_upload_over_a_limit_of_the_day_is_not_sent_again(tmp_path):
+def test_upload_over_daily_limit_is_not_resent(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(problem(429, **{"retry-after": "7200"}))
@@ -130,7 +130,7 @@ def test_a_problem_becomes_its_sentence(status, error):
         foreask.document("1")
 
 
-def test_without_a_key_the_way_to_give_one_is_said():
+def test_missing_key_explains_remedy():
     with pytest.raises(Unauthorized, match="FOREASK_API_KEY"):
         client(problem(401))[0].collections()
     with pytest.raises(Unauthorized, match=r"^Because\.$"):
@@ -146,13 +146,13 @@ def test_without_a_key_the_way_to_give_one_is_said():
         (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
     ],
 )
-def test_a_server_that_is_not_there_is_one_sentence(failure, sentence):
+def test_missing_server_prints_one_sentence(failure, sentence):
     with pytest.raises(Unavailable, match=sentence):
         client(failure)[0].collections()
 
 
 @pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
-def test_what_is_no_url_is_said_so(url):
+def test_invalid_url_is_reported(url):
     with pytest.raises(InvalidInput, match="is not a URL"), Client(url) as foreask:
         foreask.collections()
 
@@ -168,7 +168,7 @@ def test_documents_are_read_page_by_page():
     assert second == first | {"cursor": "next"}
 
 
-def test_health_is_an_answer_even_when_it_is_bad():
+def test_bad_health_is_still_an_answer():
     foreask, _ = client(httpx.Response(503, json={"status": "unavailable", "components": {"ledger": "down"}}))
     assert foreask.health()["components"] == {"ledger": "down"}
 
@@ -190,7 +190,7 @@ def test_a_refused_question_is_its_sentence():
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\v", "\f", "\x1c"])
-def test_a_separator_of_unicode_inside_a_text_ends_no_line(separator):
+def test_unicode_separator_in_text_ends_no_line(separator):
     text = f"first{separator}second"
     data = json.dumps({"text": text}, ensure_ascii=False).encode()
     foreask, _ = client(httpx.Response(200, content=b"event: token\ndata: " + data + b"\n\n", headers=EVENTS))
@@ -198,7 +198,7 @@ def test_a_separator_of_unicode_inside_a_text_ends_no_line(separator):
     assert list(foreask.query_events("Is it?", "handbook")) == [Event(name="token", data={"text": text})]
 
 
-def test_a_declaration_keeps_the_other_options_of_a_collection():
+def test_declaration_keeps_other_collection_options():
     options = {"questions_per_chunk": 4, "prompt": None, "filterable": {"department": "keyword"}}
     declared = {"year": "integer"}
     foreask, server = client(httpx.Response(200, json={"options": options}))

@@ -46,7 +46,7 @@ def lines(*counts, every=1.0):
     return text.getvalue().splitlines()
 
 
-def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
+def test_progress_without_terminal_prints_occasional_lines():
     counts = [
         Count(2, searchable=n // 4, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)
     ]
@@ -59,12 +59,12 @@ def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
     ]
 
 
-def test_an_eta_over_unread_documents_is_a_lower_bound():
+def test_eta_with_unread_documents_is_lower_bound():
     shown = lines(Count(2, chunks=10), Count(2, chunks=10, chunks_done=5), every=10)
     assert "at least 0:00:10 left" in shown[1]
 
 
-def test_what_was_done_before_is_no_pace():
+def test_earlier_work_does_not_count_as_rate():
     shown = lines(
         Count(2),
         Count(2, 1, searchable=1, chunks=20, chunks_done=10),
@@ -128,7 +128,7 @@ def test_documents_are_followed_until_each_is_found():
     assert server.looked_up == [["a", "b"], ["b"]]
 
 
-def test_a_round_reads_a_bounded_part_and_the_next_round_those_behind_it():
+def test_polls_read_bounded_parts_in_turn():
     names = [f"d{number}" for number in range(2_500)]
     server = DocumentServer([document(name, "ready", 1, 1) for name in names])
 
@@ -139,13 +139,13 @@ def test_a_round_reads_a_bounded_part_and_the_next_round_those_behind_it():
     assert [name for names_of_one in server.looked_up for name in names_of_one] == names
 
 
-def test_a_document_that_was_deleted_meanwhile_is_waited_for_no_longer():
+def test_deleted_document_ends_its_wait():
     followed = batch("a")
     (count,) = follow_at_once(DocumentServer([]), followed)
     assert (count.failed, followed.documents["a"]["external_id"]) == (1, "a")
 
 
-def test_what_was_there_already_is_not_looked_at_again():
+def test_finished_documents_are_not_polled():
     server = DocumentServer([])
     submitted = batch("a")
     submitted.see("a", document("a", "ready", 3, 3))
@@ -156,26 +156,26 @@ def test_what_was_there_already_is_not_looked_at_again():
     assert server.looked_up == []
 
 
-def test_a_server_that_is_away_for_a_moment_is_waited_for():
+def test_brief_outage_is_waited_out():
     server = DocumentServer(Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
-def test_a_server_that_is_away_now_and_then_is_waited_for_each_time():
+def test_repeated_outages_are_each_waited_out():
     away, asking = Unavailable("away", component="api"), [document("a", "searchable", 1)]
     server = DocumentServer(*[away, asking] * 20, [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
-def test_a_server_that_stays_away_ends_the_wait():
+def test_lasting_outage_ends_wait():
     server = DocumentServer(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
         follow_at_once(server, batch("a"))
 
 
-def test_a_stage_that_takes_long_prints_a_line_now_and_then():
+def test_long_stage_prints_occasional_lines():
     clock, out = ManualClock(), StringIO()
     with Stages(Console(file=out, width=60), clock) as stages:
         for second in range(26):

@@ -12,7 +12,7 @@ from tests.support.deployment import ROOT
 from tests.support.isolated_home import FOLDER, RUN
 
 
-def test_tests_and_their_processes_have_the_home_of_the_run():
+def test_run_provides_home_to_tests_and_processes():
     run = Path(os.environ[RUN])
     said = "import pathlib, tempfile; print(pathlib.Path.home(), tempfile.gettempdir())"
     child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
@@ -21,7 +21,7 @@ def test_tests_and_their_processes_have_the_home_of_the_run():
     assert {Path.home().parent, Path(tempfile.gettempdir()).parent} == {run}
 
 
-def test_temporary_folders_of_tests_are_not_among_what_they_must_leave_empty(tmp_path):
+def test_tmp_path_is_outside_checked_folders(tmp_path):
     assert not tmp_path.is_relative_to(tempfile.gettempdir())
     assert not tmp_path.is_relative_to(Path.home())
 
@@ -34,7 +34,7 @@ def test_temporary_folders_of_tests_are_not_among_what_they_must_leave_empty(tmp
         ("None", ""),
     ],
 )
-def test_a_run_whose_tests_leave_something_behind_fails_and_names_it(tmp_path, leave, said):
+def test_run_with_leftover_files_fails_and_names_them(tmp_path, leave, said):
     test = tmp_path / "test_leaving.py"
     test.write_text(f"import pathlib, tempfile\n\ndef test_it():\n    {leave}\n")
     (tmp_path / "pytest.ini").touch()

@@ -53,7 +53,7 @@ def pauses(monkeypatch):
     return waits
 
 
-def test_what_may_be_repeated_is_repeated_and_waits_as_long_as_the_server_asks(pauses):
+def test_idempotent_requests_retry_after_server_delay(pauses):
     foreask, server = client(problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(204))
 
     foreask.delete_document("1")
@@ -62,7 +62,7 @@ def test_what_may_be_repeated_is_repeated_and_waits_as_long_as_the_server_asks(p
     assert pauses[0] >= 7
 
 
-def test_what_would_be_done_twice_is_sent_once():
+def test_nonidempotent_requests_are_sent_once():
     foreask, server = client(problem(503))
 
     with pytest.raises(ApiError):
@@ -81,7 +81,7 @@ def test_a_refusal_is_not_repeated(refusal):
     assert len(server.requests) == 1
 
 
-def test_an_error_says_what_the_server_said():
+def test_error_contains_server_message():
     foreask, _ = client(problem(404, "There is no such document."))
 
     with pytest.raises(ApiError) as raised:
@@ -102,19 +102,19 @@ def test_an_error_says_what_the_server_said():
         (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
     ],
 )
-def test_a_server_that_is_not_there_is_one_sentence(failure, sentence):
+def test_missing_server_raises_one_sentence(failure, sentence):
     with pytest.raises(ApiError, match=sentence) as raised:
         client(failure)[0].document("1")
     assert raised.value.status is None
 
 
 @pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
-def test_what_is_no_url_is_refused(url):
+def test_invalid_url_is_rejected(url):
     with pytest.raises(ValueError, match="is not a URL"):
         Client(url)
 
 
-def test_a_file_is_sent_whole_at_each_attempt_and_past_the_api_without_the_key(tmp_path):
+def test_file_is_resent_whole_and_uploaded_without_key(tmp_path):
     path = tmp_path / "a.md"
     path.write_bytes(b"a" * 100_000)
     told = []
@@ -142,7 +142,7 @@ def test_a_file_is_sent_whole_at_each_attempt_and_past_the_api_without_the_key(t
     assert json.loads(handed_in.content) == {"collection": "default", "upload": "u1", "filename": "a.md"}
 
 
-def test_an_object_store_that_is_not_there_is_not_taken_for_the_server(tmp_path):
+def test_missing_object_store_is_not_reported_as_server(tmp_path):
     (tmp_path / "a.md").write_bytes(b"a")
     store = {"upload": "u1", "url": "http://store.test:9000/u1?sig=1", "method": "PUT", "headers": {}}
     offer = httpx.Response(201, json=store | {"expires_in_seconds": 9})
@@ -155,7 +155,7 @@ def test_an_object_store_that_is_not_there_is_not_taken_for_the_server(tmp_path)
 
 
 @pytest.mark.parametrize("page", [{}, {"items": [{"no": "collection"}]}, []])
-def test_a_list_that_is_none_of_the_servers_is_one_sentence(page):
+def test_foreign_list_reply_is_one_sentence(page):
     foreask, _ = client(httpx.Response(200, json=page))
 
     with pytest.raises(ApiError, match="does not answer like a foreask server"):
@@ -172,7 +172,7 @@ def test_the_key_is_in_no_repr():
     assert not any("secret" in text for text in shown)
 
 
-def test_a_list_is_read_page_by_page_and_names_are_quoted():
+def test_lists_are_paged_and_names_quoted():
     foreask, server = client(
         httpx.Response(200, json={"items": [{"name": "a"}], "next_cursor": "n"}),
         httpx.Response(200, json={"items": [{"name": "b"}], "next_cursor": None}),
@@ -194,7 +194,7 @@ EVENTS = {"content-type": "text/event-stream"}
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\v"])
-def test_events_are_read_and_a_failure_in_them_is_raised(separator):
+def test_events_are_parsed_and_failures_raised(separator):
     data = json.dumps({"text": f"a{separator}b"}, ensure_ascii=False)
     error = json.dumps({"type": "urn:foreask:problem:unavailable", "status": 503, "detail": "The model is away."})
     stream = f"event: token\ndata: {data}\n\n: heartbeat\n\nevent: error\ndata: {error}\n\n"
@@ -221,7 +221,7 @@ async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer secret"] * 2
 
 
-def test_a_page_in_place_of_events_is_said_to_be_none():
+def test_page_reply_to_event_request_is_reported():
     foreask, _ = client(httpx.Response(200, html="<p>Please log in.</p>"))
 
     with pytest.raises(ApiError, match="does not send events like a foreask server"):

@@ -25,7 +25,7 @@ async def fold(request, services):
     return fold
 
 
-async def test_they_follow_documents_and_chunks_on_every_way(services, library, provider, fold):
+async def test_counters_follow_all_documents_and_chunks(services, library, provider, fold):
     provider.script(malformed_containing="lighthouse")
     first = await library.add("A text about the harbour.", "a.md")
     await library.add("A text about a lighthouse.", "b.md")
@@ -70,7 +70,7 @@ async def test_folds_of_two_schedulers_count_once(services, library):
     assert await run(services, "SELECT * FROM tally_changes") == []
 
 
-async def test_changes_of_the_last_minute_are_kept_for_the_rate(services, library):
+async def test_last_minutes_changes_are_kept_for_rate(services, library):
     await library.add("A text.")
 
     await services.ledger.tallies.fold()
@@ -78,7 +78,7 @@ async def test_changes_of_the_last_minute_are_kept_for_the_rate(services, librar
     assert len(await run(services, "SELECT * FROM tally_changes")) == 1
 
 
-async def test_what_ended_by_minute_is_the_same_before_and_after_it_is_added_up(services, library, provider):
+async def test_minute_counts_survive_summation(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     first = await library.add("A text about the harbour.", "a.md")
     await library.add("A text about a lighthouse.", "b.md")
@@ -102,7 +102,7 @@ async def test_what_ended_by_minute_is_the_same_before_and_after_it_is_added_up(
     assert await _ended(services, "bob") == dict.fromkeys(ended, 0)
 
 
-async def test_minutes_are_in_their_order_and_old_ones_are_forgotten(services):
+async def test_minutes_are_ordered_and_expire(services):
     await run(
         services,
         "INSERT INTO ended_by_minute SELECT 'default', date_trunc('minute', now()) - make_interval(mins => ago), ago,"
