@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.collector import collecting
 from tests.support.deployment import ROOT
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
@@ -246,12 +247,13 @@ def test_busy_port_or_folder_prints_one_sentence(up):
 @pytest.mark.slow
 def test_a_second_signal_kills(up):
     children = up.children()
+    api = up.child("api")
     up.child("workers", "generate").suspend()  # it cannot stop in order
 
     up.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    wait_until(lambda: not api.is_running() or api.status() == psutil.STATUS_ZOMBIE, "the API does not stop")
     assert up.process.poll() is None
     up.process.send_signal(signal.SIGINT)
 
-    assert up.process.wait(timeout=5) == 128 + signal.SIGINT
+    assert up.process.wait(timeout=TIMEOUT_SECONDS) == 128 + signal.SIGINT
     assert gone(children)

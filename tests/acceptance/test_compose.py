@@ -50,10 +50,14 @@ async def main():
 
 asyncio.run(main())
 """
-# Run a command that can write only to these folders, as a container with a read-only root.
+# Run a command that can write only to these folders and to /dev/shm, as a container with a read-only root. The folder
+# of the test run may be on /dev/shm; it becomes read-only, too.
 READ_ONLY = """
+mount --bind "$TEST_RUN" "$TEST_RUN"
 while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done; shift
-for folder in / /tmp /var/tmp /home; do ! mountpoint -q $folder || mount -o remount,bind,ro $folder || exit; done
+for folder in / /tmp /var/tmp /home "$TEST_RUN"; do
+    ! mountpoint -q $folder || mount -o remount,bind,ro $folder || exit
+done
 exec "$@"
 """
 WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")

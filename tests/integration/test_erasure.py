@@ -136,7 +136,7 @@ async def state_of(services, tenant):
             for table in ("documents", "chunks", "completions", "queries")
         )
     )
-    return counts, await services.index.count_points(collection.part)
+    return counts, await services.index.count_points(collection.location)
 
 
 # --- a tenant ---
@@ -287,7 +287,7 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     for table in ("labelled_sets", "evaluations"):
         assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
-    assert await services.index.count_points(other.part)
+    assert await services.index.count_points(other.location)
     assert await run(services, DIFFERENCES) == []
 
 

@@ -274,12 +274,12 @@ async def test_child_of_one_tenant_cannot_read_anothers_files(tmp_path):
 
 PROTECTED = """
 import ctypes, os, sys
-from shared.process import secrecy
+from shared.process import hardening
 if os.geteuid() == 0:  # whom nothing keeps from reading
     os.setresuid(65534, 65534, 65534)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as every program begins
 if sys.argv[1] == "closed":
-    secrecy.close_memory()
+    hardening.close_memory()
 if (child := os.fork()) == 0:
     for name in ("environ", "mem"):
         try:
