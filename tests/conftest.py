@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from redis.asyncio import Redis
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -36,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
     parser.addoption("--histories", type=int, help="number of random histories; by default as --faults says")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[gc_collect_iterations_key] = 1  # five collections, pytest's default, take seconds per process
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -117,6 +122,8 @@ async def empty(services: AllServices) -> None:
         tables = [name for name in await columns(connection) if name not in (*COUNTS, "deployment")]
         deletions = " ".join(f"DELETE FROM {name};" for name in (*tables, *COUNTS))
         await connection.exec_driver_sql(f"DO $$ BEGIN {deletions} END $$")
+    for name in tuple(services.index._existing):
+        await services.index.drop_collection(name)  # an empty one has 18 MB
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
     services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"

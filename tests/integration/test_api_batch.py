@@ -6,9 +6,9 @@ import socket
 import orjson
 import pytest
 
-from api import batch
-from api.http.lines import read_lines
+from api.http.ndjson import read_lines
 from api.schemas.documents import BatchResult, DocumentView
+from api.submission import batch
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.storage.uploads import stored_in

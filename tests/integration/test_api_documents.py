@@ -292,7 +292,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.collection_cache.CollectionCache.ensure", broken)
+    monkeypatch.setattr("api.access.collection_cache.CollectionCache.ensure", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 

@@ -101,7 +101,7 @@ async def test_concurrent_health_requests_share_one_probe(services, settings, pr
         assert {reply.json()["status"] for reply in replies} == {"ready"}
         assert len(looks) == 1
 
-        monkeypatch.setattr("api.readiness._FRESH_SECONDS", 0.0)
+        monkeypatch.setattr("api.progress.readiness._FRESH_SECONDS", 0.0)
         await client.get("/health/ready")
         assert len(looks) == 2
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from api.pace import pace
+from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
 from shared.costs.budgets import BudgetUse

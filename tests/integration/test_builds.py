@@ -618,7 +618,7 @@ async def test_nothing_of_a_dropped_build_remains(services, library, provider):
     build = await filled(services)
     await work(services)
     assert await services.index.count_points(build.location)
-    await services.ledger.tallies.fold(timedelta())
+    await services.ledger.counters.fold(timedelta())
 
     await services.ledger.builds.drop(*NAME, build.number)
     await cleaned(services)

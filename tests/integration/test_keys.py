@@ -12,9 +12,9 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from api.access.auth import Needs
+from api.access.key_cache import KeyCache
 from api.app import create
-from api.http.auth import Needs
-from api.known_keys import KnownKeys
 from api.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
@@ -60,8 +60,8 @@ async def status_of(client, key):
     return (await client.get("/v1/status", headers=bearer(key))).status_code
 
 
-def known_keys_of(client):
-    return client._transport.app.state.known_keys
+def key_cache_of(client):
+    return client._transport.app.state.key_cache
 
 
 async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed, provider):
@@ -80,7 +80,7 @@ async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed
         assert (await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)).status_code == 204
         refused = await client.get("/v1/status", headers=bearer(made["key"]))
         assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' was revoked.")
-        known_keys_of(other)._now = lambda: time.monotonic() + 5
+        key_cache_of(other)._now = lambda: time.monotonic() + 5
         assert await status_of(other, made["key"]) == 401
 
 
@@ -104,7 +104,7 @@ async def test_a_key_ends_when_it_expires(client, services):
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE api_keys SET expires_at = now() - interval '1 second'"))
-    known_keys_of(client).forget()
+    key_cache_of(client).forget()
     refused = await client.get("/v1/status", headers=bearer(key))
     assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
 
@@ -306,23 +306,23 @@ async def test_logs_name_the_key_and_never_show_it(client):
 
 async def test_last_use_is_recorded_once_a_minute(client, services):
     key = (await make(client, "read"))["key"]
-    known_keys = known_keys_of(client)
+    key_cache = key_cache_of(client)
 
     async def used():
         await status_of(client, key)
-        if known_keys._recording is not None:
-            await known_keys._recording
+        if key_cache._recording is not None:
+            await key_cache._recording
         (listed,) = (await client.get("/v1/keys", headers=MANAGER)).json()["items"]
         return listed["last_used_at"]
 
     first = await used()
     assert datetime.now(UTC) - datetime.fromisoformat(first) < timedelta(seconds=30)
     assert await used() == first
-    known_keys._recorded.clear()  # as another process, which the ledger tells the time
+    key_cache._recorded.clear()  # as another process, which the ledger tells the time
     assert await used() == first
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
-    known_keys._recorded.clear()
+    key_cache._recorded.clear()
     assert await used() > first
 
 
@@ -344,7 +344,7 @@ class Counted:
 
 async def test_wrong_keys_flood_runs_one_statement_at_once(services):
     counted = Counted(services.ledger.keys)
-    known = KnownKeys(counted)
+    known = KeyCache(counted)
     right = draw()
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), hash_of(right))
     hashes = [hash_of(f"wrong-{number}") for number in range(500)]
@@ -365,9 +365,9 @@ async def test_wrong_keys_flood_runs_one_statement_at_once(services):
 
 
 async def test_bounded_wrong_key_cache_evicts_no_valid_key(services, monkeypatch):
-    monkeypatch.setattr("api.known_keys._MOST", 10)
+    monkeypatch.setattr("api.access.key_cache._MOST", 10)
     counted = Counted(services.ledger.keys)
-    known = KnownKeys(counted)
+    known = KeyCache(counted)
     right = hash_of(draw())
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), right)
     assert await known.find(right)
@@ -476,7 +476,7 @@ async def test_keys_are_managed_in_ledger_without_server(client, command):
     assert "ci  read  expires" in await command(commands.list_, tenant="alice")
 
     await command(commands.revoke, "ci", tenant="alice")
-    known_keys_of(client).forget()
+    key_cache_of(client).forget()
     assert await status_of(client, key) == 401
     printed = await command(commands.make, "night-shift", operator=True)
     operators = bearer(printed.split("FOREASK_API_KEY=")[1].strip())

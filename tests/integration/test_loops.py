@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from api.progress_feeds import ProgressFeeds
+from api.progress.feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents.documents import Documents
@@ -275,7 +275,7 @@ async def test_completions_during_ledger_outage_are_reported(services, library, 
 
 
 async def test_excess_changes_are_reported_as_such(services, library, settings, monkeypatch):
-    monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+    monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
     feeds = ProgressFeeds(services.ledger.documents, settings)
     await library.add("alpha")
 
@@ -334,7 +334,7 @@ async def test_reconnect_resumes_without_gap_on_any_process(services, settings, 
         old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
         for unknown in ("rubbish", "2026-01-01T00:00:00", old):
             assert (await told(client, '"documents":', unknown))[0][0] == "reset"
-        monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+        monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
         assert (await told(client, '"documents":', first))[0][0] == "reset"
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from api.collection_cache import CollectionCache
+from api.access.collection_cache import CollectionCache
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections

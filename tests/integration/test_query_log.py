@@ -92,7 +92,7 @@ async def proxied(settings):
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
 async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed, monkeypatch, mode):
-    monkeypatch.setattr("api.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
+    monkeypatch.setattr("api.access.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
     link, through = await proxied(settings)
     async with contextlib.aclosing(link), calling(through) as client:
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]

@@ -555,7 +555,7 @@ class Histories(RuleBasedStateMachine):
                 for stage in due:
                     await _work_off(self.stages[stage])
             await self.services.cleaner.clean()
-            await self.services.ledger.tallies.fold(timedelta())
+            await self.services.ledger.counters.fold(timedelta())
             left = await self._open()
             if not any(left.values()):
                 return

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
+from api.access.auth import TENANT_WITHOUT_KEYS, Needs
+from api.access.key_cache import KeyCache
+from api.access.quotas import Quotas
 from api.app import create
-from api.http.auth import TENANT_WITHOUT_KEYS, Needs
-from api.known_keys import KnownKeys
-from api.quotas import Quotas
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
 from shared.settings import Settings
@@ -21,7 +21,7 @@ tenant_of = Needs(Scope.READ)
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     quotas = Quotas(settings, use=None, documents=None)  # nothing is counted of a tenant without limits
-    state = SimpleNamespace(settings=settings, known_keys=KnownKeys(EmptyLedger()), quotas=quotas)
+    state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
     app = SimpleNamespace(state=state)
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 

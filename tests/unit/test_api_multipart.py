@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from starlette.requests import Request
 
-from api.http.multipart import read_form
 from api.http.problems import MalformedRequest, UnsupportedMedia
-from api.upload_guard import UploadGuard
+from api.submission.multipart import read_form
+from api.submission.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.folder import UploadFolder

@@ -15,10 +15,10 @@ from api.http import paging
 from api.http.bodies import parse_json, validate_as
 from api.http.middleware import Turns
 from api.http.problems import InvalidFields, MalformedRequest
-from api.intake import content_hash, content_of, filename_of, media_type_of
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
+from api.submission.submission import content_hash, content_of, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
 
 QUESTION = {"question": "Why?"}
