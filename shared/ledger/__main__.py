@@ -1,4 +1,4 @@
-"""`python -m shared.ledger`: bring the database to the newest schema, and make the roles whose passwords are set."""
+"""`python -m shared.ledger`: migrate the database, and create the roles whose passwords are set."""
 
 from __future__ import annotations
 

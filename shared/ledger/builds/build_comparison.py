@@ -1,4 +1,4 @@
-"""Evidence about a build beside the live one: what it lacks, and the questions by which both are compared."""
+"""Inputs of the gate: differences between a build and the live one, and the questions that compare both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.ledger.builds import comparison
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 
-_LOGGED = 10_000  # entries of the log in which questions of a collection are looked for
+_LOGGED = 10_000  # log entries that are searched for questions of a collection
 
 # List users' accepted questions with the documents that answer them, the newest first.
 _ACCEPTED = text(f"""
@@ -32,16 +32,16 @@ _ASKED = text("""
 
 @dataclass(frozen=True, slots=True)
 class DocumentComparison:
-    """What a build has otherwise than the live one, in documents.
+    """Differences between a build and the live one, in documents.
 
     Args:
-        documents: of both together.
-        missing: those that the build lacks.
-        stale: those whose newest content is another there.
-        orphaned: those that the live build has not.
-        unindexed: those that queries find in the live build alone: the other one has not indexed them yet.
-        failed: those that failed in the build alone.
-        degraded: those that have dead chunks in the build alone.
+        documents: documents of both builds.
+        missing: documents that the build lacks.
+        stale: documents whose newest content differs in the build.
+        orphaned: documents that the live build lacks.
+        unindexed: documents that queries find in the live build only, because the build has not indexed them yet.
+        failed: documents that failed in the build only.
+        degraded: documents with dead chunks in the build only.
     """
 
     documents: int

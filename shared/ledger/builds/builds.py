@@ -1,7 +1,7 @@
-"""Builds: another one of a collection is filled beside the live one, follows it and takes its place.
+"""Builds: a second build of a collection is filled next to the live one, follows it and can replace it.
 
-A build is a row of `collections` with documents of its own, so all that is done for a collection is done for it. Its
-documents are copies of the live build's rows: their bytes are there, and their questions are paid for where prompt and
+A build is a row of `collections` with its own documents, so every operation on a collection works on a build. Its
+documents are copies of the live build's rows: their bytes exist already, and their questions are paid if prompt and
 chunk are the same.
 """
 
@@ -27,12 +27,13 @@ from shared.ledger.model.collections import Collections, collection_of, options_
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SLICE = 500  # documents of one transaction: a twentieth of a second
-_MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must not wait behind a whole corpus
-# The API remembers a collection for 5 s, and its queries that take longer than 30 s look again which build is live.
+# documents of a build that are processed concurrently: the tenant's other work must not wait for a whole corpus
+_MOST_OPEN = 2_000
+# The API caches a collection for 5 s, and a query that takes longer than 30 s checks again which build is live.
 _STILL_IN_MIND = timedelta(minutes=1)
-_MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
+_MOST_BUILDS = 3  # in addition to builds that are being dropped: the live one, its predecessor and its successor
 
-# A collection that is being erased has no live build, and nobody is shown the others.
+# A collection that is being erased has no live build, and its other builds are invisible.
 _IS_THERE = f"""EXISTS (
     SELECT 1 FROM collections l WHERE l.tenant = :tenant AND l.name = :name AND {states.is_live("l")})"""
 
@@ -44,7 +45,7 @@ _GET = text(f"""
     SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :number AND {_IS_THERE}
 """)
 
-# Make a build, which has no document yet.
+# Insert a build without documents.
 _BEGIN = text(f"""
     INSERT INTO collections
         (id, tenant, name, build, build_state, filled_until, options, embedding_model, index_name)
@@ -53,7 +54,7 @@ _BEGIN = text(f"""
     RETURNING *
 """)
 
-# Write down at the live build whether others follow it: who hands documents in reads no other row where none does.
+# Record at the live build whether other builds follow it. If none does, uploads need not read other rows.
 _MARK_FOLLOWED = text(f"""
     UPDATE collections SET followed = EXISTS (
         SELECT 1 FROM collections o
@@ -72,7 +73,7 @@ _FIND_FILLING = text(f"""
     SELECT id, tenant, name FROM collections WHERE {states.END_FILL.applies()} ORDER BY random() LIMIT 1
 """)
 
-# Lock a build that is still being filled, if no other process fills it.
+# Lock a build that is being filled, unless another process fills it.
 _LOCK_FILLING = text(f"""
     SELECT filled_until FROM collections WHERE id = :id AND {states.END_FILL.applies()} FOR NO KEY UPDATE SKIP LOCKED
 """)
@@ -84,32 +85,30 @@ _SLICE_OF_LIVE = text(f"""
     ORDER BY d.external_id LIMIT :limit
 """)
 
-# Lock those of them that are still there, in the order in which others lock documents. Nobody edits or deletes them
-# until their copies are there.
+# Lock the remaining documents in the lock order of all writers, so that none is edited or deleted before it is copied.
 _LOCK_SOURCE = text(f"""
     SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()} ORDER BY id FOR SHARE
 """)
 
-# Write down how far the fill of a build has come.
+# Record the progress of a fill.
 _FILLED_UNTIL = text("UPDATE collections SET filled_until = :until WHERE id = :id")
 
 # End the fill of a build: it has every document.
 _END_FILL = text(f"UPDATE collections SET filled_until = NULL, {states.END_FILL.sets()} WHERE id = :id")
 
-# Take the place of the live build away: queries that have it in mind may still come for a while. The transaction may
-# have waited for its locks.
+# Retire the live build. Cached queries may still use it for a while. The transaction may have waited for its locks.
 _SWITCH_FROM = text(f"""
     UPDATE collections SET {states.SWITCH_FROM.sets()}, live_until = clock_timestamp()
     WHERE tenant = :tenant AND name = :name AND {states.is_live()}
 """)
 
-# Have queries see a build.
+# Make a build visible to queries.
 _SWITCH_TO = text(f"UPDATE collections SET {states.SWITCH_TO.sets()}, live_until = NULL WHERE id = :id RETURNING *")
 
-# Have a build deleted.
+# Mark a build for deletion.
 _DROP = text(f"UPDATE collections SET {states.DROP_BUILD.sets()}, filled_until = NULL WHERE id = :id RETURNING *")
 
-# Lock a build that is to be deleted, if queries and uploads no longer have it in mind.
+# Lock a build to delete if no query or upload can have it cached any more.
 _LOCK_DROPPING = text(f"""
     SELECT id FROM collections
     WHERE {states.is_dropping()} AND emptied_at IS NULL
@@ -125,7 +124,7 @@ _DELETE_DOCUMENTS = text(f"""
     RETURNING d.id
 """)
 
-# Delete the rows of a build's documents whose versions are gone. Their points go together, with the build.
+# Delete the rows of a build's documents whose versions are deleted. Their points are deleted together with the build.
 _DELETE_ROWS = text(f"""
     DELETE FROM documents WHERE id = ANY(ARRAY(
         SELECT d.id FROM documents d
@@ -142,10 +141,10 @@ _EMPTIED = text("""
     RETURNING id
 """)
 
-# List builds without documents to which no worker can be writing any more.
+# List builds without documents and without possible writers.
 _LIST_EMPTIED = text("SELECT * FROM collections WHERE emptied_at <= now() - CAST(:after AS interval)")
 
-# Have a collection bear what a build of it has cost that goes.
+# Reassign a deleted build's costs to its collection.
 _BEAR_CHANGES = text("UPDATE spent_changes SET collection_id = :live WHERE collection_id = :id")
 _BEAR_COSTS = text("""
     WITH gone AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
@@ -159,10 +158,10 @@ _BEAR_COSTS = text("""
 # Delete a build that has no document and no point left.
 _FORGET = text(f"DELETE FROM collections WHERE id = :id AND {states.is_dropping()}")
 
-# Write down what the gate of a build has seen.
+# Store the gate's report of a build.
 _SAVE_GATE = text("UPDATE collections SET gate = CAST(:report AS jsonb) WHERE id = :id")
 
-# Say how many documents of each state some builds of a tenant have.
+# Count the documents of some builds of a tenant by state.
 _COUNTS = text(f"""
     SELECT part, state, sum(rows)::bigint AS rows FROM {counters.of_tenant("documents")} t
     WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
@@ -180,11 +179,11 @@ class Builds:
 
     @again_after_collision
     async def begin(self, tenant: str, name: str, *, options: CollectionOptions, embedding_model: str) -> Build:
-        """Make a build beside the live one. From now on it follows what changes; `fill` copies what is there.
+        """Create a build next to the live one. It follows all changes from now on; `fill` copies existing documents.
 
         Raises:
             NotFound: the tenant has no collection of that name.
-            Conflict: another build is to take the live one's place, or there are too many.
+            Conflict: another build is about to replace the live one, or there are too many.
         """
         async with self._database.begin() as connection:
             rows = await _locked(connection, tenant, name)
@@ -228,10 +227,10 @@ class Builds:
         return build_of(row)
 
     async def collection(self, build: Build) -> Collection:
-        """Return a build as the collection that it is, or would be: for searches in it and its verification.
+        """Return a build as a collection, for searches in it and for its verification.
 
         Raises:
-            NotFound: the build is gone.
+            NotFound: the build does not exist any more.
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": build.tenant, "name": build.name, "number": build.number}
@@ -242,7 +241,7 @@ class Builds:
 
     @again_after_collision
     async def pause(self, tenant: str, name: str, number: int) -> Build:
-        """Copy nothing to a build until it is resumed; it follows what changes all the same.
+        """Pause the fill of a build until it is resumed. The build still follows changes.
 
         Raises:
             NotFound: the collection has no build of that number.
@@ -270,14 +269,16 @@ class Builds:
 
     @again_after_collision
     async def switch(self, tenant: str, name: str, number: int) -> Build:
-        """Have queries see another build, from the next one on; the one before follows it, for a switch back.
+        """Make another build live from the next query on.
 
-        Uploads that are being written are waited for, and others wait: some milliseconds. Whether the build is good
-        enough is the caller's to know.
+        The previous build follows it, so that a switch back is possible.
+
+        The switch waits for running uploads, and later uploads wait for it: some milliseconds. The caller decides
+        whether the build is good enough.
 
         Raises:
             NotFound: the collection has no build of that number.
-            Conflict: the build does not have every document yet, or is being dropped.
+            Conflict: the build is not completely filled, or it is being dropped.
         """
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
@@ -290,9 +291,9 @@ class Builds:
 
     @again_after_collision
     async def drop(self, tenant: str, name: str, number: int) -> Build:
-        """Have a build deleted that is not live; it follows nothing from now on.
+        """Delete a build that is not live. It follows no changes from now on.
 
-        Its documents go in slices, a minute after it was live at the earliest.
+        Its documents are deleted in slices, at the earliest a minute after it was live.
 
         Raises:
             NotFound: the collection has no build of that number.
@@ -307,12 +308,12 @@ class Builds:
             return build_of(row)
 
     async def save_gate(self, build: Build, report: Mapping[str, Any]) -> None:
-        """Write down what the gate of a build has seen."""
+        """Store the gate's report of a build."""
         async with self._database.begin() as connection:
             await connection.execute(_SAVE_GATE, {"id": build.id, "report": json.dumps(report)})
 
     async def progress(self, build: Build) -> BuildProgress:
-        """Return how many documents a build has, in which states, and how many the live one has."""
+        """Return the numbers of documents by state, of a build and of the live one."""
         async with self._database.begin() as connection:
             parameters = {"tenant": build.tenant, "name": build.name}
             rows = (await connection.execute(_LIST, parameters)).mappings().all()
@@ -322,10 +323,10 @@ class Builds:
         return BuildProgress(sum(documents.values()), documents, sum(counts[live].values()))
 
     async def differences(self, build: Build, limit: int = 100) -> BuildDifferences:
-        """Compare the documents of a build with those of the live one, in slices: each document at one moment.
+        """Compare the documents of a build with those of the live one, in slices; each document is read at one moment.
 
         Returns:
-            At most `limit` external ids of each kind; none where the build can take the live one's place.
+            At most `limit` external ids of each kind; empty lists if the build can replace the live one.
         """
         async with self._database.begin() as connection:
             rows = await connection.execute(_LIST, {"tenant": build.tenant, "name": build.name})
@@ -338,9 +339,9 @@ class Builds:
 
     @again_after_collision
     async def fill(self) -> bool:
-        """Copy some documents of a live build to one that is being filled; return whether more may wait.
+        """Copy some documents of a live build to a build that is being filled; return whether more may be left.
 
-        A build whose documents are in work waits until most of them have ended.
+        The fill waits while many documents of the build are processed.
         """
         async with self._database.begin() as connection:
             build = (await connection.execute(_FIND_FILLING)).one_or_none()
@@ -352,9 +353,9 @@ class Builds:
 
     @again_after_collision
     async def delete_documents(self) -> bool:
-        """Delete some documents of a build that is being dropped; return whether more may wait.
+        """Delete some documents of a build that is being dropped; return whether more may be left.
 
-        Their chunks, versions and bytes go as those of other deleted documents do.
+        Their chunks, versions and bytes are deleted like those of other deleted documents.
         """
         async with self._database.begin() as connection:
             found = (await connection.execute(_LOCK_DROPPING, {"after": _STILL_IN_MIND})).scalar_one_or_none()
@@ -367,13 +368,13 @@ class Builds:
 
     @again_after_collision
     async def forget(self, build: Build) -> None:
-        """Delete the row of a build whose documents and points are gone; the live build bears what it has cost."""
+        """Delete the row of a build without documents and points, and charge its costs to the live build."""
         async with self._database.begin() as connection:
             scope = {"tenant": build.tenant, "name": build.name}
             await build_sync.lock(connection, **scope)
             rows = (await connection.execute(_LIST, scope)).mappings().all()
             live = next((row["id"] for row in rows if row["build_state"] == BuildState.LIVE), None)
-            if live is not None:  # else the collection is being erased, and its costs stay those of its id
+            if live is not None:  # otherwise the collection is being erased, and its costs keep its id
                 await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
                 await connection.execute(_BEAR_COSTS, {"tenant": build.tenant, "id": build.id, "live": live})
             await counters.forget(connection, build.tenant, build.id)
@@ -426,10 +427,11 @@ def build_of(row: RowMapping) -> Build:
 
 
 async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequence[RowMapping]:
-    """Lock the builds of a collection, so that nobody writes a document meanwhile."""
+    """Lock the builds of a collection, so that no document is written concurrently."""
     parameters = {"tenant": tenant, "name": name}
     await build_sync.lock(connection, tenant, name)
-    rows = (await connection.execute(_LIST, parameters)).mappings().all()  # one may have begun while this waited
+    # another build may have been created while this waited
+    rows = (await connection.execute(_LIST, parameters)).mappings().all()
     if not rows:
         raise _no_collection(name)
     return rows
@@ -444,7 +446,7 @@ async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID])
 
 
 def _require_room(rows: Sequence[RowMapping]) -> None:
-    """Raise `Conflict` where a collection may not have another build."""
+    """Raise `Conflict` if a collection cannot have another build."""
     others = [row for row in rows if row["build_state"] in states.FOLLOWERS]
     for row in others:
         if row["live_until"] is None:
@@ -455,7 +457,7 @@ def _require_room(rows: Sequence[RowMapping]) -> None:
 
 
 def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> RowMapping:
-    """Return the build of a number, in one of these states.
+    """Return the build of a number in one of these states.
 
     Raises:
         NotFound: there is no such build.

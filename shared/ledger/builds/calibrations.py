@@ -1,7 +1,7 @@
-"""Calibrations: which collection is due for one, the questions to measure with, and the result.
+"""Calibrations: the next collection to calibrate, the questions to measure with, and the result.
 
-A claim is a time in the collection's row. While a claim holds, no other calibration begins: calibrations must not take
-the engines from the ingest. The claim of a dead worker ends by itself.
+A claim is a time in the collection's row. Only one calibration runs at a time, because calibrations must not compete
+with the ingest. The claim of a dead worker expires.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from shared.ledger.model.collections import collection_of
 from shared.ledger.model.rows import QUESTIONS, passed_questions
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 
-# Nobody has calibrated the collection by questions whose answers they know.
+# The collection was never calibrated with labelled questions.
 _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
 
-# No document of a collection is in work, or some have been for a while. A collection that is still taking documents in
-# would soon be calibrated again, and its calibration would take the engines from them.
-# Its first calibration waits for nothing, so that scores mean the same from then on.
+# No document of a collection is being processed, or some have been for a while. A collection that is still being loaded
+# would be calibrated again soon, and its calibration would compete with the load. The first calibration does not wait,
+# so that scores have the same meaning from then on.
 _PATIENCE = timedelta(minutes=10)
 _SOONEST = timedelta(seconds=10)
 _IS_CALM = f"""
@@ -36,7 +36,8 @@ _IS_CALM = f"""
      OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
                     AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
 
-# Collections that may be claimed; none while another one is. A build that is whole is calibrated before it is live.
+# Collections that may be claimed; none while another one is claimed. A completely filled build is calibrated before it
+# is live.
 _CLAIMABLE = f"""
     FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED} AND {_IS_CALM}
       AND {states.build_is_in((BuildState.LIVE, BuildState.FOLLOWING))}
@@ -49,11 +50,11 @@ _LIVE = f"""
     WHERE d.collection_id = :id AND {states.exists("d")} AND c.state = '{ChunkState.INDEXED}'
 """
 
-# See whether a collection may be claimed.
+# Return whether a collection may be claimed.
 _DUE = text(f"SELECT EXISTS (SELECT 1 {_CLAIMABLE})")
 
-# Claim the collection that has waited longest, of those whose embedding the process serves. One that has never been
-# calibrated is due again when it is twice as old, so that a new one is soon measured and an empty one costs little.
+# Claim the collection that has waited longest, among those whose embedding the process serves. A collection without a
+# calibration is due again when it is twice as old: a new one is measured soon, and an empty one costs little.
 _CLAIM = text(f"""
     UPDATE collections SET calibrating_until = now() + :lease,
       calibration_due_at = now() + CASE WHEN calibration IS NOT NULL THEN CAST(:every AS interval)
@@ -63,10 +64,11 @@ _CLAIM = text(f"""
     RETURNING *
 """)
 
-# End a claim, unless it has ended by itself: `calibrating_until` is the claim's token.
+# End a claim unless it has expired: `calibrating_until` is the claim's token.
 _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
 
-# Sample chunks whose texts queries see, also of new documents in work. Chunk ids are hashes: their order is random.
+# Sample chunks with searchable texts, including those of documents in progress. Chunk ids are hashes, so their order is
+# random.
 _SAMPLE_CHUNKS = text(f"""
     SELECT c.id FROM documents d
     JOIN chunks c ON c.document_id = d.id AND c.version = coalesce(d.live_version, d.version)
@@ -99,7 +101,7 @@ class CalibrationClaim:
 
 @dataclass(frozen=True, slots=True)
 class PassedQuestion:
-    """A question of a chunk that the filter let through, and its number among those of the chunk, from 0."""
+    """A passed question of a chunk, with its index among the chunk's questions."""
 
     chunk_id: UUID
     version: int
@@ -117,10 +119,10 @@ class Calibrations:
             return bool((await connection.execute(_DUE)).scalar())
 
     async def claim(self, embeddings: Sequence[str], *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
-        """Claim the collection of one of these embeddings that has waited longest; it is due again after `every`.
+        """Claim the collection of these embeddings that has waited longest; it is due again after `every`.
 
         Returns:
-            None where no collection is due, or another one is being calibrated. A collection that was calibrated by
+            None if no collection is due or another one is being calibrated. A collection that was calibrated with
             labelled questions is never claimed.
         """
         async with self._database.begin() as connection:
@@ -133,7 +135,7 @@ class Calibrations:
         return CalibrationClaim(collection_of(row), row["calibrating_until"]) if row else None
 
     async def release(self, claim: CalibrationClaim) -> None:
-        """End a claim; that of another process, which claimed after this one's lease had ended, stays."""
+        """End a claim. A later claim of another process is not affected."""
         async with self._database.begin() as connection:
             await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
 
@@ -151,15 +153,15 @@ class Calibrations:
     async def save(
         self, collection: Collection, calibration: Mapping[str, Any] | None, *, replace_labelled: bool
     ) -> Collection:
-        """Save the weights of a collection's channels with their evidence; None makes the weights equal again.
+        """Save the weights of a collection's channels with their measurements; None makes the weights equal again.
 
         Args:
             collection: the collection.
             calibration: `{"weights", "source", "baseline", ...}`, or None.
-            replace_labelled: whether a calibration by labelled questions may be replaced.
+            replace_labelled: whether a calibration with labelled questions may be replaced.
 
         Returns:
-            The collection as it is now; unchanged where a calibration by labelled questions stays.
+            The collection after the change; unchanged if a calibration with labelled questions is retained.
         """
         parameters = {
             "id": collection.id,

@@ -1,7 +1,7 @@
 """A comparison of two builds of a collection, document by document.
 
-It goes in slices in the order of external ids, a transaction each: a build may have a million documents, and no
-transaction may take longer than some seconds. Each document is read in both builds at one moment.
+It runs in slices in the order of external ids, one transaction each, because a build may have a million documents and
+transactions are limited to some seconds. Each document is read in both builds at one moment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _newest(build: str) -> str:
         WHERE {states.exists("d")}"""
 
 
-# Compare the next documents of two builds. A document differs where the newest versions have other content.
+# Compare the next documents of two builds. A document differs if its newest versions have different contents.
 _COMPARE = text(f"""
     WITH names AS MATERIALIZED (
         SELECT external_id FROM ({_names("live")} UNION {_names("build")}) u ORDER BY external_id LIMIT :limit
@@ -66,17 +66,17 @@ _COMPARE = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class ComparedSlice:
-    """What some documents are in a build otherwise than in the live one.
+    """Differences between a build and the live one in a slice of documents.
 
     Args:
-        until: the last external id of the slice.
-        documents: of both builds together.
+        until: last external id of the slice.
+        documents: number of documents of both builds.
         missing: external ids that the build lacks.
-        stale: those whose newest content is another there.
-        orphaned: those that the live build has not.
-        unindexed: how many queries find in the live build alone: the other one has not indexed them yet.
-        failed: how many failed in the build alone.
-        degraded: how many have dead chunks in the build alone.
+        stale: external ids whose newest content differs in the build.
+        orphaned: external ids that the live build lacks.
+        unindexed: number of documents that queries find in the live build only.
+        failed: number of documents that failed in the build only.
+        degraded: number of documents with dead chunks in the build only.
     """
 
     until: str
@@ -90,7 +90,7 @@ class ComparedSlice:
 
 
 async def slices(database: Database, live: UUID, build: UUID) -> AsyncIterator[ComparedSlice]:
-    """Compare two builds; yield what each slice of their documents has otherwise."""
+    """Compare two builds; yield the differences of each slice of documents."""
     parameters = {"live": live, "build": build, "limit": _SLICE, "after": ""}
     while True:
         (row,) = await database.rows(_COMPARE, parameters)

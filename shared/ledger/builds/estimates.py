@@ -1,4 +1,4 @@
-"""Estimates: what they are made of, and the one with which a collection's last load began."""
+"""Estimates: their inputs, and the estimate with which a collection's last load started."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from shared.ledger.postgres.database import Database
 _RECENT_DOCUMENTS = 500
 _CHUNKS_EACH = 5
 
-# Read chunks of the newest versions of a collection's documents, in the order of external ids, from behind a place on.
-# Ids are random: those below a bound are a sample.
+# Read chunks of the newest versions of a collection's documents in the order of external ids, after a position. Ids are
+# random, so the ids below a bound are a sample.
 _CHUNKS = text(f"""
     SELECT d.external_id, c.ordinal, v.filename, v.media_type, t.content,
            CASE WHEN c.ready_made THEN coalesce(cardinality(t.ready_questions), 0) END AS ready_questions,
@@ -39,7 +39,7 @@ _CHUNKS = text(f"""
     ORDER BY d.external_id, c.ordinal LIMIT :limit
 """)
 
-# Of these contents, list those whose questions are there, with the number of their questions.
+# Return the number of questions of those contents that are paid.
 _PAID = text("""
     SELECT content_key, cardinality(questions) FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[]))
 """)
@@ -62,7 +62,7 @@ _BILLED = text(f"""
     LIMIT :limit
 """)
 
-# Sum up what was billed for a collection.
+# Sum up the costs billed for a collection.
 _SPENT = """
     SELECT coalesce(sum(s.calls) FILTER (WHERE s.kind = 'generate'), 0)::bigint AS calls,
            coalesce(sum(s.prompt_tokens) FILTER (WHERE s.kind = 'generate'), 0)::bigint AS prompt_tokens,
@@ -73,7 +73,7 @@ _SPENT = """
           SELECT tenant, collection_id, kind, prompt_tokens, completion_tokens, calls FROM spent_by_day) s
     WHERE s.tenant = l.tenant AND s.collection_id = l.id"""
 
-# Keep an estimate in the place of the collection's last one, with what was billed until now.
+# Replace the collection's last estimate, with the costs billed until now.
 _KEEP = text(f"""
     INSERT INTO estimates (collection_id, estimate, spent)
     SELECT l.id, CAST(:estimate AS jsonb), to_jsonb(s) FROM collections l CROSS JOIN LATERAL ({_SPENT}) s
@@ -81,7 +81,7 @@ _KEEP = text(f"""
     ON CONFLICT (collection_id) DO UPDATE SET estimate = excluded.estimate, spent = excluded.spent, at = now()
 """)
 
-# Read the estimates of a tenant's collections, the latest first, with what was billed since then.
+# Read the estimates of a tenant's collections, latest first, with the costs billed since.
 _KEPT = text(f"""
     SELECT l.name, e.at, e.estimate, e.spent AS before, s.* FROM estimates e
     JOIN collections l ON l.id = e.collection_id
@@ -98,13 +98,13 @@ class Estimates:
     async def chunks(
         self, collection_id: UUID, after: StoredChunk | None, *, below: UUID | None = None, limit: int = 1_000
     ) -> list[StoredChunk]:
-        """Return the next chunks of a collection, document by document, each in its order.
+        """Return the next chunks of a collection, ordered by document and ordinal.
 
         Args:
-            collection_id: whose documents.
-            after: the last chunk of the page before; None: begin.
-            below: leave out documents whose ids are not below this one.
-            limit: the most chunks.
+            collection_id: the collection.
+            after: last chunk of the previous page; None for the first page.
+            below: exclusive upper bound of the document ids.
+            limit: maximum number of chunks.
         """
         parameters = {
             "collection": collection_id,
@@ -117,7 +117,7 @@ class Estimates:
             return [_stored(row) for row in (await connection.execute(_CHUNKS, parameters)).mappings()]
 
     async def paid(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return how many questions each of these contents has, of those that are paid for."""
+        """Return the numbers of questions of those contents that are paid."""
         async with self._database.begin() as connection:
             found = (await connection.execute(_PAID, {"keys": list(keys)})).all()
         return {row[0]: row[1] for row in found}
@@ -125,13 +125,13 @@ class Estimates:
     async def billed(
         self, tenant: str, model: str, collection_id: UUID | None = None, limit: int = 200
     ) -> list[BilledChunk]:
-        """Return some chunks that a model was paid for lately, of a collection where one is named."""
+        """Return some recently paid chunks, of one collection if it is named."""
         parameters = {"tenant": tenant, "model": model, "collection": collection_id, "limit": limit}
         async with self._database.begin() as connection:
             return [_billed(row) for row in (await connection.execute(_BILLED, parameters)).mappings()]
 
     async def keep(self, collection_id: UUID, estimate: Estimate) -> None:
-        """Keep the estimate of a load that begins now, in the place of the collection's last one."""
+        """Replace the collection's last estimate with that of a load that starts now."""
         parameters = {
             "collection": collection_id,
             "estimate": orjson.dumps(dataclasses.asdict(estimate)).decode(),
@@ -140,7 +140,7 @@ class Estimates:
             await connection.execute(_KEEP, parameters)
 
     async def kept(self, tenant: str, limit: int = 20) -> list[KeptEstimate]:
-        """Return the estimates of a tenant's last loads, at most a month old, with what was billed since then."""
+        """Return the estimates of a tenant's last loads, at most a month old, with the costs billed since."""
         async with self._database.begin() as connection:
             return [_kept(r) for r in (await connection.execute(_KEPT, {"tenant": tenant, "limit": limit})).mappings()]
 

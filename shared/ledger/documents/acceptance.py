@@ -20,11 +20,11 @@ from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Collided
 
-# Nobody is removing the points of a question.
+# No process is deleting the points of a question.
 _UNCLAIMED = f"(a.state <> '{AcceptedState.REMOVING}' OR a.due_at <= now())"
 
-# Accept a question, anew where it was taken back or refused; return no row where it is accepted already, or where its
-# points are being removed: the removal would take the new ones along.
+# Accept a question, again if it was retracted or rejected. Return no row if it is accepted already, or if its points
+# are being deleted, because that deletion would delete new points, too.
 _ACCEPT = text(f"""
     INSERT INTO accepted_questions AS a
         (id, tenant, collection_id, document_id, chunk_id, question, query_id, state)
@@ -35,7 +35,7 @@ _ACCEPT = text(f"""
     RETURNING id
 """)
 
-# Say whether a question's points are being removed.
+# Return whether a question's points are being deleted.
 _IN_REMOVAL = text(f"SELECT NOT ({_UNCLAIMED}) FROM accepted_questions a WHERE id = :id")
 
 # Lock a document in the builds that follow its live one.
@@ -46,7 +46,7 @@ _LOCK_FOLLOWERS = text(f"""
     ORDER BY b.build FOR UPDATE OF o
 """)
 
-# Find the live documents of those among these that follow one, where either has accepted questions.
+# Find the live documents followed by these documents, if either has accepted questions.
 _SOURCES = text(f"""
     SELECT o.id, o.version, o.collection_id, o.tenant, d.id AS source, d.live_version AS shown
     FROM documents o JOIN collections b ON b.id = o.collection_id
@@ -81,13 +81,13 @@ _DELETE_WITHOUT_CHUNK = text("""
       AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
 """)
 
-# Take questions back.
+# Retract questions.
 _TAKE_BACK = text(f"""
     UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
     WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.TAKE_BACK.applies()}
 """)
 
-# Find indexed chunks of live versions that have a question whose point is not written yet.
+# Find indexed chunks of live versions with a question whose point is not written yet.
 _CHUNKS_WITH_WAITING = text(f"""
     SELECT DISTINCT c.id
     FROM accepted_questions a
@@ -97,12 +97,12 @@ _CHUNKS_WITH_WAITING = text(f"""
       AND c.state = '{ChunkState.INDEXED}'
 """)
 
-# Let nobody begin, fail or finish a version of documents until the transaction ends.
+# Prevent versions of documents from starting, failing or finishing until the transaction ends.
 _HOLD = text("SELECT 1 FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR SHARE")
 
-# Record the questions whose points are written, and the questions that the embedding model refuses. A question that was
-# taken back meanwhile stays so. A question waits on while the next version of its document is being made: that version
-# may have been written without it, and may be given up with it.
+# Record the questions whose points are written and the questions that the embedding model rejected. A question that was
+# retracted meanwhile stays retracted. A question keeps waiting while the next version of its document is processed:
+# that version may have been written without the question, and may be discarded.
 _SETTLE = text(f"""
     UPDATE accepted_questions a SET {states.SETTLE_ACCEPTED.sets("v.refused")}
     FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:refused AS boolean[])) AS v(id, version, refused)
@@ -112,7 +112,7 @@ _SETTLE = text(f"""
            OR d.live_version = v.version AND (d.version = v.version OR d.state = '{DocumentState.FAILED}'))
 """)
 
-# Have the questions of dead chunks written once more, when the chunks are retried.
+# Write the questions of dead chunks again when the chunks are retried.
 _WAIT_AGAIN = text(f"""
     UPDATE accepted_questions a SET {states.WAIT_AGAIN.sets()}
     FROM chunks c
@@ -120,8 +120,8 @@ _WAIT_AGAIN = text(f"""
       AND {states.WAIT_AGAIN.applies("a")}
 """)
 
-# Have points removed that a late writer may have written after their questions were taken back and deleted, or while
-# these are removed: that claim ends.
+# Delete points that a late writer may have written after their questions were retracted and deleted, or during their
+# deletion; that deletion's claim ends.
 _TAKE_BACK_LATE = text(f"""
     INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
     SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {states.TAKE_BACK_LATE.target()}
@@ -134,10 +134,10 @@ _TAKE_BACK_LATE = text(f"""
 
 
 async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
-    """Accept a question; return false where it is accepted already.
+    """Accept a question; return False if it is accepted already.
 
     Raises:
-        Collided: it was taken back, and its points are being removed, which usually takes milliseconds.
+        Collided: it was retracted and its points are being deleted, which usually takes milliseconds.
     """
     if (await connection.execute(_ACCEPT, question)).one_or_none() is not None:
         return True
@@ -151,7 +151,10 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
 
 
 async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Delete the questions of chunks that no version of these documents has any more; their points are gone."""
+    """Delete the questions of chunks that no version of these documents contains any more.
+
+    Their points are deleted already.
+    """
     await connection.execute(_DELETE_WITHOUT_CHUNK, {"ids": list(documents)})
 
 
@@ -161,12 +164,12 @@ async def lock_followers(connection: AsyncConnection, document: UUID) -> Sequenc
 
 
 async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Make the accepted questions of locked documents those of the live build, where another build has them.
+    """Copy the live build's accepted questions to locked documents of another build.
 
-    A document whose chunks are not there yet gets them when it is finished.
+    A document without chunks gets them when it is finished.
 
     Raises:
-        Collided: a question was taken back, and is being removed at this moment.
+        Collided: a question was retracted and is being deleted.
     """
     for of_source, of_target in await _copy(connection, _SOURCES, documents):
         known = {plain(question.question) for question in of_source}
@@ -176,21 +179,21 @@ async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None
 
 
 async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Have locked documents of live builds accept what was accepted before the switch, while they had no chunks yet.
+    """Copy questions accepted before a switch to locked documents of live builds that had no chunks then.
 
-    What is taken back is taken back in every build at once, so whatever another build has counts.
+    A retraction applies to every build at once, so questions of any other build are valid.
 
     Raises:
-        Collided: a question was taken back, and is being removed at this moment.
+        Collided: a question was retracted and is being deleted.
     """
     await _copy(connection, _FOLLOWING, documents)
 
 
 async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
-    """Have the chunks of locked documents indexed again that have a waiting question; return the chunks that are due.
+    """Index chunks of locked documents with waiting questions again; return the chunks that are due.
 
-    A document in work is left alone: the same happens when it is finished. So is a dead chunk: its questions are
-    written when it is retried.
+    Documents in progress are skipped, because the same happens when they finish. Dead chunks are skipped, because their
+    questions are written when they are retried.
     """
     chunks = (await connection.execute(_CHUNKS_WITH_WAITING, {"ids": list(documents)})).scalars().all()
     return await index_again(connection, documents, chunks) if chunks else set()
@@ -199,14 +202,14 @@ async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) 
 async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
     """Lock the documents of chunks with accepted questions until these are settled.
 
-    Whoever ends a version has its chunks indexed again that have a waiting question: it must see these outcomes.
+    A process that ends a version indexes chunks with waiting questions again, so it must see these outcomes.
     """
     if ids := sorted({o.chunk.document_id for o in outcomes if o.accepted}):
         await connection.execute(_HOLD, {"ids": ids})
 
 
 async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
-    """Record the questions of chunks that were indexed: as indexed, where the live version has them now, or refused."""
+    """Record the questions of indexed chunks: as indexed if the live version contains them now, or as rejected."""
     settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
     parameters = {
         "ids": [identity for identity, _, _ in settled],
@@ -218,12 +221,12 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
 
 
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
-    """Have the questions of dead chunks wait until the chunks are retried."""
+    """Let the questions of dead chunks wait until the chunks are retried."""
     await connection.execute(_WAIT_AGAIN, {"chunks": list(chunks)})
 
 
 async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
-    """Have the points of questions deleted that were taken back while a worker wrote them under a lost lease."""
+    """Delete the points of questions that were retracted while a worker wrote them under a lost lease."""
     late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
     parameters = {
         "ids": [question.id for _, question in late],
@@ -238,7 +241,7 @@ async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIn
 async def _copy(
     connection: AsyncConnection, pairs: TextClause, documents: Sequence[UUID]
 ) -> list[tuple[list[Row[Any]], list[Row[Any]]]]:
-    """Have documents accept what their sources accept; return what each source and each document had accepted."""
+    """Copy accepted questions from sources to documents; return the questions that both had before."""
     targets = (await connection.execute(pairs, {"ids": list(documents)})).all()
     if not targets:
         return []

@@ -16,7 +16,7 @@ from shared.domain.states import AcceptedState, ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 
-# A document whose live version is written again, and one where that has ended.
+# A document whose live version is being rewritten, and one whose rewrite has ended.
 _REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
 
 _SNAPSHOT = "id, public_id, external_id, state, version, live_version, updated_at"
@@ -59,7 +59,7 @@ _EXPECTED = text(f"""
 # Read chunks of live versions by their ids.
 _EXPECTED_BY_ID = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
 
-# Find the versions below which sweeps will delete points of documents; of a chunk, in this version too.
+# Find the versions below which sweeps will delete points of documents; for a chunk, including this version.
 _SWEPT = text("""
     SELECT document_id, max(below_version + (chunk_id IS NOT NULL)::int) AS below FROM sweeps
     WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
@@ -82,7 +82,7 @@ _INDEX_CHUNKS_AGAIN = text(f"""
     RETURNING c.id, c.document_id
 """)
 
-# Put the documents of such chunks in work again; a document whose edit failed stays so.
+# Return the documents of such chunks to processing; a document whose edit failed stays failed.
 _INDEX_DOCUMENTS_AGAIN = text(f"""
     UPDATE documents SET {states.INDEX_AGAIN.sets()}, due_at = now(), updated_at = now(), {states.UNCLAIMED}
     WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.is_in(_REOPENED)}
@@ -103,13 +103,14 @@ class DocumentSnapshot:
 
     @property
     def is_final(self) -> bool:
-        """Whether no worker will change it by itself."""
+        """Whether no worker will change it."""
         return self.state in states.FINAL_DOCUMENTS
 
     def is_unchanged(self, now: DocumentSnapshot | None, *, reopened: bool = False) -> bool:
-        """Return whether the row is as it was; that of a document that the audit `reopened` may be in work or finished.
+        """Return whether the row is unchanged; a document that the audit `reopened` may be in progress or finished.
 
-        What the audit has not looked at yet is the same then: it opens chunks of the live version alone.
+        Parts that the audit has not read yet are unchanged in that case, because it opens chunks of the live version
+        only.
         """
         if not reopened or now is None:
             return self == now
@@ -122,12 +123,12 @@ class ExpectedChunk:
     """A chunk of a live version.
 
     Args:
-        passed: how many of its questions have points.
-        required: whether the points of its questions must be there; a discarded chunk needs none.
-        text_required: whether the point of its text must be there; a dead chunk may have none.
+        passed: number of its questions with points.
+        required: whether the points of its questions must exist; a discarded chunk needs none.
+        text_required: whether the point of its text must exist; a dead chunk may have none.
         in_work: whether a worker may be writing its points.
-        accepted: users' questions whose points must be there.
-        accepted_open: users' questions whose points may be there already, or still.
+        accepted: accepted questions whose points must exist.
+        accepted_open: accepted questions whose points may exist.
     """
 
     document_id: UUID
@@ -144,7 +145,7 @@ class ExpectedChunk:
 
 
 class LockedDocuments:
-    """Documents that nobody else changes until the transaction ends; `reopened` of them may be in work."""
+    """Documents that no other process changes until the transaction ends; `reopened` ones may be in progress."""
 
     def __init__(self, connection: AsyncConnection, ids: frozenset[UUID], reopened: frozenset[UUID]) -> None:
         self._connection = connection
@@ -152,17 +153,17 @@ class LockedDocuments:
         self.ids = ids
 
     async def index_again(self, chunks: Sequence[UUID]) -> set[UUID]:
-        """Have chunks indexed again; return the chunks whose questions are paid for, which are due now."""
+        """Index chunks again; return the chunks with paid questions, which are due now."""
         return await index_again(self._connection, list(self.ids), chunks, reopened=list(self._reopened))
 
 
 async def index_again(
     connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID], *, reopened: Sequence[UUID] = ()
 ) -> set[UUID]:
-    """Have chunks of locked documents indexed again; return the chunks that are due now.
+    """Index chunks of locked documents again; return the chunks that are due now.
 
-    A document in work is left alone, unless it is among the `reopened` ones. So is a chunk whose questions are not paid
-    for: a call would be needed.
+    Documents in progress are skipped unless they are `reopened`. Chunks without paid questions are skipped, because
+    they would need a call.
     """
     parameters = {"ids": list(documents), "chunks": list(chunks), "reopened": list(reopened)}
     due = (await connection.execute(_INDEX_CHUNKS_AGAIN, parameters)).all()
@@ -189,7 +190,7 @@ class Audit:
     async def expected(
         self, document_ids: Sequence[UUID], *, after: tuple[UUID, int] | None = None, limit: int = 200
     ) -> list[ExpectedChunk]:
-        """Return the chunks of live versions in order, from behind (document, ordinal) on."""
+        """Return the chunks of live versions in order, after (document, ordinal)."""
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
@@ -202,7 +203,10 @@ class Audit:
             return {row["id"]: ExpectedChunk(**row) for row in rows}
 
     async def swept_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the version below which a sweep will delete a document's points; documents without one are missing."""
+        """Return the versions below which sweeps will delete points, by document.
+
+        Documents without a sweep are missing.
+        """
         async with self._database.begin() as connection:
             rows = await connection.execute(_SWEPT, {"ids": list(document_ids)})
             return {row.document_id: row.below for row in rows}
@@ -211,7 +215,7 @@ class Audit:
     async def locked(
         self, snapshots: Sequence[DocumentSnapshot], *, reopened: AbstractSet[UUID] = frozenset()
     ) -> AsyncIterator[LockedDocuments]:
-        """Lock documents until the block ends; a document that has changed since its snapshot is not among them."""
+        """Lock documents until the block ends; documents that changed since their snapshot are left out."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_LOCK, {"ids": [s.id for s in snapshots]})).mappings()
             now = {row["id"]: DocumentSnapshot(**row) for row in rows}

@@ -1,9 +1,9 @@
-"""What changes in the live build of a collection changes in its other builds too, in the same transaction.
+"""Changes of the live build are applied to the collection's other builds in the same transaction.
 
-The rule of all writers: they lock the row of the live build (`FOR KEY SHARE`, as each new document does by its foreign
-key), then read which others there are, and write the live build first. Whoever changes which builds there are locks
-all rows `FOR UPDATE`, that of the live build first. So nobody writes who knows fewer builds than there are, two writers
-of a document meet at its row in the live build, and writers before a switch never meet those behind it.
+The rule of all writers: lock the row of the live build (`FOR KEY SHARE`, as each new document does through its foreign
+key), then read the other builds, and write to the live build first. A process that changes the set of builds locks all
+rows `FOR UPDATE`, the live build's row first. Every writer therefore sees all builds, two writers of a document meet at
+its row in the live build, and writers before a switch never meet writers after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.ledger.documents import versions
 from shared.ledger.model import states
 
-# List the builds of a collection that have what its owner handed in, the live one first.
+# List the builds of a collection that contain its submitted documents, the live one first.
 _BUILDS = text(f"""
     SELECT *, {states.is_live()} AS is_live FROM collections
     WHERE tenant = :tenant AND name = :name AND NOT {states.is_dropping()}
@@ -29,7 +29,7 @@ _OF_NAME = "SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name"
 # Find a collection, unless it is being erased: then none of its builds is live, nor will be.
 _EXISTS = text(f"{_OF_NAME} AND {states.is_live()}")
 
-# Lock the live build of a collection, for who changes which there are; return none if it was replaced meanwhile.
+# Lock the live build of a collection for a change of the set of builds; return no row if it was replaced meanwhile.
 _LOCK_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR UPDATE")
 
 # Lock all builds of a collection.
@@ -41,8 +41,8 @@ _HOLD_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR KEY SHARE")
 # Keep all builds of a collection as they are.
 _HOLD_ALL = text(f"{_OF_NAME} ORDER BY build FOR KEY SHARE")
 
-# Give a build the documents that it lacks, with the versions that queries see: the newest one may come to nothing. The
-# build's work on them is behind that of uploads.
+# Insert the documents that a build lacks, in the version that queries see, because the newest one may fail. The build's
+# work on them comes after uploads.
 _INSERT = text(f"""
     WITH source AS (
         SELECT *, coalesce(live_version, version) AS source_version FROM documents
@@ -61,15 +61,16 @@ _INSERT = text(f"""
     JOIN document_versions v ON v.document_id = s.id AND v.version = s.source_version
 """)
 
-# Lock what a build has of documents of the live one.
+# Lock a build's copies of documents of the live one.
 _LOCK_COPIES = text(f"""
     SELECT o.id FROM documents d JOIN documents o ON o.external_id = d.external_id AND o.collection_id = :build
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.exists("d")} AND {states.exists("o")}
     ORDER BY o.id FOR UPDATE OF o
 """)
 
-# Find the versions that documents of other builds are to have next, where these are not their newest ones: that which
-# queries see of the live build, unless they have shown it or failed at it, then the newest; or the newest at once.
+# Find the next versions of documents of other builds, if these differ from their newest ones: first the version that
+# queries see in the live build, unless they have shown it or failed at it, then the newest version; or the newest
+# version at once.
 _BEHIND = text(f"""
     SELECT o.id, d.id AS source, d.public_id, w.version, w.version = d.version AS newest
     FROM documents o JOIN collections b ON b.id = o.collection_id
@@ -88,7 +89,7 @@ _BEHIND = text(f"""
       AND (v.upload, d.public_id) <> (ov.upload, o.public_id)
 """)
 
-# List documents in work of a build whose newest content is not that of the live one.
+# List documents in progress of a build whose newest content differs from the live build's.
 _LAGGING = text(f"""
     SELECT o.id
     FROM documents o JOIN document_versions ov ON ov.document_id = o.id AND ov.version = o.version
@@ -100,10 +101,10 @@ _LAGGING = text(f"""
       AND {states.exists("d")} AND (v.upload, d.public_id) <> (ov.upload, o.public_id)
 """)
 
-# Lock documents in the order in which others lock them.
+# Lock documents in the lock order of all writers.
 _LOCK_DOCUMENTS = text("SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE")
 
-# Begin the next versions of documents with the content of these versions of the live build's.
+# Start the next versions of documents with the content of these versions of the live build.
 _REPLACE = text(f"""
     WITH next AS (
         SELECT * FROM unnest(CAST(:copies AS uuid[]), CAST(:public_ids AS uuid[]), CAST(:sources AS uuid[]),
@@ -128,8 +129,8 @@ _FOLLOWERS = text(f"""
     GROUP BY b.id, b.build ORDER BY b.build
 """)
 
-# Delete what other builds have of documents that the live one deletes. A version rises: a late writer of the last one
-# is refused.
+# Delete the copies in other builds of documents that the live one deletes. The version number rises, so that late
+# writers are rejected.
 _DELETE = text(f"""
     UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
     FROM documents g
@@ -143,7 +144,7 @@ DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = ANY(C
 
 
 async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[UUID]) -> None:
-    """Make documents in every other build what these locked documents of live ones are: some may be deleted."""
+    """Bring the copies of locked live documents in every other build in line; some may be deleted."""
     builds = (await connection.execute(_FOLLOWERS, {"ids": list(document_ids)})).all()
     for row in builds:
         await follow(connection, row.build, row.ids)
@@ -154,12 +155,12 @@ async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[
 
 
 async def lock(connection: AsyncConnection, tenant: str, name: str) -> None:
-    """Lock the builds of a collection until the transaction ends: nobody writes a document meanwhile."""
+    """Lock the builds of a collection until the transaction ends, so that no document is written concurrently."""
     await _live_first(connection, _LOCK_LIVE, _LOCK_ALL, {"tenant": tenant, "name": name})
 
 
 async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
-    """Keep the builds of a collection as they are until the transaction ends."""
+    """Keep the builds of a collection unchanged until the transaction ends."""
     await _live_first(connection, _HOLD_LIVE, _HOLD_ALL, {"tenant": tenant, "name": name})
 
 
@@ -168,8 +169,8 @@ async def _live_first(
 ) -> None:
     """Lock the live build of a collection, then the others.
 
-    A build that a switch replaces while its lock is waited for is let go again: else two who wait, each with a build
-    that was live, would wait for each other.
+    If a switch replaces the build while this waits for its lock, the lock is released. Otherwise two processes that
+    wait for a lock, each holding a former live build, would deadlock.
     """
     while True:
         async with connection.begin_nested() as savepoint:
@@ -182,24 +183,25 @@ async def _live_first(
 
 
 async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list[RowMapping]:
-    """Return the builds of a collection that have its documents, the live one first.
+    """Return the builds of a collection that contain its documents, the live one first.
 
-    A lock on a row of the collection must be held: else one more may be there already.
+    A lock on a row of the collection must be held; otherwise another build may exist already.
     """
     return list((await connection.execute(_BUILDS, {"tenant": tenant, "name": name})).mappings())
 
 
 async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
-    """Have documents of a build become what these locked documents of the live one are; the build may lack them."""
+    """Bring a build's copies of these locked live documents in line; the build may lack some of them."""
     parameters = {"build": build_id, "ids": list(document_ids)}
     await connection.execute(_INSERT, parameters)
     await catch_up(connection, (await connection.execute(_LOCK_COPIES, parameters)).scalars().all())
 
 
 async def come_to_newest(connection: AsyncConnection, build_id: UUID) -> None:
-    """Begin the newest versions of documents of a build that is to be live; all builds must be locked.
+    """Start the newest versions of documents of a build that is about to be live; all builds must be locked.
 
-    Those that had to show first what queries see come to the newest at once: once live they follow nobody who has it.
+    Documents that first had to show the visible version continue with the newest at once, because a live build follows
+    no other.
     """
     lagging = (await connection.execute(_LAGGING, {"build": build_id})).scalars().all()
     if lagging:
@@ -210,11 +212,11 @@ async def come_to_newest(connection: AsyncConnection, build_id: UUID) -> None:
 async def catch_up(
     connection: AsyncConnection, copies: Sequence[UUID], *, failed: bool = False, newest: bool = False
 ) -> None:
-    """Begin the versions that locked documents of other builds are to have next; others are left alone.
+    """Start the next versions of locked documents of other builds, if they need one.
 
-    A document comes to the newest version over the one that queries see: where the newest one fails, both builds show
-    the same. With `newest` it comes to that at once. With `failed` documents failed just now: they go on to the newest
-    version alone.
+    A document reaches the newest version through the version that queries see: if the newest one fails, both builds
+    show the same. With `newest` it continues with the newest at once. `failed` documents have just failed: they
+    continue with the newest version only.
     """
     behind = (await connection.execute(_BEHIND, {"copies": list(copies), "newest": newest})).all()
     if failed:

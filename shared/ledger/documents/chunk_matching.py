@@ -1,7 +1,7 @@
-"""Counterparts: which chunk of another build stands for a chunk.
+"""Matching of chunks between builds: the chunk of another build that corresponds to a chunk.
 
-It is one of the same document: the chunk with the same text, else, where the other build divides the same content in
-another way, the chunk that has most of it.
+It belongs to the same document. It is the chunk with the same text; or, if the other build divides the same content
+differently, the chunk that contains most of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CHUNKS = text("""
     ORDER BY c.document_id, c.ordinal
 """)
 
-# Find the live document that a chunk of another build belongs to, and the version in which that build has the chunk.
+# Find the live document of a chunk of another build, and the version in which that build contains the chunk.
 _DOCUMENTS = text(f"""
     SELECT o.id AS other, c.version AS other_version, d.id AS live, d.live_version
     FROM chunks c JOIN documents o ON o.id = c.document_id
@@ -51,7 +51,7 @@ _DOCUMENTS = text(f"""
 
 
 async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]) -> dict[UUID, Divided]:
-    """Return versions of documents as they are divided, by document; those without chunks are missing."""
+    """Return the divisions of document versions by document; those without chunks are missing."""
     pairs = list(versions)
     parameters = {"ids": [document for document, _ in pairs], "versions": [version for _, version in pairs]}
     found: dict[UUID, Divided] = {}

@@ -1,7 +1,8 @@
-"""Completions: the questions that are paid for, kept while a chunk has their content key, and for some days behind.
+"""Completions: paid questions, retained while a chunk has their content key and for some days afterwards.
 
-Whoever inserts a chunk, or gives it another key, holds the completion of that key (`statements.HOLD_COMPLETIONS`). Here
-completions are locked first, skipping those that are held, and looked at then: so each chunk that needs one is seen.
+A statement that inserts a chunk, or changes its key, locks the completion of that key (`settlements.HOLD_COMPLETIONS`).
+Here completions are locked first, skipping those that are locked, and checked afterwards, so no chunk that needs one is
+missed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _SLICE = 1_000  # rows of one transaction
 # No chunk has the key.
 UNUSED = "NOT EXISTS (SELECT 1 FROM chunk_contents t WHERE t.content_key = p.content_key)"
 
-# List the next completions in order of their keys: which are to be marked, and which to be deleted.
+# List the next completions in key order: those to mark and those to delete.
 _LOOK = text(f"""
     SELECT content_key, (unused_since IS NULL) = unused AS changed,
            unused AND coalesce(unused_since <= now() - CAST(:age AS interval), false) AS old
@@ -33,18 +34,18 @@ _MARK = text(f"""
     WHERE p.content_key = ANY(CAST(:keys AS bytea[])) AND (p.unused_since IS NULL) = ({UNUSED})
 """)
 
-# Lock completions, but for those that somebody holds.
+# Lock completions, skipping locked ones.
 _LOCK = text("""
     SELECT content_key FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) FOR UPDATE SKIP LOCKED
 """)
 
-# Lock a tenant's completions without a chunk, but for those that somebody holds.
+# Lock a tenant's completions without a chunk, skipping locked ones.
 _LOCK_UNUSED = text(f"""
     SELECT p.content_key FROM completions p WHERE p.tenant = :tenant AND {UNUSED}
     LIMIT :limit FOR UPDATE OF p SKIP LOCKED
 """)
 
-# Delete those of them that still have none.
+# Delete the completions that are still unused.
 _DELETE_UNUSED = text(f"""
     DELETE FROM completions p WHERE p.content_key = ANY(CAST(:keys AS bytea[])) AND {UNUSED} RETURNING 1
 """)
@@ -60,10 +61,10 @@ _DELETE_REPLIES = text(f"""
 class Completions:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._after = b""  # the key to which the last look came; whoever begins anew looks from the beginning
+        self._after = b""  # the last key that was checked; a restart continues from the first key
 
     async def forget(self, age: timedelta) -> bool:
-        """Look at some completions, and delete those that no chunk used for so long; return whether more follow."""
+        """Check some completions, and delete those unused for this long; return whether more are left."""
         async with self._database.begin() as connection:
             slice_ = (await connection.execute(_LOOK, {"after": self._after, "limit": _SLICE, "age": age})).all()
             if changed := [row.content_key for row in slice_ if row.changed]:
@@ -77,7 +78,7 @@ class Completions:
 
 
 async def delete_unused(connection: AsyncConnection, tenant: str) -> int:
-    """Delete some of what is paid for a tenant and no chunk of it uses; return how many rows."""
+    """Delete some paid results of a tenant that no chunk uses; return the number of rows."""
     parameters = {"tenant": tenant, "limit": _SLICE}
     keys = (await connection.execute(_LOCK_UNUSED, parameters)).scalars().all()
     if keys:

@@ -1,7 +1,7 @@
-"""Dead letters: documents that cannot be parsed and chunks that no attempt can help; listed, retried, or discarded.
+"""Dead letters: documents that cannot be parsed and chunks whose attempts are used up; listed, retried, or discarded.
 
-A row changes only while its document is in no worker's hands, and under a lock on the document: a worker that is about
-to finish a document must not find one of its chunks open again.
+A row changes only while its document is not being processed, and under a lock on the document: a worker that is about
+to finish a document must not find a chunk reopened.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MOST_REASONS = 200
 # Resolves a batch of letters; returns how many they were, and whether there may be more.
 Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 
-# The dead chunks of a choice, whatever their documents; a filter that is NULL lets everything through.
+# The selected dead chunks, of any document; a NULL filter matches everything.
 _DEAD = f"""
     c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
       AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR c.error = :reason)"""
 
-# The dead chunks of a choice, in every build: what fails in one that is not live can be retried too.
+# The selected dead chunks in every build: failures in a build that is not live can be retried, too.
 _CHUNKS = f"""
     FROM chunks c
     JOIN documents d ON d.id = c.document_id AND d.version = c.version
@@ -55,7 +55,7 @@ _DOCUMENTS = f"""
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
 """
 
-# Letters that died before a call began: letters that die again meanwhile are not resolved a second time.
+# Letters that died before a call started: letters that die again meanwhile are not resolved twice.
 _CHUNK_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR c.settled_at <= :until)"
 _DOCUMENT_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR d.updated_at <= :until)"
 
@@ -65,13 +65,13 @@ _FAILED = f"""
     ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
 """
 
-# The same of live builds, and these builds: what another one has of a document is what the live one has.
+# The same for live builds and these builds: another build's copy of a document follows the live one.
 _FAILED_LIVE = f"""
     SELECT d.id {_DOCUMENTS} AND {_DOCUMENT_UNTIL} AND {states.is_live("l")}
     ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
 """
 
-# The dead chunks of a choice whose documents are locked.
+# The selected dead chunks whose documents are locked.
 _OF_LOCKED = f"""
     WHERE (c.id, c.version) IN (
         SELECT c.id, c.version {_CHUNKS} AND d.id = ANY(CAST(:ids AS uuid[])) AND {_CHUNK_UNTIL})
@@ -114,7 +114,7 @@ _COUNTS = text(f"""
     GROUP BY reason ORDER BY sum(documents + chunks) DESC, reason LIMIT :limit
 """)
 
-# See whether a document is there.
+# Return whether a document exists.
 _DOCUMENT = text(f"""
     SELECT 1 FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
@@ -123,7 +123,7 @@ _DOCUMENT = text(f"""
 # Read the time by the ledger's clock.
 _NOW = text("SELECT now()")
 
-# Count the dead chunks of a choice whose documents are in work.
+# Count the selected dead chunks whose documents are being processed.
 _IN_WORK = text(f"SELECT count(*) {_CHUNKS} AND d.state <> '{DocumentState.DEGRADED}' AND {_CHUNK_UNTIL}")
 
 # Queue failed documents again.
@@ -141,7 +141,7 @@ _LIVE_HAS_DEAD = f"""
             WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = '{ChunkState.DEAD}')
 """
 
-# The live version of a document still has chunks in work: an edit came before its questions were written.
+# The live version of a document still has chunks in progress: it was edited before its questions were generated.
 _LIVE_HAS_OPEN = f"""
     EXISTS (SELECT 1 FROM chunks c
             WHERE c.document_id = d.id AND c.version = d.live_version AND {states.is_in(states.OPEN_CHUNKS, "c")})
@@ -173,22 +173,22 @@ _LOCK = text(f"""
     ORDER BY id FOR UPDATE
 """)
 
-# Open dead chunks again, from the first stage on: a chunk that is paid for finds its completion when it is claimed, so
-# it needs no call. Its version is live, so its points stay visible while they are written again.
+# Reopen dead chunks at the first stage: a paid chunk finds its completion when it is claimed, so it needs no call. Its
+# version is live, so its points stay visible while they are rewritten.
 _REVIVE_CHUNKS = text(f"""
     UPDATE chunks c
     SET {states.REVIVE_CHUNK.sets()}, error = NULL, due_at = now(), settled_at = NULL, {states.UNCLAIMED}
     {_OF_LOCKED}
 """)
 
-# Put documents with revived chunks in work again.
+# Return documents with revived chunks to processing.
 _REOPEN = text(f"""
     UPDATE documents
     SET {states.REOPEN.sets()}, error = NULL, due_at = now(), updated_at = now(), {states.UNCLAIMED}
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
 
-# Give dead chunks up for good.
+# Discard dead chunks permanently.
 _DISCARD_CHUNKS = text(f"UPDATE chunks c SET {states.DISCARD_CHUNK.sets()} {_OF_LOCKED}")
 
 # Make documents ready that have no dead chunk left.
@@ -202,7 +202,7 @@ _MAKE_READY = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of a tenant's dead letters; a field that is None lets every letter through."""
+    """A selection of a tenant's dead letters; a field that is None matches every letter."""
 
     document_id: UUID | None = None
     collection: str | None = None
@@ -212,7 +212,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLetters:
-    """How many dead letters were revived or discarded; `in_work` letters stay, for their documents are in work."""
+    """Numbers of revived and discarded dead letters, and of those whose documents are in progress."""
 
     documents: int
     chunks: int
@@ -226,7 +226,7 @@ class DeadLetters:
     async def page(
         self, tenant: str, choice: Choice | None = None, *, after: tuple[datetime, UUID] | None = None, limit: int = 50
     ) -> list[DeadLetter]:
-        """Return dead letters without their history, the newest first, from behind `after` on."""
+        """Return dead letters without their history, newest first, after `after`."""
         at, letter_id = after or (None, None)
         parameters = _parameters(tenant, choice or Choice()) | {"at": at, "after": letter_id, "limit": limit}
         async with self._database.begin() as connection:
@@ -256,11 +256,11 @@ class DeadLetters:
         return await self._resolve(tenant, choice, revive_documents, revive_chunks)
 
     async def discard(self, tenant: str, choice: Choice) -> ResolvedLetters:
-        """Give dead letters up, for good.
+        """Discard dead letters permanently.
 
-        A failed document goes back to the version that queries see, and a document that has none is deleted, in every
-        build; one that failed only in a build that is not live stays. A discarded chunk keeps the points that it has,
-        and its document is `ready` once none of its chunks is dead.
+        A failed document reverts to the version that queries see, and a document without one is deleted, in every
+        build; a document that failed only in a build that is not live is retained. A discarded chunk keeps its points,
+        and its document is `ready` once no chunk is dead.
 
         Raises:
             NotFound: the tenant has no such letter or document.

@@ -1,10 +1,10 @@
-"""Descriptions: a document's title and metadata, changed without its content.
+"""Descriptions: changes of a document's title and metadata without its content.
 
-The change is made in each build of the collection, to the live and the newest version, and a mark says that the points
-have it not yet. Whoever claims the mark tells Qdrant, and takes it away. One process tells at a time: of two the slower
-one might tell what is old by then. A worker that has claimed chunks of the document read the old description with them:
-its claims end, so that whoever claims these chunks next writes the new one. Points that it writes nevertheless are
-replaced by that, as those of any late writer.
+The change applies to the live and the newest version in each build, and a mark records that the points are outdated. A
+process that claims the mark updates Qdrant and removes the mark. Only one process updates a document's points at a
+time, because the slower of two might write outdated values. A worker that has claimed chunks of the document has read
+the old description: its claims end, so that the next claim writes the new one. Points that it writes anyway are
+replaced like those of any late writer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from shared.ledger.postgres.database import Database
 _AGAIN_AFTER = timedelta(seconds=10)
 _CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
 
-# Change what is said of the live and the newest versions of locked documents. Their contents are no submission's any
-# more: the same one again begins a version, with what it says.
+# Change the description of the live and the newest versions of locked documents. Their contents no longer equal a
+# submission: submitting the same one again starts a version with its description.
 _DESCRIBE = text("""
     UPDATE document_versions
     SET title = coalesce(CAST(:title AS text), title),
@@ -36,7 +36,7 @@ _DESCRIBE = text("""
     WHERE document_id = ANY(CAST(:ids AS uuid[])) AND NOT obsolete
 """)
 
-# Mark locked documents; whoever tells their points at this moment does it once more.
+# Mark locked documents; a process that is updating their points repeats the update.
 _MARK = text("""
     UPDATE documents
     SET description_changes = description_changes + 1, updated_at = now(),
@@ -44,7 +44,7 @@ _MARK = text("""
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
 
-# Change the title of what the chunks of documents say.
+# Change the title in the contents of chunks.
 _RETITLE_CHUNKS = text("""
     UPDATE chunk_contents t SET content = jsonb_set(t.content, '{title}', to_jsonb(CAST(:title AS text)))
     FROM chunks c
@@ -63,7 +63,7 @@ _END_PARSING = text(f"""
     WHERE id = ANY(CAST(:ids AS uuid[])) AND leased_by IS NOT NULL AND {states.is_in(states.TO_PARSE)}
 """)
 
-# Claim marked documents, those first that are due for longest, and read what their points are to say.
+# Claim marked documents, longest due first, and read the description for their points.
 _CLAIM_DUE = text(f"""
     WITH due AS (
         SELECT id FROM documents
@@ -81,14 +81,14 @@ _CLAIM_DUE = text(f"""
     ORDER BY d.id, v.version
 """)
 
-# Take the mark away; a document that has changed once more is due at once.
+# Remove the mark; a document that changed again is due at once.
 _SETTLE = text("""
     UPDATE documents d
     SET description_due_at = CASE WHEN d.description_changes = s.changes THEN NULL ELSE now() END
     FROM unnest(CAST(:ids AS uuid[]), CAST(:changes AS int[])) AS s(id, changes) WHERE d.id = s.id
 """)
 
-# Have documents looked at later whose points Qdrant did not take.
+# Postpone documents whose points Qdrant did not update.
 _PUT_OFF = text("""
     UPDATE documents SET description_due_at = now() + CAST(:after AS interval) WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
@@ -97,7 +97,7 @@ _PUT_OFF = text("""
 async def change(
     connection: AsyncConnection, documents: Sequence[UUID], *, title: str | None, metadata: Mapping[str, Any] | None
 ) -> None:
-    """Change what is said of locked documents; None leaves it as it is."""
+    """Change the description of locked documents; None leaves a field unchanged."""
     parameters = {"ids": list(documents), "title": title, "metadata": None if metadata is None else as_json(metadata)}
     await connection.execute(_DESCRIBE, parameters)
     await connection.execute(_MARK, parameters)
@@ -112,7 +112,7 @@ class Descriptions:
         self._database = database
 
     async def claim(self, limit: int, documents: Sequence[UUID] | None = None) -> list[Description]:
-        """Claim documents whose points may lack their description, of all or of these."""
+        """Claim documents with outdated points, from all documents or from these."""
         ids = None if documents is None else list(documents)
         found: dict[UUID, Description] = {}
         async with self._database.begin() as connection:
@@ -131,13 +131,13 @@ class Descriptions:
         return list(found.values())
 
     async def settle(self, done: Sequence[Description]) -> None:
-        """Record that points say what they are to say; those that have changed once more are due."""
+        """Record that points are up to date; documents that changed again are due."""
         parameters = {"ids": [d.document_id for d in done], "changes": [d.changes for d in done]}
         async with self._database.begin() as connection:
             await connection.execute(_SETTLE, parameters)
 
     async def put_off(self, refused: Sequence[Description]) -> None:
-        """Have documents looked at later."""
+        """Postpone documents."""
         parameters = {"ids": [d.document_id for d in refused], "after": _AGAIN_AFTER}
         async with self._database.begin() as connection:
             await connection.execute(_PUT_OFF, parameters)

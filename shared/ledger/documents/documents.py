@@ -41,10 +41,10 @@ _VISIBLE = f"""
 
 
 def _insert(only: str = "") -> TextClause:
-    """Return the statement that writes new documents, and keeps their build as it is until the transaction ends.
+    """Return the statement that inserts new documents and keeps their build unchanged until the transaction ends.
 
     Args:
-        only: a condition that the build `l` must hold for this, with AND before it.
+        only: further condition on the build `l`, starting with AND.
     """
     return text(f"""
         WITH l AS (
@@ -59,11 +59,11 @@ def _insert(only: str = "") -> TextClause:
     """)
 
 
-# Write new documents; return no row for one where its collection has one of that external id.
+# Insert new documents; return no row for a document whose external id exists in its collection.
 _INSERT = _insert()
 
-# The same for a live build that no other follows; else return no row. PostgreSQL reads the build's row again where it
-# had to wait for it.
+# The same for a live build without followers; otherwise return no row. PostgreSQL reads the build's row again if it had
+# to wait for it.
 _INSERT_ALONE = _insert(f"AND {states.is_live('l')} AND NOT l.followed")
 
 # Lock the documents that have external ids, and the builds that their collection has.
@@ -80,7 +80,7 @@ _GET_LOCKED = text(f"""
     WHERE d.id = ANY(CAST(:ids AS uuid[]))
 """)
 
-# Begin the next version of a locked document with other content.
+# Start the next version of a locked document with other content.
 _REPLACE = text(f"""
     WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
         UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = n.lane, {versions.DUE_ANEW}
@@ -98,8 +98,8 @@ _LOCK = text(f"""
     WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")} FOR UPDATE OF d
 """)
 
-# A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
-# of every transaction.
+# A row contains the start time of its transaction, and becomes visible when the transaction ends: within 20 s, the
+# limit of every transaction.
 _SEEN_AFTER = "interval '25 seconds'"
 
 # Read PostgreSQL's clock: times in rows are compared with no other one.
@@ -111,7 +111,7 @@ _CHANGED = text(f"""
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
-# List the documents that are in work, the newest, or may just have changed, the latest change first.
+# List documents that are in progress, newest, or possibly just changed, latest change first.
 _IN_WORK = text(f"""
     {_VISIBLE} AND d.id IN (
         ({listing.NEWEST})
@@ -126,8 +126,8 @@ _IN_WORK = text(f"""
 # Chunks that queries find, at least by their texts.
 _SEARCHABLE_CHUNKS = (ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED)
 
-# Count the chunks of the newest versions by state, and what they cost: one look into an index for each document. Of a
-# million documents the planner would read all.
+# Count the chunks of the newest versions by state, with their costs, by one index lookup per document. For a million
+# documents the planner would read all chunks.
 _PROGRESS = text(f"""
     SELECT d.id, count(*) AS total,
            count(*) FILTER (WHERE {states.is_in(_SEARCHABLE_CHUNKS, "c")}) AS searchable,
@@ -172,8 +172,8 @@ _OPTIONS = text(f"""
     WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
 """)
 
-# Hide a document from its owner, in all builds: one that was filled just now may have it too. Its version rises: a late
-# writer of the last one is refused.
+# Hide a document in all builds, because a build that was just filled may contain it, too. Its version number rises, so
+# that late writers are rejected.
 _DELETE = text(f"""
     UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
     FROM collections l
@@ -181,7 +181,7 @@ _DELETE = text(f"""
     RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
 """)
 
-# Begin a reindex of a live build anew, and say how many of its documents are in no worker's hands.
+# Restart the reindex of a live build, and return the number of its documents that are not being processed.
 _BEGIN_REINDEX = text(f"""
     UPDATE collections l SET reindexed_until = ''
     WHERE l.tenant = :tenant AND l.name = :name AND {states.is_live("l")}
@@ -196,7 +196,7 @@ _LOCK_REINDEXING = text("""
     ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 """)
 
-# Write down how far a reindex has come; null: to its end.
+# Record the progress of a reindex; null when complete.
 _REINDEXED_UNTIL = text("UPDATE collections SET reindexed_until = :until WHERE id = :collection")
 
 # Lock documents that are in no worker's hands, in the order of their external ids.
@@ -206,7 +206,7 @@ _LOCK_FINAL = text(f"""
     ORDER BY external_id LIMIT :limit FOR UPDATE
 """)
 
-# Begin the next version of these documents in the bulk lane.
+# Start the next version of these documents in the bulk lane.
 _REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {versions.DUE_ANEW},")
 
 # Find the rows that documents have in one build.
@@ -221,7 +221,7 @@ _COUNT_OF_NAMES = text(f"""
     WHERE d.collection_id = :collection AND {states.exists("d")} AND d.external_id = ANY(CAST(:names AS text[]))
 """)
 
-# Say how many documents of a tenant's live builds are in each state.
+# Count the documents of a tenant's live builds by state.
 _COUNTS = text(f"""
     SELECT state, sum(rows)::bigint FROM {counters.of_tenant("documents")} t
     WHERE part IN (SELECT l.id::text FROM collections l WHERE l.tenant = :tenant AND {states.is_live("l")})
@@ -233,7 +233,7 @@ _COUNTS = text(f"""
 class Submission:
     """The result of a submission.
 
-    `accepted` is false where the newest version has this content already: its bytes are not needed a second time.
+    `accepted` is False if the newest version already has this content: its bytes are not needed again.
     """
 
     document: Document
@@ -242,12 +242,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A look at a tenant's documents.
+    """A snapshot of a tenant's documents.
 
     Args:
-        at: when, by PostgreSQL's clock.
-        documents: those that changed lately, with their progress, the latest change first.
-        more: whether more documents changed than these.
+        at: time of the snapshot by PostgreSQL's clock.
+        documents: recently changed documents with their progress, latest change first.
+        more: whether more documents changed.
     """
 
     at: datetime
@@ -293,21 +293,21 @@ class Documents:
         return submission
 
     async def submit_many(self, documents: Sequence[NewDocument]) -> list[Submission]:
-        """Write the rows of documents, or begin their next versions where the newest ones have other content.
+        """Insert documents, or start their next versions if their newest versions have other content.
 
-        So do the other builds of its collection, in the same transaction; the live one says what became of it.
+        The collection's other builds change in the same transaction. The live build's row is returned.
 
-        Idempotent: the same submission again changes nothing. The live version's content after a failed edit begins a
-        version too: it takes the place of the edit. All documents are durable when this returns, in one transaction;
-        they are not yet parsed.
+        Idempotent: repeating a submission changes nothing. Submitting the live version's content after a failed edit
+        starts a version, too: it replaces the edit. All documents are durable when this returns, in one transaction;
+        they are not parsed yet.
 
         Args:
-            documents: of one collection, up to some hundred. Of two with the same external id the second one counts.
+            documents: documents of one collection, up to some hundred. Duplicate external ids: last wins.
 
         Returns:
-            What became of each, in their order.
+            The result of each document, in order.
         """
-        # One that is new takes one statement. Those of a pack need one transaction: see `Uploads.store_pack`.
+        # A single new document needs one statement; a batch needs a transaction (see `Uploads.store_pack`).
         if len(documents) == 1 and (alone := await self._insert_alone(documents[0])):
             return [alone]
         while True:
@@ -337,7 +337,7 @@ class Documents:
             ]
 
     async def _insert_alone(self, new: NewDocument) -> Submission | None:
-        """Write a new document by one statement; None where it is not new, or where other builds follow its own."""
+        """Insert a new document by one statement; return None if it is not new, or if other builds follow its build."""
         inserted = await self._database.rows(_INSERT_ALONE, _new_rows([uuid4()], [new]))
         return Submission(_document(inserted[0], new.collection.name), accepted=True) if inserted else None
 
@@ -362,15 +362,15 @@ class Documents:
         limit: int = 50,
         metadata: bool = True,
     ) -> list[Document]:
-        """Return documents with their progress in an order, from behind `after` on.
+        """Return documents with their progress in an order, after `after`.
 
         Args:
-            tenant: whose documents.
-            wanted: which of them; default: all.
-            order: `state` lists trouble first, then work, then what is done.
-            after: the last document of the page before.
-            limit: the most documents.
-            metadata: whether to read it.
+            tenant: tenant of the documents.
+            wanted: filter; by default all documents.
+            order: sort order; `state` lists failures first, then work, then finished documents.
+            after: last document of the previous page.
+            limit: maximum number of documents.
+            metadata: whether to read the metadata.
         """
         async with self._database.begin() as connection:
             rows = await listing.page(
@@ -379,12 +379,12 @@ class Documents:
             return await _with_progress(connection, rows)
 
     async def changes(self, tenant: str, since: datetime | None, *, limit: int = 200) -> Changes:
-        """Return what may have changed since the last look; who looks again meets some documents unchanged.
+        """Return documents that may have changed since the last call; a later call may repeat unchanged documents.
 
         Args:
-            tenant: whose documents.
-            since: `at` of the last look; None: there was none, and all documents in work have changed.
-            limit: the most documents.
+            tenant: tenant of the documents.
+            since: `at` of the last call; None for the first call, which returns all documents in progress.
+            limit: maximum number of documents.
         """
         parameters: dict[str, Any] = {"tenant": tenant, "limit": limit + 1}
         async with self._database.begin() as connection:
@@ -421,7 +421,7 @@ class Documents:
             )
 
     async def ordinal_of(self, tenant: str, document_id: UUID, chunk_id: UUID, *, live: bool = False) -> int:
-        """Return the place of a chunk in a document's newest or live version.
+        """Return the position of a chunk in a document's newest or live version.
 
         Raises:
             NotFound: the tenant has no document of that id, or that version has no such chunk.
@@ -435,10 +435,10 @@ class Documents:
         return ordinal
 
     async def chunk(self, tenant: str, chunk_id: UUID, *, before: int, after: int) -> ChunkInContext:
-        """Return a chunk with so many before and after it, of the version that queries see, else of the newest.
+        """Return a chunk with its neighbours, from the version that queries see or else from the newest.
 
         Raises:
-            NotFound: no document of the tenant has a chunk of that id now.
+            NotFound: no document of the tenant contains a chunk of that id now.
         """
         async with self._database.begin() as connection:
             found = await shown_chunks.find(connection, tenant, chunk_id)
@@ -451,7 +451,7 @@ class Documents:
         return ChunkInContext(document, first, chunk, last)
 
     async def upload(self, tenant: str, document_id: UUID, *, live: bool = False) -> StoredContent:
-        """Return where the bytes of a document's newest or live version are.
+        """Return the location of the bytes of a document's newest or live version.
 
         Raises:
             NotFound: the tenant has no document of that id, or queries see no version of it.
@@ -463,7 +463,7 @@ class Documents:
         return StoredContent(**content)
 
     async def row_ids(self, collection: Collection, document_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-        """Return the ids under which a build has documents, by the ids that their owner knows; others are missing."""
+        """Return the ids of a build's documents by their public ids; unknown ones are missing."""
         parameters = {"collection": collection.id, "ids": list(document_ids)}
         async with self._database.begin() as connection:
             return {row.public_id: row.id for row in await connection.execute(_ROW_IDS, parameters)}
@@ -479,10 +479,10 @@ class Documents:
 
     @again_after_collision
     async def delete(self, tenant: str, document_id: UUID) -> DeletableDocument:
-        """Make a document vanish from the ledger's answers; return the key by which its points are deleted next.
+        """Hide a document; return the key for the deletion of its points.
 
-        Every late write for it is refused from now on. The reconciler deletes the points too, and again later, so
-        that nothing is lost where the caller does not.
+        Every late write for it is rejected from now on. The scheduler deletes the points, too, so nothing remains if
+        the caller does not.
 
         Raises:
             NotFound: the tenant has no document of that id.
@@ -496,9 +496,9 @@ class Documents:
     async def describe(
         self, tenant: str, document_id: UUID, *, title: str | None, metadata: Mapping[str, Any] | None
     ) -> Described:
-        """Change a document's title or metadata in every build, without its content; None leaves it as it is.
+        """Change a document's title or metadata in every build, without its content; None leaves a field unchanged.
 
-        Its points say the old ones until the marks that this leaves are seen to; see `descriptions`.
+        Its points have the old values until the marks left by this are processed; see `descriptions`.
 
         Raises:
             NotFound: the tenant has no document of that id.
@@ -538,14 +538,14 @@ class Documents:
 
     @again_after_collision
     async def reindex(self, collection: Collection) -> int:
-        """Begin the next version of every document of the live build that is not in work; the old ones serve on.
+        """Start the next version of every document of the live build that is not in progress.
 
-        Some begin at once, the others by `continue_reindex`. The content is the newest that was not discarded, also
-        where it failed. The model is called for new content alone, of a changed prompt, model or chunking: all other
-        questions are paid for already.
+        The old versions stay visible. Some documents start at once, the others through `continue_reindex`. The content
+        is the newest that was not discarded, even if it failed. Only new content is generated, after a change of
+        prompt, model or chunking: all other questions are paid already.
 
         Returns:
-            How many documents are not in work.
+            Number of documents that are not in progress.
 
         Raises:
             Conflict: the collection is being erased.
@@ -561,7 +561,7 @@ class Documents:
 
     @again_after_collision
     async def continue_reindex(self) -> bool:
-        """Begin the next version of some documents of a collection that is being reindexed; return whether any was."""
+        """Start the next version of some documents of a collection with a reindex; return whether any was left."""
         async with self._database.begin() as connection:
             return await _reindex_slice(connection, None)
 
@@ -588,7 +588,7 @@ class Documents:
 
 
 async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[RowMapping]:
-    """Give a document up in every build; return the rows that it had.
+    """Delete a document in every build; return its rows.
 
     Raises:
         NotFound: the tenant has no document of that id.
@@ -605,7 +605,7 @@ async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUI
 
 
 class _OtherIsLive(Exception):
-    """Another build has taken the place of the one that was written."""
+    """Another build has replaced the build that was written to."""
 
     def __init__(self, live: Collection) -> None:
         super().__init__()
@@ -613,11 +613,10 @@ class _OtherIsLive(Exception):
 
 
 async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
-    """Write documents of one collection; return the row of each, and whether its content is new.
+    """Write documents of one collection; return each row and whether its content is new.
 
-    Every submission writes its rows here, but for one document that is new. Whoever writes inserts first and locks
-    then, in the order of external ids both times: of two who write the same documents none waits for the other in a
-    ring.
+    Every submission except a single new document inserts its rows here. A writer first inserts and then locks, both in
+    the order of external ids, so that two writers of the same documents cannot deadlock.
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
     found = await connection.execute(_INSERT, _new_rows(ids, documents))
@@ -663,7 +662,7 @@ def _new_rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> dict[str
 def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
     rows = [
         {
-            "id": str(document_id),  # the driver has a UUID of its own, which orjson does not know
+            "id": str(document_id),  # the driver has its own UUID class, which orjson cannot encode
             "position": index,  # of two with one external id the first one is inserted
             "external_id": new.external_id,
             "lane": new.lane,
@@ -683,7 +682,7 @@ def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
 
 
 async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:
-    """Begin the next version of documents of this collection, or of any; return whether one is being reindexed."""
+    """Start the next version of documents of this collection, or of any; return whether one is being reindexed."""
     found = (await connection.execute(_LOCK_REINDEXING, {"collection": collection_id})).one_or_none()
     if found is None:
         return False
@@ -728,7 +727,7 @@ async def _with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]
 
 
 async def _progress(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
-    """Count the chunks of the newest versions of documents, by their rows' ids; those without chunks are missing."""
+    """Count the chunks of the newest versions of documents by row id; documents without chunks are missing."""
     if not ids:
         return {}
     counts = (await connection.execute(_PROGRESS, {"ids": list(ids)})).mappings()

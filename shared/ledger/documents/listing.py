@@ -1,8 +1,8 @@
-"""Lists of documents: filtered, in an order, from behind a place on.
+"""Lists of documents: filtered, ordered, after a position.
 
-A list is read where its order has an index, and no further than the page goes. A search for words looks so at the
-first documents: where a word is frequent a page is full then. Else few documents have it, and the index of words finds
-all of them. Of a tenant's 100,000 documents, among 300,000, a page takes 3 ms, and with words 3 to 40 ms.
+A list is read in the order of an index and stops at the end of the page. A search for words first scans some documents
+in that order: if the word is frequent, the page is full then. Otherwise few documents contain it, and the index of
+words finds all of them. For a tenant with 100,000 of 300,000 documents a page takes 3 ms, with words 3 to 40 ms.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from shared.ledger.model import states
 
 Order = Literal["newest", "updated", "name", "state"]
 
-_LOOKED_AT = 1_000  # documents, before the index of words is asked
+_LOOKED_AT = 1_000  # documents scanned before the index of words is used
 _END_OF_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _LAST_ID = UUID(int=2**128 - 1)
 _FIRST_ID = UUID(int=0)
-# As a person looks at them: trouble, then work, then what is done.
+# The order in which a person reads them: failures, then work, then finished documents.
 _BY_URGENCY = (
     DocumentState.FAILED,
     DocumentState.DEGRADED,
@@ -60,7 +60,7 @@ _OF_TENANT = (
 
 _NAMED = "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)"
 
-# Each wanted state with the place behind which its documents are listed.
+# Each wanted state with the position after which its documents are listed.
 _STATES = (
     "unnest(CAST(:states AS text[]), CAST(:ats AS timestamptz[]), CAST(:ids_after AS uuid[])) AS s(state, at, after)"
 )
@@ -83,13 +83,13 @@ _WALK_BY_STATE = f"""
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """How a list is ordered.
+    """An order of a list.
 
     Args:
-        by: the columns.
-        walk: the first documents in this order, without ORDER BY and LIMIT.
-        behind: the condition that a document stands behind the place.
-        joined: what this condition needs beside the document.
+        by: columns of the order.
+        walk: query for the first documents in this order, without ORDER BY and LIMIT.
+        behind: condition that a document comes after the position.
+        joined: tables that this condition needs.
     """
 
     by: str
@@ -112,11 +112,11 @@ class _Order:
         return text(f"SELECT count(*) FROM ({self.first()}) f")
 
     def named(self) -> TextClause:
-        """List those that have one of some ids."""
+        """List documents with one of these ids."""
         return self._wherever(_JOINED, f"d.public_id = ANY(CAST(:ids AS uuid[])) AND {_HAS_WORDS}")
 
     def found(self) -> TextClause:
-        """List those that have words: the index of words is asked first, and then each document by its id."""
+        """List documents with words: the index of words is read first, then each document by its id."""
         return self._wherever(_FOUND_BY_WORDS, "true")
 
     def _wherever(self, source: str, condition: str) -> TextClause:
@@ -167,13 +167,13 @@ _WITH_IDS = {order: kind.named() for order, kind in _ORDERS.items()}
 _FOUND = {order: kind.found() for order, kind in _ORDERS.items()}
 NEWEST = _ORDERS["newest"].first()
 
-# Divide what is searched for as the names of documents are divided; null: it has no word.
+# Divide the search text like the names of documents; null if it contains no word.
 _QUERY = text("SELECT string_agg(quote_literal(w) || ':*', ' & ') FROM unnest(words_of(:searched)) w")
 
 
 @dataclass(frozen=True, slots=True)
 class ListPosition:
-    """The last document of a page, by what its order needs: a time, an external id, or a state and a time."""
+    """The last document of a page, by the values of its order: a time, an external id, or a state and a time."""
 
     id: UUID
     at: datetime | None = None
@@ -183,10 +183,10 @@ class ListPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which documents of a tenant are listed; None lets all through.
+    """A filter of a tenant's documents; a field that is None matches all.
 
     Args:
-        words: each must begin a word of the title, the filename or the external id.
+        words: prefixes of words in the title, the filename or the external id; all must match.
     """
 
     ids: Sequence[UUID] | None = None
@@ -206,7 +206,7 @@ async def page(
     limit: int,
     metadata: bool,
 ) -> Sequence[RowMapping]:
-    """Return the rows of documents in an order, from behind `after` on; `metadata` is NULL where it is not wanted."""
+    """Return the rows of documents in an order, after `after`; `metadata` is NULL unless requested."""
     parameters = parameters_of(tenant, wanted, order=order, after=after, most=limit)
     parameters |= {"limit": limit, "metadata": metadata}
     if wanted.words is not None:
@@ -228,7 +228,7 @@ async def page(
 def parameters_of(
     tenant: str, wanted: Wanted, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:
-    """The parameters of the first so many documents in an order."""
+    """The parameters for the first documents in an order."""
     states_ = [state for state in _BY_URGENCY if wanted.in_states is None or state in wanted.in_states]
     at = _END_OF_TIME if after is None or after.at is None else after.at
     last = _FIRST_ID if order == "name" else _LAST_ID

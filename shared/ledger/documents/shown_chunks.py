@@ -1,4 +1,4 @@
-"""Chunks as their owners see them: what they say, what they were asked, and what became of it."""
+"""Chunks as the API shows them: content, questions, and the result of each question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared.ledger.model.rows import QUESTIONS
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
 
-# The chunks of one version with their questions; before the filter has run those are the model's, unjudged.
+# The chunks of one version with their questions; before the filter has run, these are the model's questions.
 _CHUNKS = f"""
     SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
            c.completion_tokens, c.calls, c.ready_made, {QUESTIONS} AS questions, q.reasons, q.similarities,
@@ -59,11 +59,13 @@ _FIND = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class ChunkPosition:
-    """Where a chunk stands.
+    """The position of a chunk.
 
     Args:
-        row: of its document, in its build.
-        document_id: the document's id for its owner.
+        row: id of its document's row in its build.
+        document_id: the document's public id.
+        version: its version.
+        ordinal: its index in the version.
     """
 
     row: UUID
@@ -73,13 +75,13 @@ class ChunkPosition:
 
 
 async def find(connection: AsyncConnection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
-    """Find a chunk in the version that queries see, else in the newest; None where the tenant has none of that id."""
+    """Find a chunk in the version that queries see, else in the newest; return None if the tenant has no such chunk."""
     row = (await connection.execute(_FIND, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
     return None if row is None else ChunkPosition(row.id, row.public_id, row.version, row.ordinal)
 
 
 async def ordinal_of(connection: AsyncConnection, document: UUID, version: int, chunk_id: UUID) -> int | None:
-    """Return the place of a chunk in a version; None where the version has no such chunk."""
+    """Return the position of a chunk in a version, or None."""
     parameters = {"id": document, "version": version, "chunk": chunk_id}
     ordinal: int | None = (await connection.execute(_ORDINAL, parameters)).scalar_one_or_none()
     return ordinal
@@ -95,16 +97,16 @@ async def read(
     wanted: Sequence[ChunkState] | None = None,
     limit: int,
 ) -> list[ChunkDetail]:
-    """Return chunks of a version in order: the first ones behind `after`, or the last ones before `before`.
+    """Return chunks of a version in order: the first ones after `after`, or the last ones before `before`.
 
     Args:
-        connection: to the ledger.
-        document: its row in its build.
-        version: of it.
+        connection: connection to the ledger.
+        document: id of its row in its build.
+        version: number of the version.
         after: an ordinal.
-        before: an ordinal; None: from the front.
-        wanted: the states that chunks may have; None: any.
-        limit: the most chunks.
+        before: an ordinal; None to start at the front.
+        wanted: states of the chunks; None for any.
+        limit: maximum number of chunks.
     """
     parameters: dict[str, Any] = {
         "id": document,

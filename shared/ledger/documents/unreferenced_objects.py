@@ -1,6 +1,6 @@
-"""Outdated objects of the store of uploads: those to be removed, and packs to be written anew without some bytes.
+"""Unreferenced objects of the upload store: objects to delete, and packs to rewrite without some bytes.
 
-A row stands here from the transaction on that makes an object outdated, until the object is gone: a process that dies
+A row exists from the transaction that makes an object unreferenced until the object is deleted, so a process that dies
 in between leaves the row.
 """
 
@@ -15,25 +15,25 @@ from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.model import states
 from shared.ledger.postgres.database import Database
 
-# No transaction lasts longer than 20 s: what copied a part's old name before it was changed is seen then.
+# No transaction lasts longer than 20 s. After that, every copy of a part's old name is visible.
 _COPIES_ARE_SEEN_AFTER = timedelta(seconds=30)
 _AGAIN_AFTER = timedelta(minutes=1)
 
-# List objects whose time has come, those first that are due for longest.
+# List due objects, longest due first.
 _DUE = text("SELECT name FROM outdated_objects WHERE due_at <= now() ORDER BY due_at LIMIT :limit")
 
 # List the parts of an object that versions name.
 _PARTS = text(f"SELECT DISTINCT upload FROM document_versions WHERE {STORED_IN} = :name ORDER BY upload")
 
-# Lock the documents that have their bytes in an object, in the order in which others lock them. Nobody begins another
-# version of them meanwhile, with a copy of the name.
+# Lock the documents with bytes in an object in the lock order of all writers, so that no version with a copy of the
+# name starts concurrently.
 _LOCK_DOCUMENTS = text(f"""
     SELECT d.id, {states.is_in(states.TO_PARSE, "d")} AS to_parse FROM documents d
     WHERE d.id IN (SELECT v.document_id FROM document_versions v WHERE {STORED_IN} = :name)
     ORDER BY d.id FOR NO KEY UPDATE
 """)
 
-# Have versions name the same bytes where they stand now.
+# Point versions to the new location of their bytes.
 _RENAME = text(f"""
     UPDATE document_versions v SET upload = n.now
     FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
@@ -44,7 +44,7 @@ _RENAME = text(f"""
 # Look at an object again later.
 _PUT_OFF = text("UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name")
 
-# Forget objects that are gone.
+# Forget deleted objects.
 _FORGET = text("DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))")
 
 
@@ -53,7 +53,7 @@ class OutdatedObjects:
         self._database = database
 
     async def due(self, limit: int) -> Sequence[str]:
-        """Return the names of objects whose time has come."""
+        """Return the names of due objects."""
         async with self._database.begin() as connection:
             return (await connection.execute(_DUE, {"limit": limit})).scalars().all()
 
@@ -63,10 +63,10 @@ class OutdatedObjects:
             return (await connection.execute(_PARTS, {"name": name})).scalars().all()
 
     async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
-        """Have versions name their bytes in a new pack; return whether any does.
+        """Point versions to their bytes in a new pack; return whether any version changed.
 
-        None does while a document of the pack waits to be parsed: a worker may be about to read the bytes by the old
-        name. The old pack is due again when nobody can name it any more.
+        None changes while a document of the pack waits to be parsed, because a worker may be about to read the bytes by
+        the old name. The old pack is due again when no version can name it any more.
         """
         async with self._database.begin() as connection:
             locked = (await connection.execute(_LOCK_DOCUMENTS, {"name": name})).all()
@@ -84,6 +84,6 @@ class OutdatedObjects:
             await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Forget objects that are gone."""
+        """Forget deleted objects."""
         async with self._database.begin() as connection:
             await connection.execute(_FORGET, {"names": list(names)})

@@ -1,7 +1,8 @@
-"""Versions: what an owner handed in, kept for the live and the newest version of a document, and deleted for others.
+"""Versions: submitted contents, retained for the live and the newest version of a document, and deleted for others.
 
-A version that is neither is obsolete from the transaction on that makes it so: its open chunks go at once, and nobody
-works on it. Its other chunks, its row and its bytes go later in slices, because a transaction must stay short.
+A version that is neither is obsolete from the transaction that makes it so: its open chunks are deleted at once, and
+workers ignore it. Its other chunks, its row and its bytes are deleted later in slices, because transactions must stay
+short.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shared.ledger.postgres.database import Database
 _SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
 _SLICE_VERSIONS = 100
 _MOST_SLICES = 4  # of one purge: a second
-_OTHERS_MAY_FOLLOW = timedelta(minutes=1)  # a pack of which many documents are deleted is written anew once
+_OTHERS_MAY_FOLLOW = timedelta(minutes=1)  # a pack of which many documents are deleted is rewritten once
 
 # `greatest` leaves NULL out: most documents have no discarded version.
 NEXT = "version = greatest(d.version, d.discarded_version) + 1"
@@ -31,7 +32,7 @@ DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED
 
 CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash, traceparent"
 
-# The documents that were handed in, one or many, in the order in which all writers lock them.
+# The submitted documents in the lock order of all writers.
 SUBMITTED = """
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
         position int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
@@ -39,7 +40,7 @@ SUBMITTED = """
     ORDER BY external_id, position
 """
 
-# The content of versions that begin, for `d`: documents that the same statement writes from `n`, the submitted ones.
+# The content of versions that start, for `d`: documents that the same statement writes from `n`, the submitted ones.
 INSERT_CONTENT = f"""
     INSERT INTO document_versions (document_id, version, {CONTENT})
     SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
@@ -47,14 +48,14 @@ INSERT_CONTENT = f"""
     FROM d JOIN n ON n.id = d.id RETURNING *
 """
 
-# The object that holds an upload: a pack has several, whose names go on behind a #.
+# The object that contains an upload: a pack contains several, whose names continue after a #.
 STORED_IN = "split_part(upload, '#', 1)"
 
 
 _DOCUMENTS = "jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)"
 
-# Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
-# these documents would do.
+# Sweep documents now, and again when all leases on lower versions have expired. This replaces earlier sweeps of these
+# documents.
 _INSERT_SWEEPS = text(f"""
     WITH earlier AS (
         DELETE FROM sweeps s USING {_DOCUMENTS} WHERE s.document_id = v.id AND s.chunk_id IS NULL
@@ -67,7 +68,7 @@ _INSERT_SWEEPS = text(f"""
 
 
 def _delete_contents(chunks: str) -> str:
-    """Return the common table expressions that delete what deleted chunks said and were asked."""
+    """Return the common table expressions that delete the contents and questions of deleted chunks."""
     return f"""
     contents AS (
         DELETE FROM chunk_contents t USING {chunks} c WHERE t.chunk_id = c.id AND t.version = c.version
@@ -76,8 +77,8 @@ def _delete_contents(chunks: str) -> str:
     )"""
 
 
-# Mark the versions of documents that are neither live nor newest, delete their open chunks, write down the calls that
-# are under way for them, and return the documents of which Qdrant may have points of such a version.
+# Mark versions that are neither live nor newest, delete their open chunks, record their calls in flight, and return the
+# documents that may have points of such a version.
 _SUPERSEDE = text(f"""
     WITH obsolete AS (
         UPDATE document_versions v SET obsolete = true
@@ -122,11 +123,11 @@ _DELETE_CHUNKS = text(f"""
     SELECT 1 FROM deleted
 """)
 
-# Forget calls whose workers must have died.
+# Forget calls whose workers must be dead.
 _FORGET_CALLS = text("DELETE FROM abandoned_calls WHERE due_at <= now()")
 
-# Delete the rows of these versions, and list the objects that had their bytes: whose they are, and whether a document
-# of them is deleted for good.
+# Delete the rows of these versions, and list the objects of their bytes, with their tenants and whether a document was
+# deleted permanently.
 _DELETE = text(f"""
     WITH gone AS (
         DELETE FROM document_versions v USING {_THESE}
@@ -136,7 +137,7 @@ _DELETE = text(f"""
     FROM gone g JOIN documents d ON d.id = g.document_id GROUP BY g.stored, d.tenant
 """)
 
-# Write down objects that are to be removed or, a little later, to be written anew without some bytes.
+# Record objects that are to be deleted or, a little later, to be rewritten without some bytes.
 _OUTDATE = text("""
     INSERT INTO outdated_objects (name, tenant, due_at)
     SELECT v.name, v.tenant, now() + CASE WHEN v.in_use THEN CAST(:later AS interval) ELSE interval '0' END
@@ -145,17 +146,17 @@ _OUTDATE = text("""
     ON CONFLICT (name) DO UPDATE SET due_at = least(outdated_objects.due_at, excluded.due_at)
 """)
 
-# Of some objects, list those of which a version names a part, or the whole.
+# Return those objects of which a version uses a part or the whole.
 _STORED_IN_USE = text(f"""
     SELECT DISTINCT {STORED_IN} FROM document_versions WHERE {STORED_IN} = ANY(CAST(:stored AS text[]))
 """)
 
 
 def next_of_same_content(sets: str = "") -> TextClause:
-    """Return the statement that begins the next version of locked documents with the content of their newest one.
+    """Return the statement that starts the next version of locked documents with the content of their newest one.
 
     Args:
-        sets: further assignments to the documents' rows, with a comma behind.
+        sets: further assignments to the documents' rows, ending with a comma.
     """
     return text(f"""
         WITH newest AS (
@@ -172,21 +173,21 @@ def next_of_same_content(sets: str = "") -> TextClause:
     """)
 
 
-# Find documents of whose newest version some chunks are written.
+# Find documents whose newest version has some chunks.
 _HALF_WRITTEN = text("""
     SELECT d.id FROM documents d
     WHERE d.id = ANY(CAST(:ids AS uuid[]))
       AND EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version)
 """)
 
-# Begin the next version of these documents.
+# Start the next version of these documents.
 _BEGIN_ANEW = next_of_same_content()
 
 
 async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
-    """Begin the next version of those claimed documents of which some chunks are written, with the same content.
+    """Start the next version, with the same content, of claimed documents that already have some chunks.
 
-    The worker that wrote them died. Its chunks are of another parse: the options may have changed since.
+    The worker that wrote the chunks died. They belong to another parse, because the options may have changed since.
 
     Returns:
         The new versions by document.
@@ -200,28 +201,28 @@ async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> 
 
 
 async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
-    """Let nobody work on versions of locked documents that are neither live nor newest; `purge` deletes them.
+    """Make versions obsolete that are neither live nor newest, in locked documents; `purge` deletes them.
 
     Their points are swept.
 
     Returns:
-        The sweeps by document; documents without such points have none.
+        The sweeps by document; documents without such points are missing.
     """
     written = (await connection.execute(_SUPERSEDE, {"ids": list(documents)})).all()
     return await insert_sweeps(connection, [(row.id, row.version) for row in written]) if written else {}
 
 
 async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID, int]]) -> dict[UUID, int]:
-    """Have documents swept below a version; return the sweeps by document."""
+    """Sweep documents below a version; return the sweeps by document."""
     inserted = await connection.execute(_INSERT_SWEEPS, version_rows(below))
     return {row.document_id: row.id for row in inserted}
 
 
 async def purge(database: Database) -> list[str]:
-    """Delete obsolete versions in slices, each its own transaction; return the stored objects that nothing needs now.
+    """Delete obsolete versions in slices, one transaction each; return the stored objects that are unreferenced now.
 
-    They stand in `outdated_objects` until they are removed, as do packs that lost a document. A call deletes 20,000
-    chunks at most: the rest is for the next one.
+    They are listed in `outdated_objects` until they are deleted, and so are packs that lost a document. A call deletes
+    at most 20,000 chunks; the next call continues.
     """
     stored: list[str] = []
     async with database.begin() as connection:

@@ -1,9 +1,9 @@
-"""Erasures: a tenant, a collection or a document goes with everything that was derived from it.
+"""Erasures: a tenant, a collection or a document is deleted with everything derived from it.
 
-An erasure begins in one transaction, from which on nobody finds what is erased. The documents then go as those of
-dropped builds and deleted documents do, in slices: their chunks, versions and bytes, their points, their rows. When
-they are gone, and no worker can write for them any more, the erasure deletes what they leave, in slices too. All that
-it needs to go on stands in its row.
+One transaction starts the erasure and hides everything that it covers. The documents are then deleted in slices, like
+dropped builds and deleted documents: chunks, versions and bytes, points, rows. When they are deleted and no worker can
+write for them any more, the erasure deletes the remaining rows, also in slices. Its own row contains all that it needs
+to resume.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _SLICE = 1_000  # rows of one transaction
 
 _TO_ERASE = "tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)"
 
-# Find an erasure under way of the same.
+# Find a running erasure with the same scope.
 _FIND_OPEN = text("""
     SELECT * FROM erasures
     WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
       AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
 """)
 
-# Lock the builds of a collection, or of all of a tenant, in the order in which others lock those of one.
+# Lock the builds of a collection, or of a whole tenant, in the lock order of all writers.
 _LOCK_BUILDS = text(f"""
     SELECT id FROM collections WHERE {_TO_ERASE} ORDER BY name, {states.is_live()} DESC, build FOR UPDATE
 """)
 
-# Let all builds go, at once also the one that queries see.
+# Drop all builds at once, including the live one.
 _ERASE_BUILDS = text(f"""
     UPDATE collections
     SET {states.ERASE_BUILD.sets()}, followed = false, filled_until = NULL, reindexed_until = NULL, live_until = NULL
     WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.ERASE_BUILD.applies()}
 """)
 
-# Builds that were being dropped wait for nobody any more.
+# Drop builds without waiting for cached queries.
 _HASTEN = text("UPDATE collections SET live_until = NULL WHERE id = ANY(CAST(:ids AS uuid[]))")
 
-# Say whether a tenant has a live collection.
+# Return whether a tenant has a live collection.
 _HAS_LIVE = text(f"SELECT EXISTS (SELECT 1 FROM collections WHERE {_TO_ERASE} AND {states.is_live()})")
 
-# Begin an erasure.
+# Start an erasure.
 _BEGIN = text("""
     INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, deleted)
     VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
@@ -64,14 +64,14 @@ _BEGIN = text("""
 # Count the rows of documents in builds.
 _COUNT_DOCUMENTS = text("SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))")
 
-# Find whose a document is.
+# Find the tenant of a document.
 _FIND_OWNER = text(f"""
     SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.public_id = :id AND {states.exists("d")} AND {states.is_live("l")}
       AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
 """)
 
-# Let logged queries no longer name a document's chunks: their texts are the users'.
+# Remove the document's chunk ids from the query log; the queries belong to users.
 _UNNAME_CHUNKS = text(f"""
     WITH gone AS (
         SELECT array_agg(DISTINCT c.id) AS ids
@@ -90,7 +90,7 @@ _GET = text("""
     FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
 """)
 
-# Lock an erasure whose documents are gone, with their points and bytes, and for which no worker has a call under way.
+# Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight.
 _LOCK_DUE = text("""
     SELECT e.* FROM erasures e
     WHERE e.finished_at IS NULL
@@ -103,10 +103,10 @@ _LOCK_DUE = text("""
     ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 """)
 
-# Who was claimed by now brings nothing back, however late its worker settles.
+# Fence all current claims: late settlements must not restore erased data.
 _CLAIMED_BY_NOW = "last_token = nextval('fencing')"
 
-# Count what went.
+# Count the deleted rows.
 _ADD = text(f"""
     UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *
 """)
@@ -114,7 +114,7 @@ _ADD = text(f"""
 # End an erasure.
 _FINISH = text(f"UPDATE erasures SET finished_at = now(), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *")
 
-# List erasures by what they erase, the newest first. That of a tenant erased its collections and documents too.
+# List erasures by scope, newest first. A tenant's erasure covers its collections and documents.
 _LIST = text("""
     SELECT * FROM erasures
     WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
@@ -134,7 +134,7 @@ def _delete_where(table: str, condition: str) -> TextClause:
 # Rows under a collection's name: until the erasure has ended there is no other collection of that name.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
-# What is left of collections and documents. Changes go before the sums that they are added to.
+# Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
     "webhook_deliveries": _delete_where(
@@ -176,10 +176,10 @@ class Erasures:
 
     @again_after_collision
     async def begin(self, tenant: str, collection: str | None = None) -> Erasure:
-        """Begin to erase a collection, or all that a tenant has; nobody finds it from now on.
+        """Start the erasure of a collection or of a whole tenant, which is hidden from now on.
 
         Returns:
-            The erasure; that which is under way, where there is one.
+            The erasure; the running one if there is one.
 
         Raises:
             NotFound: the tenant has no collection of that name.
@@ -200,7 +200,7 @@ class Erasures:
 
     @again_after_collision
     async def begin_document(self, document_id: UUID, tenant: str | None = None) -> Erasure:
-        """Begin to erase a document, of this tenant or of any.
+        """Start the erasure of a document of this tenant or of any.
 
         Raises:
             NotFound: there is no such document.
@@ -232,17 +232,20 @@ class Erasures:
     async def of(
         self, *, tenant: str | None = None, collection: str | None = None, document_id: UUID | None = None
     ) -> Sequence[Erasure]:
-        """Return the erasures, finished ones too, whose names are these; None stands for any."""
+        """Return erasures, including finished ones, by scope; None matches any value."""
         parameters = {"tenant": tenant, "collection": collection, "document_id": document_id}
         async with self._database.begin() as connection:
             return [_erasure(row) for row in (await connection.execute(_LIST, parameters)).mappings()]
 
     @again_after_collision
     async def proceed(self, delete_keys: Callable[[str], Awaitable[None]]) -> Erasure | None:
-        """Delete some of what an erasure has left whose documents are gone, or end it; None: there is none.
+        """Delete some remaining rows of an erasure whose documents are deleted, or finish it.
 
         Args:
-            delete_keys: deletes what the broker keeps of a tenant, before the erasure of one ends.
+            delete_keys: deletes a tenant's keys in the broker before its erasure finishes.
+
+        Returns:
+            The erasure; None if none is due.
         """
         async with self._database.begin() as connection:
             row = (await connection.execute(_LOCK_DUE)).mappings().first()
@@ -265,7 +268,7 @@ async def _begin(connection: AsyncConnection, scope: Mapping[str, Any], document
 
 
 async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tuple[str, int]:
-    """Delete some rows that an erasure has left; return of what and how many, none where nothing is left."""
+    """Delete some remaining rows of an erasure; return their table and number, 0 if none is left."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     count = await completions.delete_unused(connection, tenant)
     if count:

@@ -1,8 +1,8 @@
-"""Remains: rows that still name something which was erased, found by the catalogue of PostgreSQL.
+"""Leftover rows: rows that still refer to erased data, found through PostgreSQL's catalogue.
 
-Each table is looked at whole, whatever columns it has, so that one of later times is not forgotten. That goes in slices
-of its pages: no transaction lasts as long as a large table. What was erased is changed by nobody, so no row moves from
-one slice to another.
+Each table is scanned with all its columns, so that later tables and columns are included. The scan runs in slices of
+pages, because transactions are shorter than a scan of a large table. Erased rows do not change, so no row moves between
+slices.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shared.ledger.documents.completions import UNUSED
 from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.postgres.database import Database
 
-_RECORD = ("erasures", "alembic_version")  # the record of what was erased stays: names and numbers, no texts
-_COSTS = ("spent", "spent_changes", "spent_by_day")  # a tenant's sums, under the id of a collection that is gone
+_RECORD = ("erasures", "alembic_version")  # the record of erasures is retained: names and numbers, no texts
+_COSTS = ("spent", "spent_changes", "spent_by_day")  # a tenant's sums under the id of a deleted collection
 
 _SLICE_PAGES = 4_000  # 32 MB: less than a second
-_NO_PAGE = 2**32 - 1  # no table has so many
+_NO_PAGE = 2**32 - 1  # more than any table has
 
-# List the tables, each with those columns that may have a tenant's name, and how many pages it has.
+# List the tables with the columns that may contain a tenant's name, and their numbers of pages.
 _TABLES = text("""
     SELECT t.table_name AS name,
            coalesce(array_agg(quote_ident(c.column_name)) FILTER (WHERE c.data_type = 'text'), '{}') AS texts,
@@ -32,19 +32,19 @@ _TABLES = text("""
     GROUP BY t.table_name ORDER BY t.table_name
 """)
 
-# Find the ids of what a tenant still has, or a collection of it.
+# Find the ids that a tenant, or one of its collections, still has.
 _COLLECTIONS = text("""
     SELECT id FROM collections WHERE tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)
 """)
 
-# Find the ids under which builds still have a document.
+# Find the ids of a document's rows in all builds.
 _DOCUMENTS = text("SELECT id FROM documents WHERE public_id = :id")
 
-# Count what is paid for a tenant and used by no chunk.
+# Count a tenant's paid results that no chunk uses.
 _UNUSED_COMPLETIONS = text(f"SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {UNUSED}")
 _UNUSED_REPLIES = text(f"SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {UNUSED}")
 
-# Count what stands under the name of a collection that is not there.
+# Count rows under the name of a collection that does not exist.
 _UNDER_NAME = {
     name: text(f"""
         SELECT count(*) AS rows FROM {name} t WHERE t.tenant = :tenant AND t.collection = :collection
@@ -56,7 +56,7 @@ _UNDER_NAME = {
 # The rows of some pages.
 _SLICE = "t.ctid >= CAST(CAST(:first AS text) AS tid) AND t.ctid < CAST(CAST(:end AS text) AS tid)"
 
-# Count what chunks said or were asked that are not there any more, in some pages.
+# Count contents and questions of deleted chunks in some pages.
 _LOST = {
     name: text(f"""
         SELECT count(*) AS rows FROM {name} t
@@ -83,17 +83,17 @@ class Remains:
             return list(found.scalars())
 
     async def document_ids(self, document_id: UUID) -> list[UUID]:
-        """Return the ids under which builds still have a document."""
+        """Return the ids of a document's rows in all builds."""
         async with self._database.begin() as connection:
             return list((await connection.execute(_DOCUMENTS, {"id": document_id})).scalars())
 
     async def rows(self, tenant: str | None, ids: Sequence[UUID], *, whole_tenant: bool) -> dict[str, int]:
-        """Count rows that name what was erased, by table.
+        """Count rows that refer to erased data, by table.
 
         Args:
-            tenant: whose it was.
-            ids: of collections and of documents.
-            whole_tenant: whether no row may name the tenant; else what it has cost may stay.
+            tenant: the tenant.
+            ids: ids of collections and documents.
+            whole_tenant: whether no row may name the tenant; otherwise its costs may remain.
         """
         counts: dict[str, int] = {}
         for table in await self._database.rows(_TABLES):
@@ -110,7 +110,7 @@ class Remains:
         return counts
 
     async def under_name(self, tenant: str, collection: str) -> dict[str, int]:
-        """Count rows that stand under the name of a collection which is not there any more, by table."""
+        """Count rows under the name of a collection that does not exist any more, by table."""
         parameters = {"tenant": tenant, "collection": collection}
         found = {name: await self._database.rows(statement, parameters) for name, statement in _UNDER_NAME.items()}
         return {name: rows[0]["rows"] for name, rows in found.items()}

@@ -1,7 +1,7 @@
-"""Labelled sets of collections, and the evaluations that were run with them.
+"""Labelled sets of collections, and evaluations with them.
 
-Both belong to a collection's name, not to one of its builds: another build is measured with the same questions. A run
-is a row from its beginning. The process that does it writes its progress there; where that stops, so has the run.
+Both belong to a collection's name, not to one of its builds, so that every build is measured with the same questions. A
+run has a row from its start. Its process writes progress there; a run whose progress stops has died with its process.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from shared.ledger.postgres.database import Database
 LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
-_KEPT_RUNS = 100  # of a collection: older ones go when another begins
+_KEPT_RUNS = 100  # runs of a collection; older ones are deleted when another starts
 _SILENT_AFTER = timedelta(seconds=60)  # the process writes every second
 
 _SET = "name, questions, changed_at"
 
-# Let one process at a time write labelled sets of a collection, until the transaction ends.
+# Lock the labelled sets of a collection until the transaction ends.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('labelled:' || :tenant || '/' || :collection, 0))")
 
 # Count the other labelled sets of a collection.
@@ -40,7 +40,7 @@ _COUNT_OTHERS = text("""
     SELECT count(*) FROM labelled_sets WHERE tenant = :tenant AND collection = :collection AND name <> :name
 """)
 
-# Write a labelled set, in place of one of that name.
+# Write a labelled set, replacing one of the same name.
 _SAVE = text(f"""
     INSERT INTO labelled_sets (tenant, collection, name, questions)
     VALUES (:tenant, :collection, :name, CAST(:questions AS jsonb))
@@ -80,7 +80,7 @@ _RUN = """
 """
 _OF_COLLECTION = "tenant = :tenant AND collection = :collection"
 
-# Write a run that begins.
+# Insert a run that starts.
 _BEGIN = text(f"""
     INSERT INTO evaluations (id, tenant, collection, labelled_set, questions)
     VALUES (:id, :tenant, :collection, :labelled_set, :questions) RETURNING {_RUN}, NULL AS results
@@ -110,7 +110,7 @@ _END = text("""
 # Read a run.
 _RUN_OF = text(f"SELECT {_RUN}, results FROM evaluations WHERE {_OF_COLLECTION} AND id = :id")
 
-# List the runs of a collection, the newest first, with what tables show of them.
+# List the runs of a collection, newest first, with their summary rows.
 _RUNS = text(f"""
     SELECT {_RUN}, json_build_object('rows', rows) AS results FROM evaluations
     WHERE {_OF_COLLECTION} ORDER BY created_at DESC, id DESC
@@ -145,15 +145,15 @@ class StoredLabelledSet:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """A run: how far it is, and what it found.
+    """A run with its progress and results.
 
     Args:
-        labelled_set: its name; None where the questions came with the request.
-        questions: how many.
-        strategy: that of the last query.
-        done: queries, of `total`; both 0 before the first one.
-        error: a sentence, where it failed.
-        results: see `shared.query.evaluate.results`; in lists only `rows`. None before the end.
+        labelled_set: name of the set; None if the questions were part of the request.
+        questions: number of questions.
+        strategy: strategy of the last query.
+        done: finished queries out of `total`; both are 0 before the first query.
+        error: reason of the failure.
+        results: see `shared.query.evaluate.results`; lists contain `rows` only. None until the run ends.
     """
 
     id: UUID
@@ -176,11 +176,11 @@ class Evaluations:
     async def save_set(
         self, tenant: str, collection: str, name: str, questions: Sequence[Mapping[str, Any]]
     ) -> StoredLabelledSet:
-        """Write a labelled set, in place of one of that name. The same question again adds its answers.
+        """Write a labelled set, replacing one of the same name. Repeated questions merge their answers.
 
         Raises:
             NotFound: there is no such collection.
-            Conflict: the collection has as many as it may have, or the set is too large.
+            Conflict: the collection has the maximum number of sets, or the set is too large.
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
@@ -191,12 +191,12 @@ class Evaluations:
     async def add_questions(
         self, tenant: str, collection: str, name: str, questions: Sequence[Mapping[str, Any]], *, most: int
     ) -> StoredLabelledSet:
-        """Add questions to a set, which is made where there is none; a question that it has is labelled anew.
+        """Add questions to a set, which is created if missing; existing questions are relabelled.
 
         Raises:
             NotFound: there is no such collection.
-            Conflict: there would be more than `most` questions, or more sets than a collection may have, or the set is
-                labelled by the other kind of ids.
+            Conflict: there would be more than `most` questions or too many sets, or the set is labelled with the other
+                kind of ids.
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
@@ -236,7 +236,7 @@ class Evaluations:
         return int(row["count"])
 
     async def begin(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
-        """Write a run that begins; the oldest ones that have ended go.
+        """Insert a run that starts, and delete the oldest finished ones.
 
         Raises:
             NotFound: there is no such collection.
@@ -283,7 +283,7 @@ class Evaluations:
 
 
 async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> None:
-    """Keep a collection until the transaction ends: an erasure that begins meanwhile finds what is written."""
+    """Lock a collection until the transaction ends, so that a concurrent erasure finds the written rows."""
     await build_sync.hold(connection, tenant, collection)
     builds = await build_sync.builds_of(connection, tenant, collection)
     if not builds or not builds[0]["is_live"]:

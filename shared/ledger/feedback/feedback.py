@@ -1,9 +1,8 @@
-"""Feedback: users' questions become questions of the chunks that answered them, and are taken back.
+"""Feedback: users' questions become questions of the chunks that answered them, and can be retracted.
 
-An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version
-that has its text: it has a point in each. It is `indexed` when the live version has its point and no version that is
-being written can lack it. A question that was taken back is `removing` until its points are deleted and nobody can be
-writing one any more.
+An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version with
+its text: it has one point per version. It is `indexed` when the live version has its point and no version in progress
+can lack it. A retracted question is `removing` until its points are deleted and no worker can write one any more.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _LIVE_CHUNK = text(f"""
     FOR UPDATE OF d
 """)
 
-# Take back the oldest questions of a chunk that has more than so many.
+# Retract the oldest questions of a chunk that has too many.
 _CAP = text(f"""
     UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
     WHERE id = ANY(ARRAY(
@@ -58,7 +57,7 @@ _CAP = text(f"""
         ORDER BY created_at DESC, id OFFSET :most))
 """)
 
-# Mark documents as changed: a verification that is under way compares their rows with older snapshots.
+# Mark documents as changed, because a running verification compares their rows with older snapshots.
 _TOUCH = text("UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))")
 
 # Find the document of an accepted question.
@@ -67,7 +66,7 @@ _DOCUMENT = text(f"""
     WHERE id = :id AND collection_id = :collection AND {states.TAKE_BACK.applies()}
 """)
 
-# Take a question back; return no row where somebody else has.
+# Retract a question; return no row if it is retracted already.
 _TAKE_BACK = text(f"""
     UPDATE accepted_questions SET {states.TAKE_BACK.sets()} WHERE id = :id AND {states.TAKE_BACK.applies()} RETURNING id
 """)
@@ -90,12 +89,11 @@ _ACCEPTED = text(f"""
     ORDER BY created_at, id
 """)
 
-# Somebody is writing the chunk of a question, or is about to: the writer may write the question's point.
+# A worker is writing the chunk of a question, or may start to: it may write the question's point.
 _HAS_WRITER = f"""
     EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
 
-# Claim questions that were taken back, those first that are due for longest. The points of versions that are gone are
-# swept.
+# Claim retracted questions, longest due first. Points of deleted versions are swept.
 _CLAIM_REMOVALS = text(f"""
     UPDATE accepted_questions a SET due_at = now() + :claim
     FROM (
@@ -107,15 +105,15 @@ _CLAIM_REMOVALS = text(f"""
               ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
 """)
 
-# The claims of removals, as long as they hold.
+# The claims of retractions that have not expired.
 _CLAIMS = f"""
     unnest(CAST(:ids AS uuid[]), CAST(:until AS timestamptz[])) AS v(id, until)
     WHERE a.id = v.id AND a.due_at = v.until AND a.state = '{AcceptedState.REMOVING}'"""
 
-# Delete questions whose points are gone.
+# Delete questions whose points are deleted.
 _DELETE_REMOVED = text(f"DELETE FROM accepted_questions a USING {_CLAIMS} AND NOT {_HAS_WRITER} RETURNING a.id")
 
-# End claims: these questions are due again, behind all others.
+# End claims: these questions are due again, after all others.
 _GIVE_BACK_REMOVALS = text(f"UPDATE accepted_questions a SET due_at = now() FROM {_CLAIMS}")
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
@@ -126,11 +124,10 @@ class FeedbackResult:
     """The result of feedback.
 
     Args:
-        outcome: `already_asked`: the chunk has the question word for word; `not_accepted`: there was nothing to take
-            back.
-        question: the question of the query.
-        accepted_id: the id of the accepted question, where there is or was one.
-        due: whether its chunk is to be indexed again now.
+        outcome: `already_asked`: the chunk has the same question; `not_accepted`: there was nothing to retract.
+        question: question of the query.
+        accepted_id: id of the accepted question, if there is or was one.
+        due: whether its chunk is due to be indexed again.
     """
 
     outcome: FeedbackOutcome
@@ -155,12 +152,12 @@ class AcceptedQuestionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PendingRemoval:
-    """A question that was taken back, whose points are to be deleted.
+    """A retracted question whose points must be deleted.
 
     Args:
-        claimed_until: the end of the claim, which tells it from others.
-        has_writer: whether a point of it may be written once more after it is deleted.
-        versions: those of its document that have its chunk, and may have a point of it.
+        claimed_until: end of the claim, which identifies it.
+        has_writer: whether a worker may write its point again after the deletion.
+        versions: versions of its document that contain its chunk and may have a point of it.
     """
 
     id: UUID
@@ -192,15 +189,15 @@ class Feedback:
         """Accept the question of a query for a chunk that the query returned.
 
         Args:
-            tenant: the owner of the query.
-            query_id: the query, which the log still has.
+            tenant: owner of the query.
+            query_id: id of a logged query.
             chunk_id: the chunk that answers it.
-            most: how many accepted questions a chunk may have; the oldest is taken back for one more.
+            most: maximum number of accepted questions of a chunk; one more retracts the oldest.
 
         Raises:
-            NotFound: the tenant has no such query, or the chunk is not there any more.
+            NotFound: the tenant has no such query, or the chunk does not exist any more.
             InvalidInput: the query did not return the chunk.
-            Unavailable: the question was taken back, and its points are being removed at this moment.
+            Unavailable: the question was retracted, and its points are being deleted.
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
@@ -209,10 +206,10 @@ class Feedback:
 
     @again_after_collision
     async def accept_any(self, collection: Collection, question: str, chunk_id: UUID, *, most: int) -> FeedbackResult:
-        """Accept a question for a chunk of a collection, whether or not a query has returned it.
+        """Accept a question for a chunk of a collection, without a query.
 
         Raises:
-            NotFound: the collection has no such chunk that queries see.
+            NotFound: the collection has no such visible chunk.
             Unavailable: as `accept`.
         """
         async with self._database.begin() as connection:
@@ -221,10 +218,10 @@ class Feedback:
 
     @again_after_collision
     async def take_back(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
-        """Take the question of a query back from a chunk, if it was accepted.
+        """Retract the question of a query from a chunk, if it was accepted.
 
         Raises:
-            NotFound: the tenant has no such query, or the chunk is not there any more.
+            NotFound: the tenant has no such query, or the chunk does not exist any more.
             InvalidInput: the query did not return the chunk.
         """
         async with self._database.begin() as connection:
@@ -253,7 +250,7 @@ class Feedback:
     async def page(
         self, collection: Collection, *, after: tuple[datetime, UUID] | None = None, limit: int = 50
     ) -> list[AcceptedQuestionRecord]:
-        """Return a collection's accepted questions, the newest first, from behind `after` on."""
+        """Return a collection's accepted questions, newest first, after `after`."""
         at, identity = after or (None, None)
         parameters = {"collection": collection.id, "at": at, "after": identity, "limit": limit}
         async with self._database.begin() as connection:
@@ -261,9 +258,9 @@ class Feedback:
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
     async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
-        """Return accepted questions once, with the ids of the chunks that answer them, the oldest first.
+        """Return each accepted question once, with the ids of the chunks that answer it, oldest first.
 
-        They are those of the newest 10,000 pairs of question and chunk.
+        The result covers the newest 10,000 pairs of question and chunk.
         """
         async with self._database.begin() as connection:
             rows = (await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": _MOST_PAIRS})).all()
@@ -273,20 +270,20 @@ class Feedback:
         return list(questions.values())
 
     async def claim_removals(self, limit: int) -> list[PendingRemoval]:
-        """Claim questions that were taken back, so that none is accepted again while its points are deleted."""
+        """Claim retracted questions, so that none is accepted again while its points are deleted."""
         async with self._database.begin() as connection:
             rows = await connection.execute(_CLAIM_REMOVALS, {"limit": limit, "claim": _REMOVAL_CLAIM})
             return [PendingRemoval(**row) for row in rows.mappings()]
 
     async def settle_removals(self, claimed: Sequence[PendingRemoval], deleted: AbstractSet[UUID]) -> int:
-        """Delete questions whose points are gone, and let the others be claimed again; return how many were deleted.
+        """Delete questions whose points are deleted, and release the others; return the number of deleted questions.
 
-        A question stays if its chunk had a writer before its points were deleted: the writer may have written one after
-        that. So does a question whose claim has ended.
+        A question is kept if its chunk had a writer before its points were deleted, because the writer may have written
+        one afterwards. A question whose claim has expired is kept, too.
 
         Args:
-            claimed: the questions.
-            deleted: those whose points are deleted.
+            claimed: the claimed questions.
+            deleted: ids of questions whose points are deleted.
         """
         gone = [question for question in claimed if question.id in deleted and not question.has_writer]
         async with self._database.begin() as connection:
@@ -338,7 +335,7 @@ async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, ch
 
 
 async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:
-    """Return the live build, and the chunk of it that stands for one that a query saw; the build stays live.
+    """Return the live build, and its chunk that corresponds to the chunk of a query; the build stays live.
 
     Raises:
         NotFound: the live build has no such chunk.
@@ -390,7 +387,7 @@ async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted:
 
 
 async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
-    """Have the other builds accept what a locked live document accepts; return its rows there, which are locked too."""
+    """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
     followers = await acceptance.lock_followers(connection, document)
     await connection.execute(_TOUCH, {"ids": followers})
     await acceptance.mirror(connection, followers)

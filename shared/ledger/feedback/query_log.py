@@ -1,4 +1,4 @@
-"""The query log: users' questions and the chunks that were returned, stored for as long as feedback may come."""
+"""The query log: users' questions and the returned chunks, retained while feedback is possible."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shared.ledger.postgres.database import Database
 _MOST_GROUPED = 10_000
 _BATCH_SIZE = 1000  # rows of one transaction
 
-# Write queries without a wait for the disk: somebody waits for this commit, and a crash costs no more than the feedback
-# on the last queries.
+# Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
+# the last queries.
 _INSERT = text("""
     WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
     INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found)
@@ -63,17 +63,17 @@ class QueryLogEntry:
 
 @dataclass(slots=True)
 class AskedQuestion:
-    """A question that users have put, once or more often, as the log has it.
+    """A question in the query log, asked once or more often.
 
     Args:
-        id: the last query.
-        question: as it was put last.
-        chunk_ids: what was returned last.
-        best_score: the highest score of these; None where nothing was returned.
+        id: id of the last query.
+        question: its last wording.
+        chunk_ids: chunks that it returned last.
+        best_score: highest score of these; None if no chunk was returned.
         found: whether the documents answered it last: an answer was written, or chunks were returned.
-        helpful: what the newest feedback on any of its queries says; None where there was none.
-        times: how often it was put.
-        last_at: when it was put last.
+        helpful: newest feedback on any of its queries; None if there is none.
+        times: number of queries.
+        last_at: time of the last query.
     """
 
     id: UUID
@@ -114,9 +114,10 @@ class QueryLog:
             await connection.execute(_NOT_FOUND, {"id": query_id})
 
     async def asked(self, tenant: str, name: str, since: datetime) -> list[AskedQuestion]:
-        """Return what was asked of a collection, each question once, the last asked first.
+        """Return the questions asked of a collection, each once, last asked first.
 
-        Questions that differ in case, spacing or the mark at their end are one. It looks at the newest 10,000 queries.
+        Questions that differ in case, spacing or final punctuation are one question. The newest 10,000 queries are
+        read.
         """
         parameters = {"tenant": tenant, "name": name, "since": since, "limit": _MOST_GROUPED}
         async with self._database.begin() as connection:

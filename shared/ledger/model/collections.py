@@ -18,7 +18,7 @@ from shared.domain.index_location import IndexNames
 from shared.ledger.model import counters, states
 from shared.ledger.postgres.database import Database
 
-# Write a collection, unless somebody has, or the tenant has as many as it may have.
+# Insert a collection, unless it exists or the tenant has the maximum number.
 _MAKE = text(f"""
     INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
     SELECT :id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name
@@ -27,23 +27,23 @@ _MAKE = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
-# Keep erasures of a tenant from beginning until the transaction ends; many may hold this at once.
+# Prevent erasures of a tenant from starting until the transaction ends; many transactions may hold this lock.
 _HOLD_ERASURES = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:tenant, 7065013))")
 
-# Wait until nobody makes a collection of a tenant, and let nobody do so until the transaction ends.
+# Prevent collections of a tenant from being created until the transaction ends.
 HOLD_COLLECTIONS = text("SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))")
 
-# Find an erasure under way of a tenant or of one of its collections.
+# Find a running erasure of a tenant or of one of its collections.
 _FIND_ERASURE = text("""
     SELECT id, collection FROM erasures
     WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
       AND (collection IS NULL OR collection = :name)
 """)
 
-# Lock a build of a collection while it is live. Documents that come meanwhile wait: each refers to the row.
+# Lock a build of a collection while it is live. New documents wait, because each refers to the row.
 _LOCK = text(f"SELECT * FROM collections WHERE id = :id AND {states.is_live()} FOR UPDATE")
 
-# Look whether a collection has documents, those that are being deleted too.
+# Return whether a collection has documents, including those being deleted.
 _HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
 
 # Look whether a collection has anything in Qdrant, or may still have.
@@ -52,7 +52,7 @@ _HAS_POINTS = text("""
            OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
 """)
 
-# Give a locked collection another embedding; what was measured with the one before says nothing of it.
+# Set another embedding of a locked collection; its calibration becomes invalid.
 _SET_EMBEDDING = text("""
     UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
     WHERE id = :id RETURNING *
@@ -72,7 +72,7 @@ _PAGE = text(f"""
 # List the collections of Qdrant.
 _INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
 
-# Say how many documents of each state some collections of a tenant have.
+# Count the documents of some collections of a tenant by state.
 _COUNTS = text(f"""
     SELECT part, state, sum(rows)::bigint FROM {counters.of_tenant("documents")} t
     WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
@@ -101,24 +101,23 @@ class Collections:
         replace_embedding: bool = False,
         most: int | None = None,
     ) -> Collection:
-        """Return the collection, made if there is none; `options` replace those of an older one.
+        """Return the collection, created if missing; `options` replace those of an existing one.
 
-        Filterable fields are added to those that are declared already.
+        Filterable fields are added to the declared ones.
 
         Args:
-            tenant: whose it is.
-            name: of the collection.
-            embedding_model: the name of the embedding that a new collection has.
-            options: those to set; None leaves them.
-            replace_embedding: an older collection without documents takes the embedding too.
-            most: how many collections the tenant may have; those that are made at the same moment may exceed it. None
-                is no limit.
+            tenant: owner of the collection.
+            name: name of the collection.
+            embedding_model: name of the embedding of a new collection.
+            options: options to set; None leaves them unchanged.
+            replace_embedding: whether an existing collection without documents changes its embedding, too.
+            most: maximum number of the tenant's collections; concurrent requests may exceed it. None is no limit.
 
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
-            Conflict: the collection or the tenant is being erased; a field is declared with another type, there are
-                documents without it, or there are documents and the embedding would change; or the tenant may have no
-                more collections.
+            Conflict: the collection or the tenant is being erased; a field is declared with another type; there are
+                documents without it; there are documents and the embedding would change; or the tenant has the maximum
+                number of collections.
         """
         parameters = {
             "id": uuid4(),
@@ -155,7 +154,7 @@ class Collections:
         return collection
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
-        """Return a tenant's collections in order of name, from behind `after` on."""
+        """Return a tenant's collections in order of name, after `after`."""
         parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
             return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
@@ -165,7 +164,7 @@ class Collections:
         return self._index_names.of(embedding_model)
 
     async def index_names(self) -> list[str]:
-        """Return the names of Qdrant's collections in which collections have their points."""
+        """Return the names of the Qdrant collections that contain points of collections."""
         async with self._database.begin() as connection:
             return list((await connection.execute(_INDEX_NAMES)).scalars())
 
@@ -203,9 +202,10 @@ async def _found_or_made(connection: AsyncConnection, parameters: Mapping[str, A
 
 
 async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
-    """Find a collection, or make it, and lock its live build.
+    """Find or create a collection, and lock its live build.
 
-    A build that a switch replaces while its lock is waited for is let go again: what is set is the new one's.
+    If a switch replaces the build while this waits for its lock, the lock is released and the new live build is
+    changed.
     """
     while True:
         found = await _found_or_made(connection, parameters)

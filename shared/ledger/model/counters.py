@@ -1,9 +1,10 @@
-"""Tallies: how many documents and chunks are in each state, so that no request counts rows.
+"""Counters: numbers of documents and chunks by state, so that no request counts rows.
 
-Triggers write them in the transaction that changes a state: whichever statement it was, nothing is missed. Each writes
-rows of its own, which the scheduler adds up later: transactions that change the same tally do not wait for each other.
+Triggers record changes in the transaction that changes a state, so no statement can forget to. Each inserts its own
+rows, which the scheduler adds up later: transactions that change the same counter do not wait for each other.
 
-What ended in each minute falls out of the same addition: no settlement pays for it, and no index of the largest table.
+The addition also yields the documents and chunks that finished in each minute, without cost for settlements and without
+an index on the largest table.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SERVED = (DocumentState.READY, DocumentState.DEGRADED)
 
 
 def of_tenant(counted: str) -> str:
-    """Return the tallies of `:tenant` as a table of `part`, `state` and `rows`, whose sums are the numbers.
+    """Return the counters of `:tenant` as a table of `part`, `state` and `rows`, which must be summed.
 
     Args:
         counted: `documents`, whose parts are collections, or `chunks`, whose parts are embedding models.
@@ -38,7 +39,7 @@ def of_tenant(counted: str) -> str:
 
 
 def _ended(changes: str) -> str:
-    """Return the query for what ended in each minute, of some changes."""
+    """Return the query for documents and chunks that finished in each minute, from some changes."""
     sums = ", ".join(
         f"coalesce(sum(change) FILTER (WHERE counted = '{counted}' AND {states.is_in(ended)}), 0)::int AS {name}"
         for name, counted, ended in (
@@ -77,7 +78,8 @@ _FOLD = text(f"""
     SELECT count(*) FROM gone
 """)
 
-# Sum up what ended of a tenant in each of the last minutes, this one too. Minutes in which nothing ended are 0.
+# Sum up a tenant's finished documents and chunks in each of the last minutes, including this one; 0 for minutes without
+# any.
 _HISTORY = text(f"""
     WITH known AS (
         SELECT tenant, minute, chunks, dead_chunks, documents, failed_documents FROM ended_by_minute
@@ -97,21 +99,21 @@ _HISTORY = text(f"""
 # Delete minutes that are older than an age.
 _FORGET_MINUTES = text("DELETE FROM ended_by_minute WHERE minute <= now() - CAST(:age AS interval)")
 
-# Delete what is counted of the documents of a build that has none left: the sums are 0.
+# Delete the counters of a build without documents: the sums are 0.
 _FORGET_CHANGES = text("DELETE FROM tally_changes WHERE tenant = :tenant AND counted = 'documents' AND part = :part")
 _FORGET = text("DELETE FROM tallies WHERE tenant = :tenant AND counted = 'documents' AND part = :part")
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What ended of a tenant within a minute.
+    """Documents and chunks of a tenant that finished within a minute.
 
     Args:
-        minute: when it began, in UTC.
-        chunks: that were indexed.
-        dead_chunks: that were given up.
-        documents: that became ready, with or without dead chunks.
-        failed_documents: that could not be read.
+        minute: start of the minute in UTC.
+        chunks: number of indexed chunks.
+        dead_chunks: number of dead chunks.
+        documents: number of documents that became ready, with or without dead chunks.
+        failed_documents: number of unreadable documents.
     """
 
     minute: datetime
@@ -132,18 +134,18 @@ class Counters:
         return folded == _SLICE
 
     async def history(self, tenant: str, minutes: int) -> list[Minute]:
-        """Return what ended of a tenant in each of the last minutes, the oldest first; the last one is not over."""
+        """Return a tenant's finished work in each of the last minutes, oldest first; the last minute is incomplete."""
         rows = await self._database.rows(_HISTORY, {"tenant": tenant, "minutes": minutes})
         return [Minute(**row) for row in rows]
 
     async def forget_minutes(self, age: timedelta = _REMEMBERED) -> None:
-        """Forget what ended in minutes that are older."""
+        """Delete the counts of older minutes."""
         async with self._database.begin() as connection:
             await connection.execute(_FORGET_MINUTES, {"age": age})
 
 
 async def forget(connection: AsyncConnection, tenant: str, build: UUID) -> None:
-    """Delete the tallies of a build whose documents are gone. Changes go first, as where they are added up."""
+    """Delete the counters of a build without documents: changes first, as in the addition."""
     parameters = {"tenant": tenant, "part": str(build)}
     await connection.execute(_FORGET_CHANGES, parameters)
     await connection.execute(_FORGET, parameters)

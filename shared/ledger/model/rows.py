@@ -1,6 +1,6 @@
-"""Rows of the ledger as records, and outcomes as the rows that statements take.
+"""Conversion of the ledger's rows to records, and of outcomes to the rows that statements take.
 
-A statement takes its rows as one JSON array of objects, `:rows`, whose names are those of its columns.
+A statement takes its rows as one JSON array of objects, `:rows`, with the names of its columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def as_json(value: object) -> str:
 
 
 def _identity(value: object) -> str:
-    if isinstance(value, UUID):  # asyncpg brings a subclass, which orjson does not take
+    if isinstance(value, UUID):  # asyncpg returns a subclass that orjson cannot encode
         return str(value)
     raise TypeError
 
@@ -47,7 +47,7 @@ def lease(row: RowMapping) -> Lease:
 
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
-    """The document of a claim, which may have begun another version than the row's."""
+    """The document of a claim, which may have started another version than the row's."""
     given = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
@@ -192,7 +192,7 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 
 
 def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
-    """The questions of a chunk with the reason of each; no questions where those of its completion are the same."""
+    """The questions of a chunk with their reasons; no questions if they equal those of the completion."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
     judged = {question["text"]: question for question in outcome.questions}
     written = len(outcome.questions) == len(judged) == len(generated) and judged.keys() == set(generated)
@@ -209,7 +209,7 @@ QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE 
 
 
 def judged_questions(row: RowMapping) -> list[dict[str, Any]]:
-    """The questions of a chunk as `{"text", "passed", "reason"}`, those that were dropped included."""
+    """The questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
     judged = zip(row["questions"], row["reasons"], strict=True)
     return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
 

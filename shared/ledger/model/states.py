@@ -65,12 +65,12 @@ Table = Literal["collections", "documents", "chunks", "accepted_questions"]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One line of the table.
+    """One row of the table of transitions.
 
     Args:
         table: the table whose rows change.
-        sources: the states that a row may have before; None is a row that is not there yet.
-        targets: the states that it may have after, in the order of the conditions that `sets` takes.
+        sources: states before the transition; None for a row that does not exist yet.
+        targets: states after the transition, in the order of the conditions of `sets`.
     """
 
     table: Table
@@ -79,7 +79,7 @@ class Transition:
 
     @property
     def column(self) -> str:
-        """The column that has the state: a collection's row has that of a build."""
+        """The column that contains the state: for a collection's row, the state of a build."""
         return "build_state" if self.table == "collections" else "state"
 
     def applies(self, alias: str = "") -> str:
@@ -90,7 +90,7 @@ class Transition:
         """Return the SQL expression of the new state.
 
         Args:
-            conditions: one for each target but the last, which is taken where none of them holds.
+            conditions: one per target except the last, which applies if no condition holds.
         """
         *chosen, otherwise = self.targets
         if not conditions and not chosen:
@@ -103,7 +103,7 @@ class Transition:
         return f"{self.column} = {self.target(*conditions)}"
 
     def sets_where(self, condition: str, alias: str) -> str:
-        """Return the SQL assignment of the only new state where a condition holds; elsewhere a row keeps its state."""
+        """Return the SQL assignment of the only target if a condition holds; otherwise the row keeps its state."""
         (target,) = self.targets
         return f"{self.column} = CASE WHEN {condition} THEN '{target}' ELSE {alias}.{self.column} END"
 
@@ -116,7 +116,7 @@ def is_in(states: Collection[StrEnum], alias: str = "", column: str = "state") -
 
 
 def exists(alias: str = "") -> str:
-    """Return the SQL condition that a document is there for its owner, in the words of its unique index."""
+    """Return the SQL condition that a document is visible to its owner, as written in its unique index."""
     return f"{alias}.state <> 'deleting'" if alias else "state <> 'deleting'"
 
 
@@ -126,7 +126,7 @@ def has_failed(alias: str = "") -> str:
 
 
 def is_live(alias: str = "") -> str:
-    """Return the SQL condition that a build is the one that queries see, in the words of its unique index."""
+    """Return the SQL condition that a build is live, as written in its unique index."""
     return build_is_in((BuildState.LIVE,), alias)
 
 
@@ -140,10 +140,10 @@ def is_dropping(alias: str = "") -> str:
     return build_is_in((BuildState.DROPPING,), alias)
 
 
-# Builds that have, or are to have, what the live one has.
+# Builds that contain, or will contain, the documents of the live one.
 FOLLOWERS = (BuildState.FILLING, BuildState.PAUSED, BuildState.FOLLOWING)
 
-# The work that is open to each stage, in the words of its partial index.
+# The open work of each stage, as written in its partial index.
 TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
 TO_INDEX_TEXT = (ChunkState.PARSED,)
 TO_GENERATE = (ChunkState.GENERATING,)
@@ -151,12 +151,12 @@ TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
 TO_INDEX = (*TO_INDEX_TEXT, *TO_INDEX_QUESTIONS)
 OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
-# Documents whose chunks are in work, and documents that no worker holds.
+# Documents with chunks in progress, and documents that no worker holds.
 OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
-# A row that no worker has tried yet. The token goes too: a settlement of the last claim is refused.
+# A row without attempts. The token is deleted, too, so that settlements of the last claim are rejected.
 UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
 
 

@@ -26,7 +26,7 @@ from shared.process import metrics, traces
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
-_SETTLEMENTS_FIRST_SECONDS = 1.0  # workers try to settle every half second while the ledger is away
+_SETTLEMENTS_FIRST_SECONDS = 1.0  # workers retry settlements every half second while the ledger is unavailable
 _LOOK_SECONDS = 0.1  # between two looks whether an advisory lock is free
 _LOST = (
     exc.OperationalError,
@@ -44,19 +44,19 @@ _LOST = (
     OSError,
     asyncio.TimeoutError,
 )
-# Bound the time of transactions and of pauses within them: for the session, or for the transaction alone. A process may
-# stand still or lose its machine while it holds locks; a bound releases them. The bound on pauses misses a process that
-# stands still while it prepares a statement; the one on transactions, which servers have from version 17 on, does not.
+# Limit the duration of transactions and of pauses within them, for the session or for one transaction. A process may
+# stall or lose its machine while it holds locks; a limit releases them. The limit on pauses misses a process that
+# stalls while it prepares a statement; the limit on transactions, available from version 17 on, does not.
 _SET_BOUNDS = """
 SELECT set_config(name, value, $2)
 FROM (VALUES ('transaction_timeout', $1), ('idle_in_transaction_session_timeout', '15s')) AS bound (name, value)
 WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::int >= 170000
 """
-# What a connection has from its start. Plans depend on how many rows are due, which changes by orders of magnitude
-# within minutes.
+# Settings of a new connection. Plans depend on the number of due rows, which changes by orders of magnitude within
+# minutes.
 _SESSION = {"server_settings": {"plan_cache_mode": "force_custom_plan"}}
-# A prepared statement belongs to a connection of the server. Without a cache the driver gives statements no names: they
-# are parsed anew, and so planned anew, wherever they run.
+# A prepared statement belongs to a connection of the server. Without a cache the driver uses unnamed statements, which
+# are parsed and planned again on each execution.
 _WITHOUT_SESSION = {"statement_cache_size": 0}
 log = structlog.get_logger()
 _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
@@ -64,14 +64,14 @@ _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _POSTGRESQL = {"db.system.name": "postgresql"}
 
-# Let go of the snapshot of the statement before.
+# Release the snapshot of the previous statement.
 _NEEDS_NO_SNAPSHOT = text("SHOW lock_timeout")
 
-# Take a lock if nobody has it; the end of the transaction releases it.
+# Take a lock if it is free; the end of the transaction releases it.
 _LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
 
-# Have every type of array that statements use. The driver of a connection asks the server for a type when it first
-# meets it, each time by 10 ms of planning.
+# Use every array type of the statements once. The driver looks a type up when a connection first uses it, which takes
+# 10 ms of planning each time.
 _ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
 _ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
 
@@ -80,14 +80,14 @@ _PING = text("SELECT 1")
 
 
 class AdvisoryLock(IntEnum):
-    """What one process does at a time. Any numbers do, as long as all processes take the same ones."""
+    """Work that only one process does at a time. Any numbers work if all processes use the same ones."""
 
     MIGRATION = 7_065_011
     CALIBRATION = 7_065_012
 
 
 class Collided(Unavailable):
-    """PostgreSQL ended this transaction because another one stood in its way: the same transaction again will do."""
+    """PostgreSQL ended this transaction because of a conflict; repeating the transaction will succeed."""
 
 
 # For whatever is simply done again.
@@ -104,13 +104,13 @@ class Database:
 
     Args:
         url: `postgresql://user:password@host:port/name`.
-        pool_size: connections that one process may hold.
-        patience: how long a transaction may take; None sets no bound.
-        pooler: `transaction` where a pooler stands before PostgreSQL that gives each transaction another connection of
-            the server: nothing that lasts longer than a transaction is used then.
+        pool_size: connections of one process.
+        timeout: maximum duration of a transaction; None sets no limit.
+        pooler: `transaction` if a pooler in front of PostgreSQL gives each transaction another connection of the
+            server: no state that outlasts a transaction is used then.
 
     Raises:
-        InvalidInput: the URL is none.
+        InvalidInput: the URL is invalid.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Database:
         self._back_at = -_SETTLEMENTS_FIRST_SECONDS
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
-        except (exc.ArgumentError, ValueError):  # the latter where the port is no number
+        except (exc.ArgumentError, ValueError):  # the latter if the port is not a number
             raise InvalidInput("FOREASK_DATABASE_URL is no postgresql://user:password@host:5432/name.") from None
         self.engine: AsyncEngine = create_async_engine(
             address,
@@ -142,20 +142,20 @@ class Database:
         sync = self.engine.sync_engine
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
-            # A statement alone needs no BEGIN and no COMMIT, which are two round trips of three.
+            # A single statement needs no BEGIN and no COMMIT, which are two of three round trips.
             self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         else:
             event.listen(sync, "begin", partial(_bound_transaction, bound))
-            self._for_one = self.engine  # the bound holds for the transaction in which it is set
+            self._for_one = self.engine  # the limit applies to the transaction in which it is set
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed at the end of the block, rolled back by an exception.
 
         Raises:
-            Collided: another transaction stood in the way; nothing was committed.
-            Unavailable: PostgreSQL cannot be reached or went away; nothing was committed, unless it went away during
-                the commit itself. Every statement of the ledger can be applied twice for that reason.
+            Collided: it conflicted with another transaction; nothing was committed.
+            Unavailable: PostgreSQL cannot be reached or was lost. Nothing was committed, unless it was lost during the
+                commit; therefore every statement of the ledger can be applied twice.
             Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
         """
         with self._errors():
@@ -163,32 +163,32 @@ class Database:
                 yield connection
 
     async def settlements_first(self) -> None:
-        """Wait, after an outage, until settlements had a second to go before claims.
+        """Wait after an outage until settlements had a second before claims.
 
-        Leases end during an outage, while the answers that were paid for under them wait in their workers: who claims
-        that work at once pays for it again.
+        Leases expire during an outage while the paid replies wait in their workers. A claim of that work at once would
+        pay for it again.
 
         Raises:
-            Unavailable: PostgreSQL is still away.
+            Unavailable: PostgreSQL is still unavailable.
         """
         if self._away:
             await self.ping()
         await asyncio.sleep(self._back_at + _SETTLEMENTS_FIRST_SECONDS - time.monotonic())
 
     async def rows(self, statement: TextClause, parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
-        """Execute one statement, which is a transaction of its own, and return its rows.
+        """Execute one statement in its own transaction, and return its rows.
 
         Raises:
-            Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it went away.
+            Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it was lost.
         """
         with self._errors():
             async with self._for_one.begin() as connection:
                 return (await connection.execute(statement, parameters)).mappings().all()
 
     async def warm(self, connections: int = 2) -> None:
-        """Open connections that a process needs at once: one takes 20 ms, far more where much begins.
+        """Open the connections that a process needs first: one takes 20 ms, and far more under load.
 
-        A ledger that is away is no error here.
+        An unavailable ledger is not an error here.
         """
         with suppress(Unavailable), self._errors():
             async with AsyncExitStack() as opened:
@@ -214,7 +214,7 @@ class Database:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Map the driver's exceptions to ours, remember whether PostgreSQL is away, and take the time."""
+        """Convert the driver's errors, record whether PostgreSQL is available, and measure the time."""
         began, answered = time.perf_counter(), _FAILED_SECONDS
         try:
             with traces.span("transaction", "client", _POSTGRESQL):
@@ -248,9 +248,9 @@ class Database:
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends.
 
-    A statement that waited would have a snapshot, for whose end an index waits that is built `CONCURRENTLY`. Where
-    whoever has the lock builds one, both would wait for ever. So this looks again and again, and lets go of each look's
-    snapshot: PostgreSQL keeps it until the connection's next statement.
+    A waiting statement would hold a snapshot, and an index that is built `CONCURRENTLY` waits for the end of all
+    snapshots. If the lock's holder builds such an index, both would wait for ever. Therefore this polls and releases
+    the snapshot of each poll, which PostgreSQL otherwise keeps until the connection's next statement.
     """
     while True:
         locked = (await connection.execute(_LOCK, {"number": which})).scalar_one()
@@ -261,10 +261,10 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
 
 
 def _forget_values(error: exc.DBAPIError) -> None:
-    """Leave of an error its kind and its first sentence, which names tables and columns.
+    """Reduce an error to its kind and its first sentence, which names tables and columns.
 
-    PostgreSQL's details quote rows, and what it or the driver says of a value quotes that. What nobody expects is
-    logged with its traceback.
+    PostgreSQL's details quote rows, and messages about values quote the values. Unexpected errors are logged with their
+    tracebacks.
     """
     cause = error.orig.__cause__ if error.orig else None
     if error.orig is None or not isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):
@@ -288,7 +288,7 @@ def _unavailable(error: BaseException) -> Unavailable:
 
 
 def _bound_session(seconds: float, connection: Any, _: object) -> None:
-    """Have the server end transactions of a new connection that take too long."""
+    """Let the server end transactions of a new connection that take too long."""
     cursor = connection.cursor()
     cursor.execute(_SET_BOUNDS, (_interval(seconds), False))
     cursor.close()
@@ -296,7 +296,7 @@ def _bound_session(seconds: float, connection: Any, _: object) -> None:
 
 
 def _bound_transaction(seconds: float, connection: Connection) -> None:
-    """Have the server end the transaction that begins if it takes too long."""
+    """Let the server end the starting transaction if it takes too long."""
     connection.exec_driver_sql(_SET_BOUNDS, (_interval(seconds), True))
 
 

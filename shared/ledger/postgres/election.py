@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
 
-LEASE = timedelta(seconds=5)  # the work stands still for so long at most when a scheduler dies
+LEASE = timedelta(seconds=5)  # the longest pause of the work after a scheduler dies
 
 # Take the lease if it is free, or extend it.
 _TAKE = text("""
@@ -25,7 +25,7 @@ _GIVE_UP = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = 
 
 
 class Election:
-    """One candidate. No lock is held: whoever loses the lease while it works shares the work for a moment."""
+    """One candidate. No lock is held: a candidate that loses the lease while it works shares the work for a moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,10 +42,10 @@ class Election:
             return (await connection.execute(_TAKE, parameters)).one_or_none() is not None
 
     async def give_up(self) -> None:
-        """End the lease, if it is this candidate's, for the next one to take over at once.
+        """End this candidate's lease, so that the next one can take over at once.
 
         Raises:
-            Unavailable: the ledger cannot be reached; the lease ends by itself.
+            Unavailable: the ledger cannot be reached; the lease expires.
         """
         async with self._database.begin() as connection:
             await connection.execute(_GIVE_UP, {"candidate": self._candidate})

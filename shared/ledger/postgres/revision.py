@@ -1,6 +1,6 @@
-"""The revision of the schema that this code is written for, and the check that a ledger has it.
+"""The schema revision that this code requires, and the check that the ledger has it.
 
-It stands apart from `schema`, which migrates: no server needs Alembic for it.
+It is separate from `schema`, which migrates, so that servers do not need Alembic.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 async def require_current(database: Database) -> None:
-    """Return where the ledger's schema is the one that this code is written for.
+    """Check that the ledger's schema has the required revision.
 
     Raises:
-        InvalidInput: it is older, newer or not there; the message says what to do.
+        InvalidInput: it is older, newer or missing; the message says what to do.
         Unavailable: the ledger cannot be reached.
     """
     found = await _revision(database)

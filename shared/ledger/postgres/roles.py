@@ -1,8 +1,8 @@
-"""The roles in PostgreSQL of those who serve and work: neither owns a table, makes one, or is a superuser.
+"""PostgreSQL roles of servers and workers: they own no table, create none, and are not superusers.
 
-Whoever takes the API or a worker over has what its role has: no programs and files of PostgreSQL's machine, no other
-role, no tables to drop. A parse worker handles files of strangers, so its role has less: by it nobody finds texts or
-questions or queries in the ledger, and nobody deletes a document.
+An attacker who controls the API or a worker has the rights of its role: no programs or files of PostgreSQL's machine,
+no other role, no tables to drop. A parse worker processes untrusted files, so its role has fewer rights: it cannot read
+texts, questions or queries in the ledger, and cannot delete documents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.ledger.postgres.database import AdvisoryLock, lock
 
-# What a parse worker does with each table. Of a text it has to find the row again, by its key.
+# The rights of a parse worker on each table. It may find the rows of contents by key only.
 _GRANTS = {
     "alembic_version": "SELECT",
     "deployment": "SELECT (id)",
@@ -26,25 +26,26 @@ _GRANTS = {
     "chunk_contents": "SELECT (chunk_id, version), INSERT, DELETE",
     "chunk_questions": "SELECT (chunk_id, version), DELETE",
     "accepted_questions": "SELECT (id, document_id, chunk_id, state)",
-    "completions": "SELECT (content_key), UPDATE (unused_since)",  # whoever may change a column may hold the row
+    # the right to update a column includes the right to lock the row
+    "completions": "SELECT (content_key), UPDATE (unused_since)",
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
     "tally_changes": "INSERT",
-    "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; a row says nothing of anybody's documents
-    "webhooks": "SELECT (id, tenant, events, disabled_at)",  # who is told of a document; not what is signed with
+    "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
+    "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets
     "webhook_deliveries": "INSERT",
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 
-# List the ledger's tables: those of the owner of Alembic's table, without that table.
+# List the ledger's tables: those with the owner of Alembic's table, without that table.
 _TABLES = text("""
     SELECT string_agg(quote_ident(t.tablename), ', ' ORDER BY t.tablename)
     FROM pg_tables t JOIN pg_tables a ON a.schemaname = t.schemaname AND a.tableowner = t.tableowner
     WHERE a.tablename = 'alembic_version' AND t.schemaname = 'public' AND t.tablename <> a.tablename
 """)
 
-# Return the statement that lets nobody else make temporary tables: one with a table's name would come before it in
-# whatever runs as the owner.
+# Return the statement that forbids temporary tables: one with the name of a table would shadow it in statements of the
+# owner.
 _NO_TEMPORARY = text("SELECT format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database())")
 
 # Find the role.
@@ -76,7 +77,7 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
 
 
 async def make_parse_role(engine: AsyncEngine, password: str) -> None:
-    """Make the role of parse workers, or give it this password, and let it do what they do; as `make_app_role`."""
+    """Create the role of parse workers, or set its password, and grant its rights; as `make_app_role`."""
     grants = [f"GRANT {privileges} ON {table} TO {PARSE_ROLE}" for table, privileges in _GRANTS.items()]
     await _make(engine, PARSE_ROLE, password, grants)
 

@@ -18,7 +18,7 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK_TIMEOUT = "4s"
 _RETRY_AFTER = timedelta(seconds=30)
 
-# Let this transaction stand still for as long as migrations take.
+# Allow this transaction to be idle as long as migrations take.
 _STAND_STILL = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
 
 
@@ -32,14 +32,16 @@ def _configuration(connection: Connection) -> Config:
 
 
 async def migrate(engine: AsyncEngine) -> None:
-    """Apply the migrations that are missing; safe to call from many processes at once, and again.
+    """Apply missing migrations; concurrent and repeated calls are safe.
 
-    Each is applied whole or not at all, except one that builds an index `CONCURRENTLY`, which may be applied again.
+    Each migration is applied completely or not at all, except one that builds an index `CONCURRENTLY`, which may be
+    applied again.
 
     Raises:
-        Unavailable: a migration waited for a lock for too long. Those before it are applied.
+        Unavailable: a migration waited too long for a lock. Earlier migrations are applied.
     """
-    # The lock has a transaction of its own: one that builds an index ends that in which the migrations began.
+    # The lock has its own transaction, because a migration that builds an index ends the transaction in which
+    # migrations started.
     async with engine.begin() as turn:
         await turn.execute(_STAND_STILL)
         await lock(turn, AdvisoryLock.MIGRATION)
@@ -62,8 +64,8 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _bound_waits(connection: Connection) -> None:
-    """Have the statements of the transaction that begins give up a lock: who comes behind them waits for it, too.
+    """Limit the lock waits of the starting transaction: later statements queue up while it waits.
 
-    An index that is built `CONCURRENTLY` is in no transaction: it waits for long, and nobody waits behind it.
+    An index that is built `CONCURRENTLY` is not in a transaction: it waits long, and nothing queues up.
     """
     connection.exec_driver_sql("SELECT set_config('lock_timeout', $1, true)", (_LOCK_TIMEOUT,))

@@ -1,4 +1,4 @@
-"""The deployment: who this ledger belongs to, so that no store of another one is taken for its own."""
+"""The deployment: the identity of this ledger, so that a store of another deployment is not mistaken for its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from shared.ledger.postgres.database import Database
 
-# Return the one row, which the migration made.
+# Return the single row, which the migration inserted.
 _ID = text("SELECT id FROM deployment")
 
 # Return the time of the ledger's clock.
@@ -24,14 +24,14 @@ _NEWEST_UPLOADS = text("""
 
 
 class DeploymentIdentity:
-    """The identity of the ledger, and what it says of the store of uploads as a whole."""
+    """The identity of the ledger, and its facts about the upload store as a whole."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._id: UUID | None = None
 
     async def id(self) -> UUID:
-        """Return the deployment's id; the ledger is asked once.
+        """Return the deployment's id; the ledger is read once.
 
         Raises:
             Unavailable: the ledger cannot be reached.
@@ -42,7 +42,7 @@ class DeploymentIdentity:
         return self._id
 
     async def newest_uploads(self, limit: int) -> list[str]:
-        """Return the names of uploads that documents need, as many as asked for.
+        """Return the names of uploads that documents need, as many as requested.
 
         Raises:
             Unavailable: the ledger cannot be reached.

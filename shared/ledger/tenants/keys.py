@@ -1,4 +1,4 @@
-"""Keys of the API. The ledger has their hashes, from which no key can be recovered."""
+"""API keys. The ledger stores their hashes, from which no key can be recovered."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.keys import Key, NewKey, Scope
 from shared.ledger.postgres.database import Database
 
-_MOST = 1_000  # of a tenant, with those that ended lately
+_MOST = 1_000  # of a tenant, including recently ended ones
 _REMEMBERED = timedelta(days=90)  # after a key has ended: for so long the log's names can be looked up
 _USE_EVERY = timedelta(minutes=1)
 
 _KEY = "id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at"
 
-# Find keys by their hashes, those that have ended too.
+# Find keys by their hashes, including ended ones.
 _FIND = text(f"SELECT sha256, {_KEY} FROM api_keys WHERE sha256 = ANY(CAST(:hashes AS bytea[]))")
 
 # List a tenant's keys, the newest first.
@@ -30,7 +30,7 @@ _PAGE = text(f"""
     ORDER BY created_at DESC, id DESC LIMIT :limit
 """)
 
-# Let one process at a time make keys of a tenant, until the transaction ends.
+# Lock the keys of a tenant until the transaction ends.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('api_keys:' || :tenant, 0))")
 
 # Delete a tenant's keys that ended long ago.
@@ -42,7 +42,7 @@ _FORGET = text("""
 # Count a tenant's keys.
 _COUNT = text("SELECT count(*) FROM api_keys WHERE tenant = :tenant")
 
-# Write a key; return no row where a key that is not revoked has the name.
+# Insert a key; return no row if a key that is not revoked has the name.
 _MAKE = text(f"""
     INSERT INTO api_keys (id, tenant, name, sha256, scopes, filter, expires_at)
     VALUES (:id, :tenant, :name, :sha256, CAST(:scopes AS text[]), CAST(:filter AS jsonb),
@@ -69,10 +69,10 @@ class Keys:
         self._database = database
 
     async def make(self, new: NewKey, sha256: bytes) -> Key:
-        """Write a key whose hash is given.
+        """Insert a key by its hash.
 
         Raises:
-            Conflict: the tenant has a key of that name, or as many keys as it may have.
+            Conflict: the tenant has a key of that name, or the maximum number of keys.
         """
         parameters = {
             "id": uuid4(),
@@ -95,11 +95,11 @@ class Keys:
         return _key_of(row)
 
     async def find(self, hashes: Collection[bytes]) -> Mapping[bytes, Key]:
-        """Return those keys that exist, by their hashes; some may be revoked or have expired."""
+        """Return existing keys by their hashes, including revoked and expired ones."""
         return {row["sha256"]: _key_of(row) for row in await self._database.rows(_FIND, {"hashes": list(hashes)})}
 
     async def page(self, tenant: str, *, after: tuple[datetime, UUID] | None = None, limit: int = 50) -> Sequence[Key]:
-        """List a tenant's keys, the newest first, those that ended lately too."""
+        """List a tenant's keys, newest first, including recently ended ones."""
         at, last = after or (None, None)
         parameters = {"tenant": tenant, "at": at, "after": last, "limit": limit}
         return [_key_of(row) for row in await self._database.rows(_PAGE, parameters)]

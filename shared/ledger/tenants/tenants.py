@@ -1,4 +1,4 @@
-"""The tenants, as the operator sees them: how many rows of each state they have, and nothing of what is in them."""
+"""The tenants for the operator: numbers of rows by state, without any contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = text("SELECT DISTINCT tenant FROM collections WHERE tenant > :after ORDE
 # Count the tenants.
 _COUNT = text("SELECT count(DISTINCT tenant) AS tenants FROM collections")
 
-# Say how many documents and chunks of each state some tenants have; of all tenants together where none is named.
+# Count the documents and chunks of some tenants by state; of all tenants together if none is named.
 _COUNTS = text("""
     SELECT CASE WHEN CAST(:tenants AS text[]) IS NULL THEN '' ELSE tenant END AS whose, counted, state,
            sum(rows)::bigint AS rows

@@ -1,7 +1,7 @@
 """Webhooks and their deliveries.
 
-A trigger writes a delivery for each webhook that is told of an event, in the transaction of the event: what happened is
-told, and what did not happen is not. A delivery is due like any other work, and is claimed for the time of an attempt.
+A trigger inserts a delivery for each webhook that subscribes to an event, in the transaction of the event, so messages
+are sent exactly for events that happened. A delivery is due like other work, and is claimed for the time of an attempt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared.ledger.postgres.database import Database
 
 MOST = 20  # of a tenant
 
-# The pauses before the attempts behind the first one: two and a half days together.
+# Pauses before the retries: two and a half days in total.
 PAUSES = (
     timedelta(seconds=5),
     timedelta(minutes=1),
@@ -36,7 +36,7 @@ _GONE = 410  # the receiver wants no more, by Standard Webhooks
 _WEBHOOK = "id, tenant, url, events, created_at, failing_since, disabled_at"
 _DELIVERY = "id, webhook_id, type, data, created_at, due_at, attempts, status, response, error, delivered_at"
 
-# Let one process at a time make webhooks of a tenant, until the transaction ends.
+# Lock the webhooks of a tenant until the transaction ends.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('webhooks:' || :tenant, 0))")
 
 # Count a tenant's webhooks.
@@ -74,14 +74,14 @@ _PAGE = text(f"""
     ORDER BY created_at DESC, id DESC LIMIT :limit
 """)
 
-# Let a delivery be sent again at once, with all its attempts.
+# Make a delivery due at once, with all its attempts.
 _SEND_AGAIN = text(f"""
     UPDATE webhook_deliveries SET due_at = now(), attempts = 0, delivered_at = NULL
     WHERE tenant = :tenant AND webhook_id = :webhook_id AND id = :id RETURNING {_DELIVERY}
 """)
 
-# Claim deliveries that are due, the oldest of some webhooks; of one that fails a single one, to see whether it still
-# does. The number of attempts is the token of the claim.
+# Claim due deliveries, the oldest of some webhooks; a single one of a failing webhook, as a probe. The number of
+# attempts is the token of the claim.
 _CLAIM = text(f"""
     WITH chosen AS (
         SELECT id, url, secret, failing_since FROM webhooks w
@@ -101,7 +101,7 @@ _CLAIM = text(f"""
     RETURNING {", ".join(f"t.{name}" for name in _DELIVERY.split(", "))}, due.url, due.secret
 """)
 
-# Write down what became of an attempt, unless another one was begun since.
+# Record the result of an attempt, unless a later attempt has started.
 _SETTLE = text("""
     UPDATE webhook_deliveries
     SET due_at = now() + CAST(:pause AS interval), delivered_at = CASE WHEN :succeeded THEN now() END,
@@ -109,7 +109,7 @@ _SETTLE = text("""
     WHERE id = :id AND attempts = :attempts RETURNING id
 """)
 
-# Remember since when a webhook fails, and use it no more when that is long ago; say whether it was just disabled.
+# Record since when a webhook fails, and disable it after a long time; return whether it was just disabled.
 _NOTE = text("""
     UPDATE webhooks
     SET failing_since = CASE WHEN :succeeded THEN NULL ELSE coalesce(failing_since, now()) END,
@@ -120,7 +120,7 @@ _NOTE = text("""
     RETURNING disabled_at IS NOT NULL AS disabled
 """)
 
-# Delete some deliveries that ended long ago, or whose webhook is gone.
+# Delete some deliveries that ended long ago or whose webhook is deleted.
 _FORGET = text("""
     DELETE FROM webhook_deliveries WHERE id = ANY(ARRAY(
         SELECT d.id FROM webhook_deliveries d
@@ -161,10 +161,10 @@ class Webhooks:
         return _webhook(_one(await self._database.rows(_GET, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
     async def resume(self, tenant: str, webhook_id: UUID) -> Webhook:
-        """Use a webhook again that was disabled; what waits for it is sent, as old as it is.
+        """Enable a disabled webhook again; its waiting messages are sent, however old they are.
 
         Raises:
-            NotFound: the tenant has none of that id.
+            NotFound: the tenant has no webhook of that id.
         """
         return _webhook(_one(await self._database.rows(_RESUME, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
@@ -193,7 +193,7 @@ class Webhooks:
         return [_delivery(row) for row in await self._database.rows(_PAGE, parameters)]
 
     async def send_again(self, tenant: str, webhook_id: UUID, delivery_id: UUID) -> Delivery:
-        """Let a delivery be sent again at once, under the same id.
+        """Send a delivery again at once, under the same id.
 
         Raises:
             NotFound: the webhook has no delivery of that id.
@@ -205,18 +205,18 @@ class Webhooks:
         return _delivery(rows[0])
 
     async def claim(self, *, webhooks: int, of_one: int, lease: timedelta) -> Sequence[DueDelivery]:
-        """Claim deliveries that are due; each is due again after the lease, unless it is settled.
+        """Claim due deliveries; each is due again after the lease, unless it is settled.
 
         Args:
-            webhooks: the most whose deliveries are claimed.
-            of_one: the most of one; of one that fails it is a single one.
-            lease: longer than an attempt may take.
+            webhooks: maximum number of webhooks.
+            of_one: maximum number of deliveries per webhook; 1 for a failing webhook.
+            lease: duration of the claim, longer than an attempt may take.
         """
         rows = await self._database.rows(_CLAIM, {"webhooks": webhooks, "of_one": of_one, "lease": lease})
         return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
 
     async def settle(self, delivery: Delivery, attempt: Attempt) -> bool:
-        """Write down what became of a claimed delivery's attempt; return whether its webhook is disabled by it."""
+        """Record the result of a claimed delivery's attempt; return whether this disabled its webhook."""
         outcome = {
             "id": delivery.id,
             "attempts": delivery.attempts,

@@ -1,4 +1,4 @@
-"""Backlogs: how much work waits or is in flight, and how fast it ends."""
+"""Backlogs: waiting work, work in flight, and the rate at which it finishes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shared.ledger.model import counters, states
 from shared.ledger.postgres.database import Database
 from shared.ledger.work import claims
 
-_SHORTEST = timedelta(seconds=5)  # over a shorter time a rate says nothing
-_MOST_DEAD = 1_000  # dead chunks whose documents are looked at: some milliseconds
+_SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
+_MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
-# What the tallies say of a tenant, and the parts of the indexes of open chunks.
+# A tenant's counters, and the parts of the indexes of open chunks.
 _TALLIES = f"""
     WITH documents_tally AS (
         SELECT state, sum(rows)::bigint AS rows FROM {counters.of_tenant("documents")} t GROUP BY state
@@ -30,7 +30,7 @@ _TALLIES = f"""
 
 
 def _open_work(queue: WorkQueue, table: str, open_states: Collection[StrEnum], *, of_model: bool) -> str:
-    """Return the query for the open work in one index: its number, and of the rows in it those that are not due yet."""
+    """Return the query for the open work in one index: its number, and the rows that are not due yet."""
     is_open = states.is_in(open_states)
     lanes = "(SELECT lane, model FROM lanes, models) p" if of_model else "lanes p"
     is_in_lane = f"{is_open} AND tenant = :tenant AND lane = p.lane" + " AND embedding_model = p.model" * of_model
@@ -63,8 +63,8 @@ _STAGES = text(f"""
     FROM ({_OPEN_WORK}) w GROUP BY queue
 """)
 
-# Count the dead letters, and the chunks that ended within the last while. Dead chunks of a version that an edit is to
-# replace are no letters; where very many are dead that is not looked at.
+# Count dead letters and recently finished chunks. Dead chunks of a version that an edit is replacing are not letters;
+# this is not checked if there are very many dead chunks.
 _ENDED = text(f"""
     {_TALLIES}
     SELECT coalesce((SELECT rows FROM documents_tally WHERE state = '{DocumentState.FAILED}'), 0)
@@ -97,13 +97,13 @@ _UNSERVED = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A stage's open work: documents to parse, chunks to generate questions for or to index.
+    """The open work of a stage: documents to parse, or chunks to generate or index.
 
     Args:
-        due: rows that may be claimed now.
-        in_flight: rows that a worker has leased.
-        later: rows that were tried before, and are due at a time to come.
-        oldest: for how long the row that has waited longest has been due; None where no row is due.
+        due: rows that can be claimed now.
+        in_flight: rows leased by a worker.
+        later: retried rows that are due in the future.
+        oldest: waiting time of the row that has been due longest; None if no row is due.
     """
 
     due: int
@@ -117,11 +117,11 @@ class Backlog:
     """A tenant's open work.
 
     Args:
-        stages: each stage's open work, by its queue.
-        dead: documents that failed and chunks that are dead.
-        rate: chunks that ended in the last minute, in chunks a minute.
-        eta: how long the open chunks take at that rate; None while nothing ends, or nothing is open.
-        unserved: chunks that wait to be indexed by a worker that serves their embedding, by its name.
+        stages: open work of each stage, by queue.
+        dead: number of failed documents and dead chunks.
+        rate: chunks per minute, over the last minute.
+        eta: time for the open chunks at that rate; None if nothing finishes or nothing is open.
+        unserved: number of chunks waiting for a worker with their embedding, by embedding.
     """
 
     stages: Mapping[WorkQueue, Waiting]
@@ -133,11 +133,11 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The whole deployment's rows.
+    """The rows of the whole deployment.
 
     Args:
-        rows: documents and chunks, by `documents` or `chunks` and their state.
-        oldest: for how long the row that waits longest has been due, by stage and lane; absent where none is due.
+        rows: number of documents and chunks, by `documents` or `chunks` and state.
+        oldest: waiting time of the row that has been due longest, by stage and lane; missing if none is due.
     """
 
     rows: Mapping[tuple[str, str], int]
@@ -149,7 +149,7 @@ class Backlogs:
         self._database = database
 
     async def survey(self) -> Survey:
-        """Count the rows of all tenants, and see what waits longest; no row is counted one by one."""
+        """Count the rows of all tenants from counters, and find the longest waiting times."""
         async with self._database.begin() as connection:
             counted = (await connection.execute(_ALL_ROWS)).all()
             oldest = (await connection.execute(claims.OLDEST)).all()
@@ -159,7 +159,7 @@ class Backlogs:
         )
 
     async def measure(self, tenant: str, embeddings: Iterable[str]) -> Backlog:
-        """Count a tenant's open work and estimate when it ends; `embeddings` names those that are served."""
+        """Count a tenant's open work and estimate its end; `embeddings` are the served ones."""
         async with self._database.begin() as connection:
             stages = (await connection.execute(_STAGES, {"tenant": tenant})).all()
             parameters = {"tenant": tenant, "window": counters.RATE_WINDOW, "most_dead": _MOST_DEAD}

@@ -1,12 +1,12 @@
-"""The statements that claim work: fair between tenants, uploads ahead of bulk, and suspects apart from everything else.
+"""The statements that claim work: fair between tenants, uploads before bulk, suspects separately.
 
-Every claim shares the free slots out between the tenants that have work due: the next slot goes to the tenant that
-holds the fewest for its weight. So one tenant's million chunks do not delay another's ten. Within a tenant the lane
-decides, then the age. No tenant holds more chunks to generate than its limits let begin within a minute: the chunks
-would stand in slots that others could use.
+Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds the
+fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, the
+lane decides, then the age. No tenant holds more chunks to generate than its limits allow to start within a minute,
+because the others would occupy slots without being sent.
 
-When a worker dies its rows are due again, the one that killed it too. A row that lost two leases is a suspect: a drain
-that holds nothing else claims it alone. It succeeds and is cleared, or kills only that worker.
+When a worker dies, its rows become due again, including the row that killed it. A row that lost two leases is a
+suspect: a drain that holds nothing else claims it alone. It succeeds and is cleared, or kills only that worker.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def _lanes(table: str, is_open: str, of: str = "") -> str:
 def _fair(
     table: str, is_open: str, columns: str, only: str = "TRUE", *, parts: str = "", of: str = "", limit: str = _LIMIT
 ) -> str:
-    """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
+    """Return the common table expressions that end in `due`: claimable rows, locked, fairest first.
 
-    Candidates are four times the rows that are wanted: workers that claim at the same moment pass over each other's.
-    None is locked before its turn has come, for a lock is written to its page.
+    There are four candidates per requested row, because concurrent claims skip each other's rows. Candidates are locked
+    only when they are selected, because a lock is written to the row's page.
 
     Args:
-        table: has the rows.
-        is_open: the rows that are open to the stage, in the words of its partial index.
-        columns: those that `due` has of a row.
-        only: the rows that this claim may take.
-        parts: joins what else divides the index of open rows, so that each part is read in the order of its due times.
-        of: ends the names of the expressions, where a statement has several such chains.
-        limit: the most rows.
+        table: table of the rows.
+        is_open: condition of the stage's open rows, as written in its partial index.
+        columns: columns of `due`.
+        only: condition on the rows of this claim.
+        parts: joins the other parts of the index of open rows, so that each part is read in due order.
+        of: suffix of the expressions' names, for statements with several such chains.
+        limit: maximum number of rows.
     """
     may_be_claimed = f"{is_open} AND w.due_at <= now() AND {_LOST_LEASES} < {SUSPECT_AFTER}"
     return f"""{_lanes(table, is_open, of)},
@@ -86,7 +86,7 @@ def _fair(
 
 
 def _suspect(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
-    """Return the same for suspects alone, the one that has waited longest first."""
+    """Return the same for suspects only, the longest waiting first."""
     return f"""
     WITH due AS (
         SELECT {columns} FROM {table} w
@@ -119,7 +119,7 @@ _CLAIM_DOCUMENTS = f"""
               v.traceparent
 """
 
-# What a claimed chunk says: one look into an index for each row, whatever the statistics say.
+# The content of a claimed chunk: one index lookup per row, whatever the statistics are.
 _OF_CHUNK = "FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version"
 _CONTENT = f"(SELECT t.content {_OF_CHUNK})"
 
@@ -128,9 +128,9 @@ _TRACEPARENT = (
     "(SELECT v.traceparent FROM document_versions v WHERE v.document_id = w.document_id AND v.version = w.version)"
 )
 
-# Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, also where
-# its version was given up meanwhile, and one claim takes each content once. OFFSET keeps the looks for such workers
-# from becoming joins: a few rows need one look into the index each.
+# Claim chunks to generate. Content that another worker is paying for is skipped, even if its version was discarded
+# meanwhile, and a claim takes each content once. OFFSET keeps the lookups of such workers from becoming joins: a few
+# rows need one index lookup each.
 _CHUNKS_TO_GENERATE = (
     "chunks",
     _TO_GENERATE,
@@ -162,19 +162,18 @@ _ACCEPTED = f"""
     FROM accepted_questions a
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
-# The index of chunks to be indexed is divided by the embedding. A worker claims those that it serves.
+# The index of chunks to index is divided by embedding. A worker claims the embeddings that it serves.
 _SERVED = "CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name)"
 _OF_EMBEDDING = "w.embedding_model = m.name"
 _OF_SERVED = "w.embedding_model = ANY(CAST(:embeddings AS text[]))"
 
-# A chunk's questions are still to be written: its text goes first.
+# A chunk without questions yet: its text is indexed first.
 _TEXT_ONLY = """
     NOT w.ready_made
     AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
 
-# Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
-# none whose collection has an embedding that it does not serve. While an older version is live, every point of the
-# newest one stays hidden.
+# Claim chunks to index with their questions, if these exist, and with users' questions. A worker claims only chunks of
+# embeddings that it serves. While an older version is live, every point of the newest one stays hidden.
 _OF_DUE = "w.id, w.version, w.may_have_points"
 _TEXTS_TO_INDEX = ("chunks", _TO_INDEX_TEXT, f"{_OF_DUE}, {_TEXT_ONLY} AS text_only", _OF_EMBEDDING)
 _QUESTIONS_TO_INDEX = ("chunks", _TO_INDEX_QUESTIONS, f"{_OF_DUE}, false AS text_only", _OF_EMBEDDING)
@@ -184,7 +183,7 @@ _SUSPECTS_TO_INDEX = (
     f"{_OF_DUE}, ({_TO_INDEX_TEXT} AND {_TEXT_ONLY}) AS text_only",
     _OF_SERVED,
 )
-# A quarter of a claim is for chunks whose questions are there; so is what texts leave of it.
+# A quarter of a claim is reserved for chunks with questions; they also get the slots that texts leave.
 _FOR_QUESTIONS = f"greatest({_LIMIT} / 4, {_LIMIT} - (SELECT count(*)::int FROM due_texts))"
 _DUE_TO_INDEX = f"""
     WITH RECURSIVE {_fair(*_TEXTS_TO_INDEX, parts=_SERVED, of="_texts")},
@@ -195,8 +194,8 @@ _DUE_TO_INDEX = f"""
         UNION ALL
         SELECT id, version, may_have_points, text_only FROM due_questions
     )"""
-# The update stands alone. Joined with it, the tables of a new ledger, of which PostgreSQL has counted nothing, were
-# joined by the version before the chunk: every due chunk with every document.
+# The update is a separate statement. If it were joined, tables of a new ledger, without statistics, would be joined by
+# version before chunk: every due chunk with every document.
 _CLAIM_TO_INDEX = f"""
     , claimed AS (
         UPDATE chunks w
@@ -237,9 +236,9 @@ CLAIM_TO_INDEX = {
 
 
 def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:
-    """Return the expression whether any row may be claimed; rows that wait for their time are not read one by one.
+    """Return the expression whether any row is claimable; deferred rows are not read one by one.
 
-    The order keeps the planner on the index, whatever its statistics say.
+    The order keeps the planner on the index, whatever its statistics are.
     """
     return f"""(
         WITH RECURSIVE {_lanes(table, is_open)}
@@ -274,10 +273,10 @@ _OLDEST = " UNION ALL ".join(
     ]
 )
 
-# See for how long the oldest due rows of all tenants have waited; each is found by one look into the index.
+# Return the waiting times of the oldest due rows of all tenants, with one index lookup each.
 OLDEST = text(f"SELECT stage, lane, now() - min(due_at) AS age FROM ({_OLDEST}) o GROUP BY stage, lane")
 
-# See which stages have rows that may be claimed.
+# Return the stages with claimable rows.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
            {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_EMBEDDING)}

@@ -1,4 +1,4 @@
-"""Costs: what attempts have cost, whatever became of them and of what they paid for."""
+"""Costs of attempts, independent of the outcome of the attempt."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shared.ledger.postgres.database import Database
 
 _BATCH_SIZE = 5_000  # rows of one transaction
 
-# Write what attempts have cost until now. An attempt of several calls is written more than once, as is one whose
-# settlement was repeated: its row has the latest sum. Of a tenant that was erased since its claim nothing is written.
+# Record the costs of attempts until now. An attempt with several calls is recorded repeatedly, and so is a repeated
+# settlement: the row has the latest sum. Costs of a tenant that was erased since the claim are not recorded.
 _INSERT = text("""
     INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens,
                             calls)
@@ -51,8 +51,8 @@ _FOLD = text("""
     SELECT count(*) FROM gone
 """)
 
-# Delete attempts that are older than an age, of those with the smallest tokens: older ones have smaller ones, except
-# where an attempt took long. What they have cost is added up already.
+# Delete attempts beyond an age, among those with the smallest tokens: older attempts have smaller tokens, except long
+# ones. Their costs are added up already.
 _FORGET = text("""
     WITH gone AS (
         DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
@@ -61,7 +61,7 @@ _FORGET = text("""
     SELECT count(*) FROM gone
 """)
 
-# Sum up what a tenant has spent.
+# Sum up a tenant's costs.
 _SUMS = text("""
     SELECT l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
            sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
@@ -75,7 +75,7 @@ _SUMS = text("""
     ORDER BY l.name, s.kind DESC, s.model
 """)
 
-# Sum up what a tenant has spent on the last days in UTC, by the day.
+# Sum up a tenant's costs of the last days, by day in UTC.
 _DAYS = text("""
     SELECT s.day, l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
            sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
@@ -90,7 +90,7 @@ _DAYS = text("""
     ORDER BY s.day, l.name, s.kind DESC, s.model
 """)
 
-# Sum up what was spent today, by all tenants or by one.
+# Sum up today's costs, of all tenants or of one.
 _TODAY = text("""
     SELECT tenant, kind, model, sum(prompt_tokens)::bigint AS prompt_tokens,
            sum(completion_tokens)::bigint AS completion_tokens
@@ -104,7 +104,7 @@ _TODAY = text("""
 
 @dataclass(frozen=True, slots=True)
 class DayCost:
-    """What a tenant's calls of a kind to a model have cost today."""
+    """Today's costs of a tenant's calls of a kind to a model."""
 
     tenant: str
     kind: CostKind
@@ -114,7 +114,7 @@ class DayCost:
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """What all calls of a kind to a model have cost for a collection, with all its builds; None: they are gone."""
+    """Costs of all calls of a kind to a model for a collection with all its builds; None for deleted collections."""
 
     collection: str | None
     kind: CostKind
@@ -125,7 +125,7 @@ class CostSum:
 
 @dataclass(frozen=True, slots=True)
 class CostOfDay:
-    """What all calls of a kind to a model have cost for a collection on a day in UTC; None: the collection is gone."""
+    """Costs of all calls of a kind to a model for a collection on a day in UTC; None for deleted collections."""
 
     day: date
     collection: str | None
@@ -140,7 +140,7 @@ class Costs:
         self._database = database
 
     async def sums(self, tenant: str) -> list[CostSum]:
-        """Return what a tenant has spent, by collection, kind and model."""
+        """Return a tenant's costs by collection, kind and model."""
         async with self._database.begin() as connection:
             found = (await connection.execute(_SUMS, {"tenant": tenant})).all()
         return [
@@ -148,7 +148,7 @@ class Costs:
         ]
 
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
-        """Return what a tenant has spent today and on the days before, `days` of them together, the oldest first."""
+        """Return a tenant's costs of the last `days` days including today, oldest first."""
         async with self._database.begin() as connection:
             found = (await connection.execute(_DAYS, {"tenant": tenant, "days": days})).all()
         return [
@@ -157,26 +157,26 @@ class Costs:
         ]
 
     async def today(self, tenant: str | None = None) -> list[DayCost]:
-        """Return what has been spent since midnight in UTC, by all tenants or by one."""
+        """Return the costs since midnight in UTC, of all tenants or of one."""
         async with self._database.begin() as connection:
             found = (await connection.execute(_TODAY, {"tenant": tenant})).all()
         return [DayCost(s.tenant, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens)) for s in found]
 
     async def fold(self) -> bool:
-        """Add up some of what attempts have cost by day; return whether more may wait."""
+        """Add up some costs of attempts by day; return whether more may be left."""
         async with self._database.begin() as connection:
             folded: int = (await connection.execute(_FOLD, {"limit": _BATCH_SIZE})).scalar_one()
         return folded == _BATCH_SIZE
 
     async def forget(self, age: timedelta) -> bool:
-        """Forget some attempts that are older, but not what they have cost; return whether more may wait."""
+        """Delete some older attempts, but not their costs; return whether more may be left."""
         async with self._database.begin() as connection:
             forgotten: int = (await connection.execute(_FORGET, {"age": age, "limit": _BATCH_SIZE})).scalar_one()
         return forgotten > 0
 
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
-    """Write what attempts have cost, in the transaction of their settlement; it may be refused as late."""
+    """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
     known = [cost for cost in costs if cost is not None]
     if known:
         await connection.execute(_INSERT, cost_rows(known))

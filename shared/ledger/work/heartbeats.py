@@ -1,4 +1,4 @@
-"""Heartbeats: each worker and scheduler says in the ledger that its event loop turns, and what it has in work."""
+"""Heartbeats: each worker and scheduler records that its event loop is responsive, and the number of its items."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from shared.domain.errors import Unavailable
 from shared.ledger.postgres.database import Database
 
 BEAT_EVERY = timedelta(seconds=10)
-ALIVE_FOR = 3 * BEAT_EVERY  # one beat may come late, and one may meet a ledger that is away
+ALIVE_FOR = 3 * BEAT_EVERY  # one heartbeat may be late, and one may fail while the ledger is unavailable
 _LEAVE_SECONDS = 2
 _FORGET_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
-# Say that a process lives.
+# Record a heartbeat.
 _BEAT = text("""
     INSERT INTO workers (id, role, host, pid, in_work) VALUES (:id, :role, :host, :pid, :in_work)
     ON CONFLICT (id) DO UPDATE SET seen_at = now(), in_work = excluded.in_work
 """)
 
-# Say that a process has ended.
+# Record that a process has exited.
 _LEAVE = text("DELETE FROM workers WHERE id = :id")
 
 # Forget processes that died long ago.
@@ -43,7 +43,7 @@ _LIST = text("""
     FROM workers ORDER BY role, host, pid, started_at
 """)
 
-# See whether a process of a role beats on a host.
+# Return whether a process of a role is alive on a host.
 _BEATS = text("""
     SELECT EXISTS (SELECT FROM workers
                    WHERE role = :role AND host = :host AND seen_at > now() - CAST(:alive_for AS interval)) AS alive
@@ -56,12 +56,12 @@ class SeenProcess:
 
     Args:
         role: a queue, or `scheduler`.
-        host: the machine or container.
-        pid: its number there.
-        in_work: items that it had in work at its last beat.
-        up: since when it runs.
-        silent: since when it has not beaten.
-        alive: whether it has beaten lately.
+        host: its machine or container.
+        pid: its process id there.
+        in_work: items in progress at its last heartbeat.
+        up: time since its start.
+        silent: time since its last heartbeat.
+        alive: whether its last heartbeat is recent.
     """
 
     role: str
@@ -79,7 +79,7 @@ class Heartbeats:
 
     @asynccontextmanager
     async def beating(self, role: str, in_work: Callable[[], int]) -> AsyncIterator[None]:
-        """Beat while the block runs. A ledger that is away is no reason to end."""
+        """Send heartbeats while the block runs. An unavailable ledger does not end it."""
         me = uuid4()
         task = asyncio.create_task(self._beat_again_and_again(me, role, in_work), name="heartbeat")
         try:
@@ -92,7 +92,7 @@ class Heartbeats:
                     await self._execute(_LEAVE, {"id": me})
 
     async def seen(self) -> Sequence[SeenProcess]:
-        """Return the processes that beat, and those that died within the last hour, by role and host."""
+        """Return live processes, and those that died within the last hour, by role and host."""
         found = await self._database.rows(_LIST, {"alive_for": ALIVE_FOR})
         return [SeenProcess(**row) for row in found]
 

@@ -1,7 +1,7 @@
-"""What is embedded already: a text that a document has in another build or version stands in Qdrant with its vector.
+"""Existing vectors: the same text in another build or version of a document, stored in Qdrant with its vector.
 
-A chunk's id is made of its collection, document and text. So the ids of the same text in other builds are computed, and
-each is one look into an index.
+A chunk's id is derived from its collection, document and text. Therefore the ids of the same text in other builds are
+computed, and each is one index lookup.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions
 from shared.ledger.postgres.database import Database
 
-# Find the versions that may have points of documents: the live and the newest one, in each build whose vectors are of
-# the same embedding and stand in the same collection of Qdrant. Builds that embed texts with their questions come last.
+# Find the versions that may have points of documents: the live and the newest one, in each build with the same
+# embedding and the same Qdrant collection. Builds that embed texts with their questions come last.
 _DOCUMENTS = text(f"""
     SELECT d.id AS document_id, o.id, o.collection_id, v.version
     FROM documents d JOIN collections l ON l.id = d.collection_id
@@ -32,8 +32,8 @@ _DOCUMENTS = text(f"""
     ORDER BY coalesce(b.options ->> 'prepend_questions', 'false'), b.build, v.version
 """)
 
-# Of these chunks, list those whose points stand, with the verdicts on their questions. OFFSET keeps it at one look into
-# the index for each.
+# Return those chunks whose points exist, with the results of the question filter. OFFSET limits it to one index lookup
+# per chunk.
 _CHUNKS = text(f"""
     SELECT s.token, c.id, c.version, {QUESTIONS} AS questions, q.reasons
     FROM unnest(CAST(:tokens AS bigint[]), CAST(:ids AS uuid[]), CAST(:versions AS int[])) WITH ORDINALITY
@@ -48,7 +48,7 @@ _CHUNKS = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Where the text of a claimed chunk may stand."""
+    """A possible location of the text of a claimed chunk."""
 
     lease: Lease
     id: UUID
@@ -56,7 +56,7 @@ class _Candidate:
 
 
 async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
-    """Return the chunks with the same texts whose points stand; see `Work.find_embedded`."""
+    """Return the chunks with the same texts and existing points; see `Work.find_embedded`."""
     parameters = {"ids": list({chunk.document_id for chunk in chunks})}
     candidates = _candidates(chunks, await database.rows(_DOCUMENTS, parameters))
     if not candidates:
@@ -75,7 +75,7 @@ async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease
 
 
 def _candidates(chunks: Sequence[ChunkToIndex], documents: Sequence[RowMapping]) -> list[_Candidate]:
-    """The first chunk with the same text, where a document has several, in each version that may have points."""
+    """The first chunk with the same text, if a document has several, in each version that may have points."""
     versions: dict[UUID, list[RowMapping]] = defaultdict(list)
     for row in documents:
         versions[row["document_id"]].append(row)

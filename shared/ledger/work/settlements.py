@@ -1,7 +1,7 @@
-"""The statements that settle work; `shared.ledger.work.claims` has the statements that claim it.
+"""The statements that settle work; `shared.ledger.work.claims` contains the statements that claim it.
 
-Each settlement compares the fencing token in its WHERE clause: a stale settlement changes nothing. A group of
-any size is one statement with one plan: its rows are one JSON array, whose names match the columns (`rows`).
+Each settlement compares the fencing token in its WHERE clause, so a stale settlement changes nothing. A group of any
+size is one statement with one plan: its rows are one JSON array, whose names match the columns (`rows`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def _rows(columns: str) -> str:
 
 
 def _spent(alias: str) -> str:
-    """The columns of what a chunk has cost. `v` has the sum, so that a settlement may be applied twice."""
+    """The columns of a chunk's costs. `v` has the sum, so that a settlement can be applied twice."""
     columns = ("prompt_tokens", "completion_tokens", "calls")
     return ", ".join(f"{column} = greatest({alias}.{column}, v.{column})" for column in columns)
 
 
-# Record documents as parsed, and let them go on.
+# Record documents as parsed.
 SETTLE_PARSED = text(f"""
     WITH parsed AS (
         UPDATE documents d
@@ -50,17 +50,17 @@ ADD_LANGUAGES = text("""
     WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
 """)
 
-# Lock a document whose chunks are being written, if the claim holds.
+# Lock a document whose chunks are being inserted, if the claim holds.
 HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
-# Keep the questions that are paid for under these keys until the transaction ends: chunks come that need them.
+# Lock the completions of these keys until the transaction ends, because chunks that need them are being inserted.
 HOLD_COMPLETIONS = text("""
     SELECT 1 FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) ORDER BY content_key FOR KEY SHARE
 """)
 
-# Write the chunks of parsed documents, and what they say.
+# Insert the chunks of parsed documents with their contents.
 INSERT_CHUNKS = text(f"""
     WITH v AS MATERIALIZED (
         SELECT * FROM
@@ -78,12 +78,13 @@ INSERT_CHUNKS = text(f"""
     SELECT i.id, i.version, v.content, v.ready_questions, v.content_key FROM inserted i JOIN v ON v.id = i.id
 """)
 
-# The columns of a chunk whose questions are there.
+# The columns of a chunk with questions.
 _GENERATED = f"""
     {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL"""
 
-# Give claimed chunks the key of the request that is sent now: the prompt or the model may have changed since they were
-# parsed. Where another chunk of the new key is in work, the lease ends: no content is paid for twice.
+# Set the keys of claimed chunks to those of the requests about to be sent, because the prompt or the model may have
+# changed since they were parsed. If another chunk of the new key is in progress, the lease ends, so that no content is
+# paid twice.
 SET_KEYS = text(f"""
     WITH said AS (
         UPDATE chunk_contents t SET content_key = r.content_key
@@ -107,14 +108,14 @@ SET_KEYS = text(f"""
               (SELECT p.replies FROM paid_replies p WHERE p.content_key = c.content_key) AS replies
 """)
 
-# A chunk needs what was paid for by a claim, or nothing of its tenant was erased since: a worker that settles late does
-# not bring back what an erasure deleted. OFFSET 0 keeps the planner from reading the tables whole.
+# A chunk needs the paid content, or nothing of its tenant was erased since the claim: a late settlement must not
+# restore erased data. OFFSET 0 keeps the planner from reading whole tables.
 _NOT_ERASED = """
     (EXISTS (SELECT 1 FROM chunk_contents t WHERE t.content_key = v.content_key OFFSET 0)
      OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token OFFSET 0))"""
 
-# Keep replies for whoever needs their content next, its own chunk or that of the next version. Late writers have fewer
-# of them, or the same. With the questions they are needed no more.
+# Store replies for the next chunk that needs their content, the same chunk or one of the next version. Late writers
+# have fewer or the same replies. Complete questions replace them.
 _KEEP_REPLIES = f"""
     INSERT INTO paid_replies AS p (content_key, tenant, replies)
     SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
@@ -125,7 +126,7 @@ _KEEP_REPLIES = f"""
     ON CONFLICT (content_key) DO UPDATE SET replies = excluded.replies, written_at = now()
     WHERE jsonb_array_length(excluded.replies) >= jsonb_array_length(p.replies)"""
 
-# Keep the replies of a chunk whose questions need more calls, and add what they cost.
+# Store the replies of a chunk that needs more calls, and add their costs.
 _REPLIES = _rows(_LEASE + ", content_key bytea, tenant text, replies jsonb, " + _USAGE)
 KEEP_REPLIES = text(f"""
     WITH kept AS ({_KEEP_REPLIES.format(rows=_REPLIES)})
@@ -141,8 +142,7 @@ _PAID = f"""
     SELECT c.id, c.version FROM chunks c JOIN completions p ON p.content_key = c.content_key
     WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies("c")}"""
 
-# Let claimed chunks go on whose questions were paid for before, and others of the same content that nobody holds, up to
-# a number of them.
+# Advance claimed chunks with paid questions, and a limited number of unclaimed chunks with the same content.
 SETTLE_PAID_BEFORE = text(f"""
     UPDATE chunks SET {_GENERATED}
     WHERE (id, version) IN (
@@ -152,7 +152,7 @@ SETTLE_PAID_BEFORE = text(f"""
     RETURNING content_key
 """)
 
-# Write the questions that were paid for, which need no single replies any more.
+# Store paid questions, and delete their single replies.
 _COMPLETION = "token bigint, content_key bytea, tenant text, model text, questions text[]"
 INSERT_COMPLETIONS = text(f"""
     WITH whole AS (
@@ -164,7 +164,7 @@ INSERT_COMPLETIONS = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
-# Let chunks go on whose questions were paid for now, and add what they cost.
+# Advance chunks whose questions were paid now, and add their costs.
 SETTLE_PAID = text(f"""
     UPDATE chunks c
     SET {_GENERATED},
@@ -173,8 +173,8 @@ SETTLE_PAID = text(f"""
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_GENERATED.applies("c")}
 """)
 
-# Let other chunks of the same content go on, whoever holds them, up to a number of them: the others go on when they
-# are claimed. A chunk that another transaction has locked is left to it.
+# Advance a limited number of other chunks with the same content, claimed or not; the others advance when they are
+# claimed. Chunks locked by another transaction are skipped.
 SETTLE_TWINS = text(f"""
     UPDATE chunks SET {_GENERATED}
     WHERE (id, version) IN (
@@ -183,7 +183,7 @@ SETTLE_TWINS = text(f"""
         LIMIT :limit FOR UPDATE SKIP LOCKED)
 """)
 
-# Record chunks whose texts Qdrant has confirmed, and let them wait for their questions.
+# Record chunks whose texts Qdrant has confirmed; they wait for their questions.
 SETTLE_TEXT = text(f"""
     UPDATE chunks c
     SET {states.SETTLE_TEXT.sets()}, points_token = v.token, leased_by = NULL, due_at = now(), attempts = 0,
@@ -193,8 +193,8 @@ SETTLE_TEXT = text(f"""
     RETURNING c.id, c.version
 """)
 
-# Record chunks whose points Qdrant has confirmed, and the verdicts on their questions; a chunk that could not be
-# generated ends dead, with its reason.
+# Record chunks whose points Qdrant has confirmed, with the results of the question filter; a chunk that could not be
+# generated is dead, with its reason.
 SETTLE_INDEXED = text(f"""
     WITH settled AS (
         UPDATE chunks c
@@ -218,16 +218,16 @@ SETTLE_INDEXED = text(f"""
 _HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE t.history - 0 END)
         || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
 
-# When the next attempt may begin.
+# The due time of the next attempt.
 _DUE = "now() + make_interval(secs => v.after_seconds)"
 
-# The failed attempts whose claims still hold, and which are not recorded yet.
+# The failed attempts whose claims hold, and which are not recorded yet.
 _FAILURES = f"""
     FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _USAGE)}
     WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 
-# An attempt that was no fault of the row says nothing about the row: a suspect stays a suspect.
+# An attempt that failed for external reasons proves nothing about the row: a suspect stays a suspect.
 _LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
 # Record failed attempts to parse.
@@ -242,9 +242,9 @@ FAIL_DOCUMENTS = text(f"""
 # The replies of failed attempts.
 _FAILED_REPLIES = _rows("token bigint, content_key bytea, tenant text, dead boolean, replies jsonb")
 
-# Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
-# with the reason that is written here. Its replies are forgotten: a retry makes its calls anew. Those of other attempts
-# are kept, also where the claim has ended.
+# Record failed attempts to generate. A chunk without questions is still indexed by its text and ends dead there, with
+# the reason that is recorded here. Its replies are deleted, so that a retry makes new calls. Those of other attempts
+# are kept, even if the claim has expired.
 FAIL_GENERATING = text(f"""
     WITH kept AS ({_KEEP_REPLIES.format(rows=f"(SELECT * FROM {_FAILED_REPLIES} WHERE NOT v.dead) v")}),
     useless AS (
@@ -283,12 +283,12 @@ _HAS_DEAD_CHUNK = f"""
 # Qdrant has confirmed every sweep of a document once.
 _NO_FIRST_SWEEP = "NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)"
 
-# Every text of a document's newest version stands, or cannot.
+# Every text of a document's newest version is stored, or cannot be.
 _EVERY_TEXT_STANDS = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
-# A document's newest version is to become the live one, which Qdrant is told next.
+# A document's newest version is about to be live; Qdrant is updated next.
 _BECOMES_LIVE = f"""
     {states.SHOW.applies("d")} AND d.live_version IS DISTINCT FROM d.version AND {_EVERY_TEXT_STANDS}"""
 
@@ -300,8 +300,8 @@ _HAS_ENDED = f"{states.FINISH.applies('d')} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_
 
 _MAY_GO_ON = f"({_BECOMES_LIVE} OR {_IS_SHOWN} OR {_HAS_ENDED})"
 
-# Look at open documents, the longest due first, and find those that may go on: their workers died. All are due again
-# when they are a quarter older, or after a minute: a document waits for hours while a model is slow, and the settlement
+# Find open documents that can advance because their workers died, longest due first. All checked documents are due
+# again after a quarter of their age or a minute: a document waits for hours while a model is slow, and the settlement
 # of its last chunk names it.
 LOOK_AT_OPEN = text(f"""
     WITH due AS (
@@ -316,8 +316,8 @@ LOOK_AT_OPEN = text(f"""
     SELECT id FROM looked WHERE may_go_on
 """)
 
-# Mark documents whose chunks have changed, for whoever follows them. Once in 5 s will do: a mark is read for 25 s, and
-# a transaction takes 20 s at most. Documents that another transaction holds are left to it.
+# Mark documents whose chunks have changed, for listeners. Once per 5 s suffices: a mark is read for 25 s, and a
+# transaction takes at most 20 s. Documents locked by another transaction are skipped.
 TOUCH = text(f"""
     UPDATE documents SET updated_at = now()
     WHERE id IN (
@@ -334,14 +334,14 @@ LOCK_ENDED = text(f"""
     ORDER BY d.id FOR UPDATE
 """)
 
-# Make the newest version of locked documents the live one, if its texts all stand.
+# Make the newest version of locked documents live if all its texts are stored.
 MAKE_LIVE = text(f"""
     UPDATE documents d SET live_version = d.version, due_at = now(), updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_BECOMES_LIVE}
     RETURNING d.id, d.version
 """)
 
-# A document is one of a build that follows the live one, or of a live one that is followed.
+# A document belongs to a build that follows the live one, or to a live one with followers.
 _FOLLOWS = f"""
     EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND {states.build_is_in(states.FOLLOWERS, "l")})
     AS follows,
@@ -355,8 +355,8 @@ SHOW = text(f"""
     RETURNING d.id, {_FOLLOWS}
 """)
 
-# Of chunks that were written hidden, find the documents whose live version they belong to by now: their sweep may have
-# come before these points.
+# Find the documents whose live version contains chunks that were written hidden: their sweep may have preceded these
+# points.
 HIDDEN_OF_LIVE = text(f"""
     SELECT DISTINCT d.id, d.version
     FROM {_rows("document_id uuid, version int")} JOIN documents d ON d.id = v.document_id
@@ -371,7 +371,7 @@ FINISH = text(f"""
     RETURNING d.id, d.tenant, d.collection_id, d.state, {_FOLLOWS}
 """)
 
-# Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.
+# Sweep chunks that a late writer has written or may still write. A version without the chunk is used by no worker.
 INSERT_LATE_SWEEPS = text(f"""
     INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, chunk_id, due_at)
     SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version + (c.id IS NULL)::int, c.id,
@@ -381,8 +381,8 @@ INSERT_LATE_SWEEPS = text(f"""
     WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
-# Find documents whose points are to be deleted and whose versions are, those first that are due for longest. Those of a
-# dropped build go with it.
+# Find documents whose points must be deleted and whose versions are deleted, longest due first. Documents of a dropped
+# build are deleted with it.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
@@ -391,7 +391,7 @@ DELETABLE = text(f"""
     ORDER BY d.due_at LIMIT :limit
 """)
 
-# Put documents whose points Qdrant did not delete behind all others.
+# Postpone documents whose points Qdrant did not delete.
 PUT_OFF_DELETION = text(f"""
     UPDATE documents SET due_at = now() WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
@@ -401,7 +401,7 @@ DELETE_DOCUMENTS = text(f"""
     DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
-# Find sweeps whose time has come, of all or some, those first that are due for longest.
+# Find due sweeps, all or some, longest due first.
 DUE_SWEEPS = text(f"""
     SELECT s.id, s.collection_id, s.index_name, s.tenant, s.document_id, s.below_version, d.live_version,
            d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
@@ -412,13 +412,13 @@ DUE_SWEEPS = text(f"""
     ORDER BY s.due_at LIMIT :limit
 """)
 
-# Put sweeps that Qdrant refused behind all others.
+# Postpone sweeps that Qdrant rejected.
 PUT_OFF_SWEEPS = text("UPDATE sweeps SET due_at = now() WHERE id = ANY(CAST(:ids AS bigint[])) AND due_at <= now()")
 
 # Delete sweeps that are done for good.
 DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")
 
-# Have sweeps that were done for the first time wait until no older lease can hold.
+# Let sweeps that were done once wait until all older leases have expired.
 REPEAT_SWEEPS = text("""
     UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:ids AS bigint[])) AND again
 """)
@@ -430,24 +430,24 @@ _LEASES = f"""
 """
 _TABLES = ("documents", "chunks")
 
-# Hold rows for another lease; the tokens say which leases still held.
+# Extend leases; the returned tokens are those of valid leases.
 EXTEND = {
     name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
 }
 
-# Forget replies whose content nobody has asked for since.
+# Delete replies whose content was not needed since.
 FORGET_REPLIES = text("""
     DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(
         SELECT content_key FROM paid_replies WHERE written_at <= now() - CAST(:age AS interval) LIMIT :limit))
     RETURNING 1
 """)
 
-# Have others wait on for the replies to calls whose chunks were given up.
+# Let other workers wait for the replies to calls of discarded chunks.
 EXTEND_CALLS = text(
     "UPDATE abandoned_calls SET due_at = now() + :lease WHERE lease_token = ANY(CAST(:tokens AS bigint[]))"
 )
 
-# End that wait: the reply is there, or none will come.
+# End that wait: the reply arrived, or none will.
 END_CALLS = text("DELETE FROM abandoned_calls WHERE lease_token = ANY(CAST(:tokens AS bigint[]))")
 
 # End leases without an attempt.

@@ -44,16 +44,17 @@ from shared.process import metrics
 T = TypeVar("T")
 NO_LIMITS = Rates()
 log = structlog.get_logger()
-_SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
+_SLICE_CHUNKS = 500  # chunks per transaction; the event loop blocks while their rows are encoded
 _MOST_TWINS = 5_000  # of one settlement
-_UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
+_UNLIMITED = 2**62  # a tenant named without limits has none, regardless of `other_limits`
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChunks:
-    """Chunks whose questions are to be generated.
+    """Claimed chunks to generate.
 
-    `paid_already` counts the claimed chunks that needed no call, `left` those whose content another worker pays for.
+    `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker pays
+    for.
     """
 
     chunks: list[ChunkToGenerate]
@@ -66,13 +67,14 @@ class Work:
 
     Args:
         database: the ledger.
-        worker: a name by which a person can find the process.
-        lease: how long a claim holds without being extended.
-        weights: how much of the free slots tenants get; 1 is an equal share, and the default.
-        limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
-        other_limits: the limits of all other tenants.
-        used_up: the tenants whose budget is used up now: none of their chunks is claimed to generate.
-        embeddings: the names of those that the worker serves; chunks of others are never claimed to be indexed.
+        worker: name of the process, for people.
+        lease: duration of a claim without extension.
+        weights: relative shares of tenants in the free slots; default 1.
+        limits: limits of tenants' calls to the language model; no tenant holds more chunks than these allow to start
+            soon.
+        other_limits: limits of all other tenants.
+        used_up: tenants with an exhausted budget: their chunks are not claimed for generation.
+        embeddings: names of the embeddings that the worker serves; chunks of others are not claimed for indexing.
     """
 
     def __init__(
@@ -110,10 +112,10 @@ class Work:
         return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
-        """Write the chunks of documents, which are due at once; return the documents whose claims still held.
+        """Insert the chunks of documents, due at once; return the documents whose claims held.
 
-        The chunks of a large document are written in slices, each in a transaction of its own. It is `parsing` until
-        the last slice; if its worker dies before that, the next one begins with another version.
+        The chunks of a large document are inserted in slices, one transaction each. It is `parsing` until the last
+        slice; if its worker dies earlier, the next worker starts another version.
         """
         await self._add_languages(parsed)
         held: set[UUID] = set()
@@ -134,7 +136,7 @@ class Work:
                 await connection.execute(sql.ADD_LANGUAGES, {"id": collection_id, "languages": sorted(languages)})
 
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
-        """Write some chunks of a document that is being parsed; return whether its claim still held."""
+        """Insert some chunks of a document that is being parsed; return whether its claim held."""
         async with self._database.begin() as connection:
             parameters = {"id": lease.id, "token": lease.token}
             if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
@@ -155,7 +157,7 @@ class Work:
         async with self._database.begin() as connection:
             changed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).all()
             failed = [row.id for row in changed]
-            # The questions that users asked of the live version waited for the next one, which does not come.
+            # Users' questions for the live version waited for the next version, which will not be live.
             await acceptance.index_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
         _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
@@ -166,16 +168,15 @@ class Work:
     async def claim_to_generate(
         self, limit: int, *, key_of: Callable[[ChunkToGenerate], bytes] | None = None, suspects: bool = False
     ) -> ClaimedChunks:
-        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once.
+        """Claim chunks to generate; chunks with paid content advance at once.
 
         Args:
-            limit: the most chunks.
-            key_of: the key of the request that would be sent for a chunk now; None takes the key that was written when
-                the document was parsed.
-            suspects: claim suspects alone, for a worker that holds nothing else.
+            limit: maximum number of chunks.
+            key_of: function from a chunk to the key of its current request; None uses the key from the parse.
+            suspects: whether to claim suspects only, for a worker that holds nothing else.
 
         Raises:
-            Collided: other workers leased the same content meanwhile, time after time.
+            Collided: other workers leased the same content repeatedly.
         """
         used_up = await self._used_up() if self._used_up is not None and not suspects else ()
         parameters = self._claim(limit, suspects=suspects) | self._most_chunks(used_up, suspects=suspects)
@@ -202,10 +203,10 @@ class Work:
     async def keep_replies(
         self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
     ) -> None:
-        """Commit the replies of a chunk that needs more calls, and what it has cost until now.
+        """Commit the replies of a chunk that needs more calls, with its costs until now.
 
         Raises:
-            LeaseLost: the chunk is another worker's, or has gone. The replies and their cost are committed even so.
+            LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
         """
         async with self._database.begin() as connection:
             kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(chunk, replies, usage, calls))
@@ -215,15 +216,15 @@ class Work:
             raise LeaseLost("the lease on the chunk has ended")
 
     async def forget_replies(self, age: timedelta) -> bool:
-        """Delete some replies that are older, and whose questions never became whole; return whether more may wait."""
+        """Delete some older replies of incomplete questions; return whether more may be left."""
         parameters = {"age": age, "limit": _SLICE_CHUNKS}
         async with self._database.begin() as connection:
             return len((await connection.execute(sql.FORGET_REPLIES, parameters)).all()) == _SLICE_CHUNKS
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
-        """Commit the questions that were paid for, before anything is done with them, and record the failures.
+        """Commit paid questions before they are used, and record the failures.
 
-        What they have cost is recorded also where a claim no longer holds.
+        Their costs are recorded even if a claim has expired.
         """
         paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
@@ -246,15 +247,15 @@ class Work:
     async def claim_to_index(
         self, limit: int, *, embeddings: Sequence[str] | None = None, suspects: bool = False
     ) -> list[ChunkToIndex]:
-        """Claim chunks to be indexed whose collection has an embedding that this worker serves; others wait for theirs.
+        """Claim chunks to index whose collection has an embedding that this worker serves; others wait.
 
-        Texts that nobody finds yet go first, but a quarter is for chunks whose questions are there: a corpus that is
-        being uploaded must not hold these up.
+        Texts that are not searchable yet come first, but a quarter is reserved for chunks with questions, so that the
+        upload of a corpus does not delay them.
 
         Args:
-            limit: the most chunks.
-            embeddings: names of those that are wanted now; None: all that the worker serves.
-            suspects: claim suspects alone, for a worker that holds nothing else.
+            limit: maximum number of chunks.
+            embeddings: embeddings to claim now; None for all that the worker serves.
+            suspects: whether to claim suspects only, for a worker that holds nothing else.
         """
         served = self._embeddings if embeddings is None else list(embeddings)
         parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
@@ -264,12 +265,12 @@ class Work:
         return list(map(rows.chunk_to_index, claimed))
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
-        """Find chunks with the same texts whose points stand, in other builds and versions of the same documents.
+        """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
 
-        Only builds of the same embedding and the same collection in Qdrant count.
+        Only builds with the same embedding and the same Qdrant collection are searched.
 
         Returns:
-            By the chunks' leases; those that have none are missing.
+            The chunks by lease; leases without any are missing.
         """
         return await reusable_vectors.find(self._database, chunks)
 
@@ -311,23 +312,23 @@ class Work:
     # Documents whose chunks have all ended
 
     async def find_ended(self, limit: int = 200) -> list[UUID]:
-        """Return documents that nobody has finished though their texts all stand, or their chunks have all ended.
+        """Return documents that were not advanced although their texts are all stored, or their chunks have all ended.
 
-        A call looks at `limit` documents at most, the longest due first, and at those that are open for longer less
-        often: where documents wait for a model, their number must not make the call long.
+        A call checks at most `limit` documents, longest due first, and long-open documents less often: if many
+        documents wait for a model, the call must stay short.
         """
         async with self._database.begin() as connection:
             return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
 
     @again_after_collision
     async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
-        """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
+        """Make versions live whose texts are all stored, and finish documents whose chunks have all ended, among these.
 
-        A document that has nothing to show or to delete in Qdrant goes on at once. For every other one this writes
-        down a sweep, which outlives a kill and an edit; it is searchable by the next call after its sweep.
+        A document without changes in Qdrant advances at once. For every other document this records a sweep, which
+        survives a kill and an edit. The call after the sweep marks the document searchable.
 
         Returns:
-            The sweeps that are to be done now.
+            The sweeps to do now.
         """
         async with self._database.begin() as connection:
             ended = (await connection.execute(sql.LOCK_ENDED, {"ids": list(document_ids)})).scalars().all()
@@ -351,16 +352,16 @@ class Work:
         _tell_ended(finished)
         return sweeps
 
-    # Documents to delete, and points that are not what the ledger says
+    # Documents to delete, and points that differ from the ledger
 
     async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
-        """Return documents that their owners have deleted and whose versions are gone; points may still be there."""
+        """Return deleted documents whose versions are deleted; points may remain."""
         async with self._database.begin() as connection:
             documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
         return [DeletableDocument(**row) for row in documents]
 
     async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
-        """Delete the rows of documents whose points are gone."""
+        """Delete the rows of documents whose points are deleted."""
         async with self._database.begin() as connection:
             inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
             again = {"ids": list(inserted.values()), "after": self._no_lease_holds}
@@ -368,26 +369,26 @@ class Work:
             await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
 
     async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
-        """Have these documents deleted after all others that are due."""
+        """Postpone the deletion of these documents."""
         async with self._database.begin() as connection:
             await connection.execute(sql.PUT_OFF_DELETION, {"ids": [d.id for d in documents]})
 
     async def purge_versions(self) -> list[str]:
-        """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
+        """Delete some versions that are neither live nor newest; return unreferenced uploads."""
         return await versions.purge(self._database)
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
-        """Return sweeps whose time has come, those first that are due for longest."""
+        """Return due sweeps, longest due first."""
         async with self._database.begin() as connection:
             return await _due_sweeps(connection, None, limit)
 
     async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
-        """Have these sweeps done after all others that are due."""
+        """Postpone these sweeps."""
         async with self._database.begin() as connection:
             await connection.execute(sql.PUT_OFF_SWEEPS, {"ids": [s.id for s in sweeps]})
 
     async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
-        """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""
+        """Record sweeps as done; some are repeated when all leases of late writers have expired."""
         again = [sweep.id for sweep in sweeps if sweep.again]
         async with self._database.begin() as connection:
             await connection.execute(sql.DELETE_SWEEPS, {"ids": [s.id for s in sweeps if not s.again]})
@@ -396,7 +397,7 @@ class Work:
     # Leases
 
     async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
-        """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
+        """Extend claims from now on; return the tokens of valid ones: a lost lease stays lost."""
         async with self._database.begin() as connection:
             held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
             if table == "chunks":
@@ -405,7 +406,7 @@ class Work:
             return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
-        """End claims without an attempt: the rows are due at once. `spent` is what was paid for them all the same."""
+        """Release claims without an attempt: the rows are due at once. `spent` has their costs."""
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
             await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
@@ -413,7 +414,7 @@ class Work:
                 await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
 
     async def due(self) -> list[WorkQueue]:
-        """Return the queues whose stages have work that is due."""
+        """Return the queues of stages with due work."""
         (row,) = await self._database.rows(claims.DUE)
         return [queue for queue in WORK_QUEUES if row[queue]]
 
@@ -458,13 +459,13 @@ async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUI
 
 
 async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Mark documents whose chunks have changed; it locks nothing that another transaction waits for in turn."""
+    """Mark documents whose chunks have changed, without taking locks that another transaction waits for."""
     if documents:
         await connection.execute(sql.TOUCH, {"ids": sorted(set(documents))})
 
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
-    """Give older versions up, and have the points of documents swept."""
+    """Make older versions obsolete, and sweep their documents."""
     inserted = await versions.supersede(connection, [document_id for document_id, _ in replacing])
     others = [(document_id, version) for document_id, version in replacing if document_id not in inserted]
     if others:
@@ -473,7 +474,7 @@ async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[
 
 
 async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:
-    """Have documents swept whose versions became live while these chunks of them were written hidden."""
+    """Sweep documents whose versions became live while these chunks of them were written hidden."""
     if not hidden:
         return
     live = (await connection.execute(sql.HIDDEN_OF_LIVE, rows.written_rows(hidden))).all()
@@ -487,9 +488,9 @@ async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, li
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
-    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone.
+    """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a group of its own.
 
-    Large ones go last: their slices take seconds, and the documents beside them may be another tenant's.
+    Large outcomes come last: their slices take seconds, and other documents may belong to another tenant.
     """
     groups: list[list[ParseOutcome]] = []
     room = 0
@@ -503,7 +504,7 @@ def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
 
 
 def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
-    """Return the slices but the last, and the last, which may be empty."""
+    """Return all slices but the last, and the last one, which may be empty."""
     slices = [chunks[start : start + _SLICE_CHUNKS] for start in range(0, len(chunks), _SLICE_CHUNKS)]
     return slices[:-1], slices[-1] if slices else []
 
@@ -511,7 +512,7 @@ def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
 async def _set_keys(
     connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
 ) -> list[ChunkToGenerate]:
-    """Give claimed chunks the keys of the requests that are sent now.
+    """Set the keys of claimed chunks to those of the requests about to be sent.
 
     Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
     """
@@ -538,6 +539,6 @@ def _tell_ended(documents: Iterable[Row[Any]]) -> None:
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
-    """Count claims of rows that had lost a lease; such a row stays marked until an attempt at it ends."""
+    """Count claims of rows with lost leases; such a row stays marked until an attempt ends."""
     if lost := sum(row["lost_leases"] > 0 for row in claimed):
         metrics.LEASES_LOST.labels(stage).inc(lost)
