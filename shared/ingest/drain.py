@@ -1,9 +1,9 @@
-"""A drain: claim, work, settle, until nothing is due. Every stage of the ingest is run by this one mechanism.
+"""A drain claims, works and settles until nothing is due. It runs every stage of the ingest.
 
-Three loops run at once, so that neither the ledger nor the provider waits for the other. Claim: when slots are free,
-or are about to be. Work: one task per item. Commit: all that finished during the previous commit, or a moment apart,
-in one transaction. A slot is free again only when its outcome is committed, so a kill never costs more than the slots:
-what is claimed during a commit begins after it.
+Three loops run concurrently, so that neither the ledger nor the provider waits for the other. Claim: when slots are
+free, or are about to be. Work: one task per item. Commit: everything that finished during the previous commit, or
+shortly after, in one transaction. A slot is free again only when its outcome is committed, so a kill never costs more
+than the slots: items claimed during a commit start after it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
-_GROUP_FAILURES = 2  # of one group, before its outcomes are settled one by one
+_GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
 _LOOK_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
@@ -45,20 +45,21 @@ class Stage(Generic[ItemT, OutcomeT]):
     """The steps of a drain; the modules named `stage` define them.
 
     Args:
-        name: for logs.
-        slots: how many items may be in work at the same time.
-        linger: the pause after a claim that found fewer items than it asked for; work gathers meanwhile.
-        claim: takes up to so many items; None where it moved rows on that need no work, so that more may be due.
-        claim_suspect: takes at most one suspect; nothing else runs beside it.
-        work: does one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
-            where the item's lease may have ended; the work calls it before it pays for anything.
+        name: name in logs.
+        slots: maximum number of concurrent items.
+        linger: pause after a claim that returned fewer items than requested, during which work gathers.
+        claim: claims up to a number of items; returns None if it only advanced rows that need no work, so that more may
+            be due.
+        claim_suspect: claims at most one suspect, which is worked alone.
+        work: works on one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
+            if the item's lease may have expired; the work calls it before each payment.
         settle: commits outcomes.
-        leases_of: the leases that an item holds.
-        describe: names an item in logs by document, chunk, collection and tenant.
-        traced: the traces that an item is work for, by `traceparent`, each with what `describe` says of that part.
-        extend: holds leases for another term; returns the tokens of those that still held.
-        give_back: ends leases whose work was not done.
-        full: called when more is due than there are slots: another worker may help.
+        leases_of: returns the leases of an item.
+        describe: returns document, chunk, collection and tenant of an item for logs.
+        traced: returns the traces of an item by `traceparent`, each with the description of its part.
+        extend: extends leases; returns the tokens of valid ones.
+        give_back: releases leases without an attempt.
+        full: called if more work is due than there are slots, so that another worker may help.
     """
 
     name: str
@@ -78,13 +79,13 @@ class Stage(Generic[ItemT, OutcomeT]):
 
 @dataclass(frozen=True, kw_only=True)
 class DrainLimits:
-    """How long a drain may take.
+    """Time limits of a drain.
 
     Args:
-        lease: how long a claim holds; the drain extends it three times within that time, and an extension that failed
-            is tried again every half second.
-        budget: how long the drain goes on claiming.
-        grace: how long items in work may take once the process is asked to end.
+        lease: duration of a claim; the drain extends it three times within that time, and retries a failed extension
+            every half second.
+        budget: how long the drain keeps claiming.
+        grace: how long running items may take after the process is asked to stop.
     """
 
     lease: timedelta
@@ -100,12 +101,12 @@ class HeldLeases:
         self._until = until
 
     def extended(self, until: float, tokens: set[int]) -> None:
-        """Note an extension; `tokens` are those of all leases that still held."""
+        """Record an extension; `tokens` are those of all valid leases."""
         held = any(lease.token in tokens for lease in self.leases)
         self._until = until if held else time.monotonic()
 
     def require(self) -> None:
-        """Raise `LeaseLost` where the leases may have ended."""
+        """Raise `LeaseLost` if the leases may have expired."""
         if time.monotonic() >= self._until:
             raise LeaseLost
 
@@ -128,10 +129,10 @@ class Drain(Generic[ItemT, OutcomeT]):
     """One run of a stage.
 
     Args:
-        stage: what it runs.
-        limits: how long it may take.
-        stopping: is set when the process is asked to end: the drain claims nothing from then on.
-        looks: those of all drains of the worker; None: this drain is the only one.
+        stage: the stage.
+        limits: time limits.
+        stopping: set when the process is asked to stop; the drain claims nothing from then on.
+        looks: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._limits = limits
         self._stopping = stopping
         self._looks = looks or SuspectLooks()
-        self._free = stage.slots  # for claims: those whose outcomes are being committed too
+        self._free = stage.slots  # slots for claims; outcomes that are being committed count as free
         self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
         self._in_work: dict[asyncio.Task[OutcomeT], ItemT] = {}
@@ -156,14 +157,14 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     @property
     def in_work(self) -> int:
-        """How many items are in work."""
+        """The number of running items."""
         return len(self._in_work)
 
     async def run(self) -> bool:
-        """Work until nothing is due or the budget is used up; return whether there may be more.
+        """Work until nothing is due or the budget is used up; return whether more may be due.
 
         Raises:
-            Transient: the ledger was not available for a claim. Items in work have been settled all the same.
+            Transient: the ledger was unavailable for a claim. Running items were settled anyway.
         """
         settling, extending = asyncio.create_task(self._settle_all()), asyncio.create_task(self._extend_all())
         try:
@@ -197,10 +198,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         return True
 
     async def _work_alone(self, settling: asyncio.Task[None]) -> bool:
-        """Work on one suspect with nothing beside it, so that it takes no others along; return whether there was one.
+        """Work on one suspect alone, so that its death affects no other item; return whether there was one.
 
-        Each drain begins with one suspect, so that none waits for the end of all other work. The drain takes the other
-        suspects when nothing else is due.
+        Each drain starts with one suspect, so that suspects do not wait for the end of all other work. The drain claims
+        more suspects when nothing else is due.
         """
         if not self._looks.is_due():
             return False
@@ -215,9 +216,9 @@ class Drain(Generic[ItemT, OutcomeT]):
         return not self._stopping.is_set() and time.monotonic() < self._deadline
 
     async def _claim(self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]]) -> Sequence[ItemT]:
-        """Claim items and begin them; claim again where the claim collided, or found rows that need no work.
+        """Claim items and start them; repeat the claim if it collided or found only rows that need no work.
 
-        Neither says that nothing is due, so only a stop and the budget end it.
+        Neither means that nothing is due, so only a stop and the budget end the repetition.
         """
         while self._may_claim():
             asked = time.monotonic()
@@ -231,9 +232,9 @@ class Drain(Generic[ItemT, OutcomeT]):
         return []
 
     async def _begin_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
-        """Begin items. If the claim took longer than a lease, give them back unworked.
+        """Start items. If the claim took longer than a lease, release them instead.
 
-        Other workers may hold them by now: a process that stood still would repeat calls that they are making.
+        Other workers may hold them by now: a stalled process would repeat their calls.
         """
         if time.monotonic() < until:
             for item in items:
@@ -268,7 +269,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             return
         error = task.exception()
         if error is not None:
-            # A bug, or memory. The lease ends by itself, and an item that raises again becomes poison.
+            # A bug, or lack of memory. The lease expires, and an item that raises again becomes poison.
             log.error("work.raised", **self._named([item]), exc_info=error)
             self._claim_again(1)
             self._release(item)
@@ -292,7 +293,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _settle_all(self) -> None:
         while True:
             group = [await self._finished.get()]
-            if self._in_work:  # what ends a moment later shares the transaction
+            if self._in_work:  # outcomes that follow shortly share the transaction
                 await asyncio.sleep(_GATHER_SECONDS)
             while not self._finished.empty():
                 group.append(self._finished.get_nowait())
@@ -304,9 +305,9 @@ class Drain(Generic[ItemT, OutcomeT]):
             self.settled += len(group)
 
     async def _commit(self, group: Sequence[tuple[ItemT, OutcomeT]]) -> None:
-        """Settle, again and again while the ledger is away: these outcomes have been paid for.
+        """Settle, and retry while the ledger is unavailable, because these outcomes are paid.
 
-        A group that fails twice is settled apart: together its outcomes may need more time than a transaction has.
+        A group that fails twice is settled one by one: together its outcomes may need more time than a transaction has.
         """
         failures = 0
         while len(group) == 1 or failures < _GROUP_FAILURES:
@@ -340,7 +341,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             metrics.SETTLED.labels(stage, kind).inc(number)
 
     def _refuse(self, item: ItemT, error: Permanent) -> None:
-        """The ledger can never record this outcome: its lease ends by itself, and it holds up no other."""
+        """Log an outcome that the ledger can never record: its lease expires, and it blocks no other."""
         log.error("settlement.refused", **self._named([item]), reason=error.message)
 
     async def _extend_all(self) -> None:
@@ -365,7 +366,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
-        """Wait for the items in work and commit them; give back those that do not end in time."""
+        """Wait for running items and commit them; release those that do not finish in time."""
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
@@ -382,7 +383,7 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await self._stage.give_back(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
-        """The fields of a log event: whoever is called at night finds the row by them."""
+        """The fields of a log event that identify the rows for an operator."""
         first = self._stage.describe(items[0]) if items else {}
         return {"stage": self._stage.name, "items": len(items), **first}
 
@@ -397,7 +398,7 @@ def _parts(outcome: object) -> Sequence[object]:
 
 
 def _failure(outcome: object) -> str | None:
-    """The kind of the first failure; None where there is none."""
+    """The kind of the first failure, or None."""
     failed = (one.decision for one in _parts(outcome) if isinstance(one, FailedAttempt))
     return next((one.kind if isinstance(one, Dead) else "retry" for one in failed), None)
 

@@ -1,4 +1,4 @@
-"""A trial: a text is divided, a model writes the questions of its chunks, the filter judges them; nothing is stored."""
+"""A trial: a text is divided, its questions are generated and filtered; nothing is stored."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from shared.settings import Settings
 
 MOST_CHARS = 20_000
 _AT_ONCE = 4
-# Somebody waits, so it goes before the ingest; but it makes many calls, so none without leave.
+# Interactive, so prioritised over the ingest; many calls, so the limiter is never bypassed.
 _PATIENCE = Patience(timedelta(minutes=1), is_query=True)
 
 
 @dataclass(frozen=True, slots=True)
 class TriedText:
-    """What is tried.
+    """The input of a trial.
 
     Args:
-        text: as it was sent; what is behind `MOST_CHARS` characters is left out.
-        title: the document's; None: its first heading.
-        options: of chunking and of questions.
-        embedding: by whose name questions are compared with their chunks.
+        text: text as submitted; the part after `MOST_CHARS` characters is ignored.
+        title: title of the document; None: its first heading.
+        options: options of chunking and generation.
+        embedding: name of the embedding that compares questions with their chunks.
     """
 
     text: str
@@ -76,10 +76,10 @@ class WrittenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ScreenedChunk:
-    """The questions of a chunk as the filter judged them, and what they cost; it comes once for each chunk.
+    """The filtered questions of a chunk with their costs; sent once per chunk.
 
     Args:
-        error: why there are no questions, or no similarities; None: nothing went wrong.
+        error: reason for missing questions or similarities; None without an error.
     """
 
     chunk: int
@@ -93,13 +93,13 @@ TrialEvent = TriedChunk | WrittenQuestion | ScreenedChunk
 
 
 class Trial:
-    """Does with a text what the ingest would do, as far as the filter.
+    """Processes a text like the ingest, up to the filter.
 
     Args:
-        settings: for what the options leave open.
-        chat: writes the questions.
-        limiter: of its provider.
-        embedders: for requests that somebody waits for.
+        settings: defaults for the options.
+        chat: generates the questions.
+        limiter: limiter of its provider.
+        embedders: embedders for interactive requests.
     """
 
     def __init__(self, settings: Settings, chat: ChatModel, limiter: Limiter, embedders: Embedders) -> None:
@@ -109,12 +109,12 @@ class Trial:
         self._embedders = embedders
 
     async def run(self, tenant: str, tried: TriedText) -> AsyncGenerator[TrialEvent, None]:
-        """Yield the chunks in order, then the questions of each and their verdicts as they come.
+        """Yield the chunks in order, then the questions of each and their results as they arrive.
 
-        Closing this ends the calls that are under way. A chunk whose questions cannot be written fails alone.
+        Closing this cancels running calls. A chunk whose questions cannot be generated fails alone.
 
         Args:
-            tenant: on whose account the calls are made.
+            tenant: tenant charged for the calls.
             tried: the text and its options.
         """
         contents = await asyncio.to_thread(_divided, self._settings, tried)
@@ -176,10 +176,10 @@ class Trial:
     async def _judged(
         self, content: ChunkContent, filtered: Sequence[FilteredQuestion], embedding: str
     ) -> list[FilteredQuestion]:
-        """Judge questions by their similarity to the chunk, those too that their words have dropped already.
+        """Filter questions by their similarity to the chunk, including those already dropped by their words.
 
         Raises:
-            ForeaskError: the provider refuses the text or a question, or is not available now.
+            ForeaskError: the provider rejects the text or a question, or is unavailable.
         """
         embedder = self._embedders.of(embedding)
         texts = [embedder.prefixes.passage(content.text), *embedder.prefixes.queries(q.text for q in filtered)]

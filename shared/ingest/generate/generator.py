@@ -1,4 +1,4 @@
-"""Have a model write the questions that a chunk answers."""
+"""Generation of the questions that a chunk answers."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ def strategy_for(model_name: str) -> Strategy:
 def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
     """The key of a chunk's completion: 32 bytes that change whenever a request would.
 
-    `PROMPT_VERSION` stands for what the requests do not show: how replies are read and repaired.
+    `PROMPT_VERSION` covers differences that requests do not show: the parsing and repair of replies.
     """
     return key_of(tenant, model, options.strategy, requests(content, options))
 
 
 def key_of(tenant: str, model: str, strategy: Strategy, calls: Sequence[ChatRequest]) -> bytes:
-    """The content key of a chunk whose calls are these, as `requests` returns them."""
+    """The content key of a chunk with these calls, as returned by `requests`."""
     bodies = [call.body(model) for call in calls]
     return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, strategy, bodies])).digest()
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """The calls for a chunk, where no reply needs repair."""
+    """The calls for a chunk if no reply needs repair."""
     if options.strategy == "per-question":
         return per_question.requests(content, options)
     return [question_list.request(content, options)]
 
 
 async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
-    """Have the questions of one chunk written; a malformed reply is repaired by another call, at most twice.
+    """Generate the questions of one chunk; a malformed reply is repaired by another call, at most twice.
 
     Returns:
         The model's questions, not yet filtered.
 
     Raises:
-        Transient: another attempt may help later; this attempt leaves nothing behind.
-        Refused: the provider will not answer this request.
-        BadQuestions: the replies stayed malformed; the error says what they cost.
+        Transient: another attempt may succeed later; this attempt stores nothing.
+        Refused: the provider rejects this request.
+        BadQuestions: the replies stayed malformed; the error has their costs.
     """
     if options.strategy == "per-question":
         return await per_question.generate_questions(model, content, options)

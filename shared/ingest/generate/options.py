@@ -1,4 +1,4 @@
-"""How a collection's questions are written: its options where it has them, over the settings."""
+"""Generation options of a collection: its own options over the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies that were paid for: an attempt that was cut short leaves them to the next one, which makes no call twice."""
+"""Paid replies: an interrupted attempt leaves its replies to the next one, which repeats no call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Keep = Callable[[Sequence[PaidReply], Usage, int], Awaitable[None]]
 
 
 class PaidReplies:
-    """A `ChatModel` for the calls of one chunk, in their order.
+    """A `ChatModel` for the calls of one chunk, in order.
 
-    A call that an earlier attempt has paid for is answered from its reply. Before each further call the replies so far
-    are committed, so that a kill costs the call in flight alone; a chunk with a single call commits nothing here.
+    A call that an earlier attempt paid is answered from its reply. Before each further call the replies so far are
+    committed, so that a kill costs only the call in flight; a chunk with a single call commits nothing here.
 
     Args:
         model: answers the other calls.
-        chunk: what the earlier attempts left, and what they cost.
-        keep: commits the replies, and the cost until now; an error ends the attempt before it pays for more.
+        chunk: the chunk with the replies and costs of earlier attempts.
+        keep: commits the replies and the costs until now; an error ends the attempt before the next payment.
     """
 
     def __init__(self, model: ChatModel, chunk: ChunkToGenerate, keep: Keep) -> None:
@@ -33,7 +33,7 @@ class PaidReplies:
         self._keep = keep
         self.replies = list(chunk.replies)
         self._kept = len(self.replies)  # how many of them the ledger has
-        self._next = 0  # the place of the next call's reply
+        self._next = 0  # index of the next call's reply
         self.usage = chunk.usage
         self.calls = chunk.calls
 
@@ -42,7 +42,7 @@ class PaidReplies:
         return self._model.name
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Make one call, or answer it from its reply; raises what the model raises, and what `keep` raises."""
+        """Make one call, or answer it from its reply; raise the errors of the model and of `keep`."""
         digest = hashlib.sha256(orjson.dumps(request.body(self.name))).hexdigest()
         if self._next < len(self.replies) and self.replies[self._next].request != digest:
             del self.replies[self._next :]  # the prompt has changed, and with it every call from here on
@@ -71,5 +71,5 @@ class PaidReplies:
         self.calls += 1
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        """Stream a reply; nothing is kept of it."""
+        """Stream a reply without storing it."""
         return self._model.stream(request)

@@ -1,12 +1,12 @@
-"""The `per-question` strategy, for models too small to write a list: one short call for each question.
+"""The `per-question` strategy, for models too small to write a list: one short call per question.
 
-Each call asks about one sentence of the text, and a schema holds the reply to a question that begins with a question
-word and soon names something that the sentence names. The calls of a chunk share their beginning (instructions, title,
-text), which llama.cpp keeps in its prompt cache while they come one after the other.
+Each call asks about one sentence of the text. A schema restricts the reply to a question that starts with a question
+word and soon contains a name from the sentence. The calls of a chunk share their beginning (instructions, title, text),
+which llama.cpp keeps in its prompt cache while they run one after the other.
 
-Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the passed questions find their own passage
-first among 240, 97 % in three, and 4.7 of 6 pass. Free questions about the whole text: 43 to 76 %, 2 to 3 pass; about
-a sentence, but without the names: 80 %, 4.2 pass (`bench.questions`).
+Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the passed questions find their own passage first
+among 240, 97 % in the first three, and 4.7 of 6 pass. Free questions about the whole text: 43 to 76 %, 2 to 3 pass;
+about a sentence without the names: 80 %, 4.2 pass (`bench.questions`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shared.text.sentences import sentences
 
 DEFAULT_COUNT = 6
 
-_MAX_TOKENS = 48  # a reply that is longer rambles: it is cut, broken, and so dropped
+_MAX_TOKENS = 48  # a longer reply rambles: it is truncated, invalid, and dropped
 _TEMPERATURE = 0.2
 _SHORTEST_SENTENCE = 25
 _NAMES_OF_SENTENCE, _NAMES_OF_TEXT = 5, 8
 
-# How questions begin, in the order of the calls. The words that may follow are listed: left to itself the model drifts
-# into questions about questions.
+# Beginnings of questions, in the order of the calls. The next words are listed, because the model otherwise drifts into
+# questions about questions.
 _BEGINNINGS = (
     ("What", "is|was|are|were|did|does|do|happened to|made"),
     ("How", "did|does|is|was|were|are|do"),
@@ -136,9 +136,9 @@ def _schema(pattern: str) -> dict[str, Any]:
 
 
 async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
-    """Have one question written after the other. A bad reply costs its question; no questions at all is an error.
+    """Generate one question after the other. A bad reply costs its question; no questions at all is an error.
 
-    No call is repeated: the other questions are the cheaper remedy.
+    No call is repeated, because the other questions are the cheaper remedy.
     """
     usage, questions = Usage(), list[str]()
     calls = requests(content, options)

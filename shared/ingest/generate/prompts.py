@@ -1,4 +1,4 @@
-"""The prompts and their version. Raise `PROMPT_VERSION` with every change: each chunk's questions are written anew."""
+"""The prompts and their version. Raise `PROMPT_VERSION` with every change: all questions are generated again."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
 
 
 def render(template: str, content: ChunkContent, *, count: int, text: str, fenced: bool = False) -> str:
-    """Fill in a template in one pass: braces in what is filled in are left alone.
+    """Fill in a template in one pass: braces in inserted values are not interpreted.
 
     Args:
-        template: has the placeholders.
-        content: a chunk, whose title and headings are filled in.
-        count: how many questions to ask for.
-        text: stands for `{text}`.
-        fenced: whether title and headings stand between tags that nothing inside can close.
+        template: text with placeholders.
+        content: a chunk, whose title and headings are inserted.
+        count: number of questions to ask for.
+        text: value of `{text}`.
+        fenced: whether title and headings are enclosed in tags that no content can close.
     """
     title, headings = _one_line(content.title or ""), " > ".join(_one_line(h) for h in content.heading_path)
     values = {
@@ -118,5 +118,5 @@ def _fenced(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without tags that could end its fence or begin another."""
+    """The text without tags that could close its fence or open another."""
     return _TAG.sub("<\\\\", text)

@@ -1,4 +1,4 @@
-"""The question filter: which questions pass, and why the others are dropped. Pure functions, no calls."""
+"""The question filter: which questions pass, and the reasons for dropping others. Pure functions, no calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.ingest.generate.question_detection import asks, question_mark, reque
 from shared.text.words import WORD, is_unspaced
 
 MIN_CHARS, MAX_CHARS = 8, 300
-_MIN_CHARS_UNSPACED = 4  # Chinese says in four characters what takes others eight
+_MIN_CHARS_UNSPACED = 4  # four Chinese characters say as much as eight of other scripts
 # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon), Armenian, Ethiopic.
 QUESTION_MARKS = "?\uff1f\u061f;\u055e\u1367"
 
@@ -22,7 +22,7 @@ _NUMBERING = re.compile(r"^(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|[-*•]|q(?:u
 _WRAPPING = "*_ \u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069"
 _QUOTES = '"“”„‟«»‹›「」『』《》'  # noqa: RUF001 - marks of other languages
 _TEXTS = r"(?:text|passage|chunk|excerpt|paragraph|snippet|document|article|section|question|sentence|author|context)s?"
-# "the text says", but not "the text adventure" nor "the author of Dune".
+# Matches "the text says", but not "the text adventure" or "the author of Dune".
 _REFERENCE = re.compile(
     rf"\b(?:(?:this|given|provided|above|following)\s+(?:given\s+|provided\s+|above\s+|following\s+)?{_TEXTS}\b"
     rf"|the\s+{_TEXTS}(?=\s*(?:[?,.:;)]|$)|\s+(?:about|above|is|was|does|did|do|has|and|that|which|by|in|on|to|for|"
@@ -40,11 +40,11 @@ _NEAR_OVERLAP = 0.85
 
 @dataclass(frozen=True, slots=True)
 class FilteredQuestion:
-    """A question and whether the filter let it pass.
+    """A question and its result from the filter.
 
     Args:
-        reason: why it was dropped, in a few words.
-        similarity: to its chunk; None where its vector was not looked at.
+        reason: reason for dropping it, in a few words.
+        similarity: similarity to its chunk; None if its vector was not compared.
     """
 
     text: str
@@ -74,7 +74,7 @@ def _unwrapped(text: str) -> str:
 
 
 def is_question(question: str) -> bool:
-    """Whether a normalised text is of a question's length, and ends as one or asks for an answer."""
+    """Whether a normalised text has the length of a question, and ends like one or asks for an answer."""
     fits = not _is_short(question) and len(question) <= MAX_CHARS
     return fits and (question.endswith((*QUESTION_MARKS, "か。")) or requests(question))
 
@@ -84,10 +84,10 @@ def _is_short(question: str) -> bool:
 
 
 def filter_by_text(questions: Sequence[str], content: ChunkContent) -> list[FilteredQuestion]:
-    """Judge each question by its text alone.
+    """Filter each question by its text only.
 
     Returns:
-        One entry per question, in order, its text normalised.
+        One entry per question, in order, with normalised text.
     """
     passed: list[frozenset[str]] = []
     filtered = []
@@ -121,7 +121,7 @@ def _emptiness(question: str, content: ChunkContent) -> str | None:
 
 
 def _has_repeated_run(words: Sequence[str]) -> bool:
-    """Whether any three words in a row come twice."""
+    """Whether any three consecutive words occur twice."""
     triples = list(zip(words, words[1:], words[2:], strict=False))
     return len(set(triples)) < len(triples)
 
@@ -147,7 +147,7 @@ _UNLIKE, _SAME = "unlike its chunk", "means the same as an earlier question"
 
 
 def floor_for(model_name: str) -> float | None:
-    """The measured floor of an embedding model, None where there is no measurement."""
+    """The measured floor of an embedding model; None without a measurement."""
     name = model_name.lower().rsplit("/", 1)[-1]
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), None)
 
@@ -160,17 +160,17 @@ def filter_by_similarity(
     *,
     keep_alike: bool = False,
 ) -> list[FilteredQuestion]:
-    """Drop questions that are far from their chunk, and those that mean the same as an earlier one.
+    """Drop questions that are far from their chunk, and questions with the meaning of an earlier one.
 
     Args:
-        filtered: the questions as `filter_by_text` returned them.
+        filtered: questions as returned by `filter_by_text`.
         question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
-        floor: the lowest similarity to the chunk that passes; None lets all pass.
-        keep_alike: whether questions that mean the same may all pass.
+        floor: lowest similarity to the chunk that passes; None lets all pass.
+        keep_alike: whether questions with the same meaning may all pass.
 
     Returns:
-        The same questions in order, with their similarities; those that were dropped before stay so.
+        The same questions in order, with similarities; already dropped ones stay dropped.
     """
     if not filtered:
         return []

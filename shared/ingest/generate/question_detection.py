@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-# Words that begin a question, where nothing but a question begins so.
+# Words at the start of a question, in languages where nothing else starts with them.
 _BEGINS = re.compile(
     r"(?:what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|will|would|has|have|"
     r"wer|wen|wem|wessen|wann|wo|woher|wohin|warum|weshalb|wieso|wie|welche[mnrs]?|"  # German
@@ -16,13 +16,13 @@ _BEGINS = re.compile(
     r"ما|ماذا|من|متى|أين|لماذا|كيف|كم|هل|أي|في أي|چه|چرا|کجا|چگونه|چند|آیا)\b",
     re.IGNORECASE,
 )
-# Words that stand anywhere in a question.
+# Words anywhere in a question.
 _HAS = re.compile(
     r"什么|什麼|谁|誰|哪|几[个年次]|幾|多少|多久|多大|如何|怎|何时|何時|何地|何人|何种|何種|为何|為何|是否|[吗嗎呢か]\Z|どこ|いつ|なぜ|どう|どの|いくつ|いくら|"
     r"무엇|누가|누구|언제|어디|어떻게|어떤|까\Z|क्या|कौन|कब|कहाँ|कहां|क्यों|कैसे|कितन|किस|"
     r"อะไร|ใคร|ไหน|เมื่อไร|เมื่อไหร่|เมื่อใด|ทำไม|อย่างไร|ยังไง|กี่|เท่าไร|เท่าไหร่|เท่าใด|ใด|หรือไม่|ไหม|มั้ย|หรือเปล่า|ใช่หรือ|(?:คือ|ว่า)\Z|หรือว่า"
 )
-# A request for an answer in place of a question.
+# A request for an answer instead of a question.
 _REQUESTS = re.compile(
     r"(?:name|list|give|describe|explain) (?:a|an|one|some|the|two|three)\b|(?:nennen|beschreiben) Sie\b|"
     r"(?:назовите|приведите|перечислите|опишите)\b|(?:اذكر|أعط)|จงบอก|บอก",
@@ -38,7 +38,7 @@ def asks(text: str) -> bool:
 
 
 def requests(text: str) -> bool:
-    """Whether a text begins as a request for an answer."""
+    """Whether a text starts as a request for an answer."""
     return _REQUESTS.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The `list` strategy: one call a chunk, whose reply is a JSON list of questions."""
+"""The `list` strategy: one call per chunk, whose reply is a JSON list of questions."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def questions_in(reply: str) -> list[str]:
 
 
 def storable(text: str) -> str:
-    """The text without NUL characters and halves of surrogate pairs, which no store takes."""
+    """The text without NUL characters and lone surrogates, which no store accepts."""
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 

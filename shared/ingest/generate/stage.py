@@ -27,7 +27,7 @@ from shared.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """What the stage needs."""
+    """The dependencies of the stage."""
 
     settings: Settings
     work: Work
@@ -75,7 +75,7 @@ async def _claim(generator: Generator, limit: int, *, suspects: bool = False) ->
 
 
 def _key_of(generator: Generator, chunk: ChunkToGenerate) -> bytes:
-    """The key of the request that is sent now: prompt or model may have changed since the chunk was parsed."""
+    """The key of the current request: prompt or model may have changed since the chunk was parsed."""
     return content_key(chunk.tenant, generator.model.name, chunk.content, _options(generator, chunk))
 
 
@@ -84,13 +84,13 @@ def _options(generator: Generator, chunk: ChunkToGenerate) -> GenerationOptions:
 
 
 def _held() -> None:
-    """Stand for a lease that holds, where no drain holds one."""
+    """No-op lease check for callers without a drain."""
 
 
 async def generate(
     generator: Generator, chunk: ChunkToGenerate, require_lease: Callable[[], None] = _held
 ) -> GenerateOutcome | FailedAttempt:
-    """Have a chunk's questions written; `require_lease` ends the attempt before a call whose lease may have ended."""
+    """Generate a chunk's questions; `require_lease` ends the attempt before a call whose lease may have expired."""
     model = LimitedChat(generator.model, generator.limiter, chunk.tenant, before_call=require_lease)
     paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk, generator.model.name))
     try:

@@ -41,7 +41,7 @@ class GeneratedQuestions:
 
 
 class BadQuestions(BadReply):
-    """The model's replies held no questions after repairs; `usage` and `calls` were spent all the same."""
+    """The model's replies contained no questions after repairs; `usage` and `calls` were billed anyway."""
 
     def __init__(self, message: str, *, usage: Usage, calls: int) -> None:
         super().__init__(message)

@@ -12,18 +12,18 @@ from shared.providers.embedding import estimated_tokens
 
 
 class EmbeddingCosts:
-    """What chunks in work have cost: until their outcomes bear it, or they are given back."""
+    """Costs of chunks in progress, until their outcomes carry them or they are released."""
 
     def __init__(self) -> None:
         self._costs: dict[int, Cost] = {}  # by the token of the lease
 
     def bill(self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage) -> None:
-        """Share out what a request has cost, by the estimated tokens of its texts; its first text bears the call.
+        """Divide the cost of a request by the estimated tokens of its texts; its first text carries the call.
 
         Args:
-            chunks: whose the texts are, in their order.
-            texts: what was embedded.
-            usage: what the provider says it billed.
+            chunks: chunks of the texts, in order.
+            texts: the embedded texts.
+            usage: tokens billed by the provider.
         """
         tokens = [estimated_tokens(text) for text in texts]
         total, before, borne = sum(tokens), 0, 0
@@ -41,11 +41,11 @@ class EmbeddingCosts:
         self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
 
     def charge(self, outcomes: Sequence[IndexOutcome | FailedAttempt]) -> list[IndexOutcome | FailedAttempt]:
-        """Return the outcomes with what their chunks have cost, which they bear from now on."""
+        """Return the outcomes with the costs of their chunks, which they carry from now on."""
         return [replace(outcome, cost=self._costs.pop(_lease(outcome).token, None)) for outcome in outcomes]
 
     def of(self, leases: Sequence[Lease]) -> list[Cost]:
-        """Return what chunks have cost that are given back."""
+        """Return the costs of released chunks."""
         return [cost for lease in leases if (cost := self._costs.pop(lease.token, None))]
 
 

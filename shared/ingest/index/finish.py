@@ -1,4 +1,4 @@
-"""Finishing: a document whose chunks have all ended shows its new version, and the older version's points go."""
+"""Finishing: a document whose chunks have all ended shows its new version, and the older version's points are deleted."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class Finisher:
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID]) -> None:
-        """Finish those documents whose chunks have all ended; safe to do twice.
+        """Finish those documents whose chunks have all ended; safe to repeat.
 
-        The ledger decides which version is live, and writes it down with a sweep; Qdrant follows. A kill or an edit
-        between the two leaves the sweep to the scheduler.
+        The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
+        between, the scheduler does the sweep.
 
         Raises:
-            Transient: the ledger is not available.
+            Transient: the ledger is unavailable.
         """
         for start in range(0, len(document_ids), _GROUP):
             await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
-        """Make the points of documents what the ledger says, and finish the documents that waited for it.
+        """Bring the points of documents in line with the ledger, and finish documents that waited for it.
 
         Returns:
             The sweeps that Qdrant confirmed.
 
         Raises:
-            Transient: the ledger is not available.
+            Transient: the ledger is unavailable.
         """
         swept = await confirmed(sweeps, self.index.sweep)
         if swept:
@@ -55,7 +55,7 @@ class Finisher:
         return swept
 
     async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
-        """Delete the points of chunks in their versions; what a later claim has written stays."""
+        """Delete the points of chunks in their versions; points of later claims stay."""
         of_collections: dict[str, list[ChunkToIndex]] = {}
         for chunk in chunks:
             of_collections.setdefault(chunk.index_name, []).append(chunk)

@@ -1,7 +1,7 @@
-"""Vectors that Qdrant has already: of the same text or question in this version, another version or another build.
+"""Reuse of vectors in Qdrant: of the same text or question in this version, another version or another build.
 
-A vector is taken only where exactly the same was embedded, by the same embedding. Whatever goes wrong on the way costs
-an embedding, and no more.
+A vector is reused only if exactly the same text was embedded by the same embedding. A failure here costs an embedding
+and nothing else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shared.ledger.work.work import Work
 from shared.vectors.hits import StoredVector
 from shared.vectors.index import Index
 
-_READ_SECONDS = 5.0  # a Qdrant that is slower costs less where texts are embedded again
+_READ_SECONDS = 5.0  # if Qdrant is slower, embedding again is cheaper
 
 Key = tuple[Lease, str | None]
 """A chunk by its lease, and one of its questions; None: its text."""
-_Points = dict[str, set[Key]]  # which points may have the vectors that are wanted
+_Points = dict[str, set[Key]]  # points that may have the required vectors
 
 log = structlog.get_logger()
 
@@ -32,10 +32,9 @@ log = structlog.get_logger()
 async def stored_vectors(
     work: Work, index: Index, wanted: Sequence[tuple[ChunkToIndex, Sequence[str]]]
 ) -> Mapping[Key, Vectors]:
-    """Return the vectors that Qdrant has of the texts of chunks and of these questions, of shape `(dimensions,)`.
+    """Return existing vectors of the texts of chunks and of these questions, each of shape `(dimensions,)`.
 
-    The ledger is asked for chunks of collections with several builds and for edits, Qdrant once for each of its
-    collections.
+    The ledger is read for chunks of collections with several builds and for edits; Qdrant once per Qdrant collection.
     """
     embedded = await _embedded(work, [chunk for chunk, _ in wanted if chunk.hidden or chunk.of_several_builds])
     points: dict[str, _Points] = defaultdict(lambda: defaultdict(set))

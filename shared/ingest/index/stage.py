@@ -1,12 +1,12 @@
-"""Index: chunks are embedded and written to Qdrant, first by their texts alone, then with their filtered questions.
+"""Index: chunks are embedded and written to Qdrant, first with their texts only, then with their filtered questions.
 
-Nobody waits for a language model to find a text: a chunk whose questions are still to be written goes through twice.
-The second time its text's vector comes from Qdrant, and so does whatever another build or version of the document has
-(`reuse`). A chunk whose questions are there goes through once.
+A text is searchable without waiting for a language model: a chunk without questions passes twice. The second time its
+text's vector is read from Qdrant, and so are vectors of other builds or versions of the document (`reuse`). A chunk
+with questions passes once.
 
-A batch holds chunks of many documents and collections of one embedding and goes through as one: one round of embedding
-requests, one upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain
-text first, because the similarity filter compares questions with it, then questions and text together.
+A batch contains chunks of many documents and collections with one embedding and is processed as a whole: one round of
+embedding requests, one upsert per collection, one settlement. `prepend_questions` needs two rounds of embedding: the
+plain text first, because the similarity filter compares questions with it, then questions and text together.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Indexer:
-    """What the stage needs for the chunks of one embedding.
+    """The dependencies of the stage for the chunks of one embedding.
 
     Args:
-        embedder: the embedding's.
-        limiter: of its provider.
-        floor: the lowest similarity of a question and its text that passes.
-        space: of its vectors, which a collection must have.
+        embedder: the embedding model.
+        limiter: limiter of its provider.
+        floor: lowest similarity of a question and its text that passes.
+        space: vector space, which a collection must have.
     """
 
     settings: Settings
@@ -82,9 +82,9 @@ class Indexer:
 
 @dataclass(frozen=True, slots=True)
 class _FilteredChunk:
-    """A chunk with the vector of its text alone, all its questions, and the passed ones with their vectors.
+    """A chunk with the vector of its text only, all its questions, and the passed ones with their vectors.
 
-    The filter does not judge users' questions (`accepted`).
+    Users' questions (`accepted`) are not filtered.
     """
 
     chunk: ChunkToIndex
@@ -130,10 +130,10 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
 
 
 class _Shares:
-    """Shares the slots out between embeddings: a provider that is slow or away holds up no other's chunks.
+    """Divides the slots between embeddings: a slow or unavailable provider does not delay chunks of others.
 
-    Embeddings share Qdrant and the processor too. While one has more uploads than its share takes, of which a
-    collection that is migrated has many, each of the others works on one batch at a time.
+    Embeddings share Qdrant and the processor, too. While one has more uploads than its share, as during a migration,
+    each of the others works on one batch at a time.
     """
 
     def __init__(self, indexers: Sequence[Indexer], costs: EmbeddingCosts) -> None:
@@ -141,10 +141,10 @@ class _Shares:
         self._any = indexers[0]
         self._costs = costs
         self._in_work = Counter[str]()
-        self._crowded = set[str]()  # embeddings whose last claim left uploads waiting
+        self._crowded = set[str]()  # embeddings with uploads left after their last claim
 
     async def claim(self, slots: int) -> list[IndexBatch]:
-        """Claim up to so many batches, of each embedding no more than its share."""
+        """Claim up to a number of batches, of each embedding at most its share."""
         served = await self._served_now()
         self._crowded &= set(served)
         batches: list[IndexBatch] = []
@@ -153,7 +153,7 @@ class _Shares:
             try:
                 batches += await self._claim(name, free)
             except Transient:
-                if not batches:  # else those that are claimed would wait for the end of their leases
+                if not batches:  # otherwise the claimed ones would wait until their leases expire
                     raise
                 break
         return batches
@@ -172,7 +172,7 @@ class _Shares:
             self._in_work[name] -= 1
 
     async def _served_now(self) -> list[str]:
-        """The embeddings whose providers are not left alone. No vector is paid for while Qdrant is away."""
+        """The embeddings whose providers are not paused. No vector is paid for while Qdrant is unavailable."""
         served = [name for name, indexer in self._indexers.items() if not await indexer.limiter.paused()]
         if served:
             await self._any.index.require()
@@ -187,7 +187,7 @@ class _Shares:
         chunks = await self._any.work.claim_to_index(slots * _BATCH_CHUNKS, embeddings=[name])
         is_full = len(chunks) == slots * _BATCH_CHUNKS
         if len(self._indexers) > 1 and is_full:
-            self._any.wakeups.wake("index")  # the share is full, which the drain sees only where all shares are
+            self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
         uploads = sum(chunk.lane == 0 for chunk in chunks)
         (self._crowded.add if is_full and uploads > len(chunks) / 2 else self._crowded.discard)(name)
         # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
@@ -203,7 +203,7 @@ def _describe(batch: IndexBatch) -> dict[str, str | int]:
 
 
 def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
-    """The traces of the documents, each with what the batch has of them."""
+    """The traces of the documents, each with its part of the batch."""
     traced: dict[str, list[ChunkToIndex]] = {}
     for chunk in batch:
         if chunk.traceparent:
@@ -212,7 +212,7 @@ def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
 
 
 def _held() -> None:
-    """Stand for leases that hold, where no drain holds them."""
+    """No-op lease check for callers without a drain."""
 
 
 async def index_batch(
@@ -221,11 +221,11 @@ async def index_batch(
     require_lease: Callable[[], None] = _held,
     costs: EmbeddingCosts | None = None,
 ) -> Outcomes:
-    """Embed and upsert chunks of the indexer's embedding; one that cannot be indexed fails alone, and so a collection.
+    """Embed and upsert chunks of the indexer's embedding; a chunk or collection that cannot be indexed fails alone.
 
-    Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
-    `require_lease` ends the attempt where the leases may have ended. `costs` learns at once what was paid for: a batch
-    that is given back is counted too.
+    Qdrant may have written points of a rejected request, so the points of a chunk that ends dead are deleted first.
+    `require_lease` ends the attempt if the leases may have expired. `costs` is updated at once, so that a released
+    batch is charged, too.
     """
     costs = costs or EmbeddingCosts()
     return costs.charge(await _index_batch(indexer, batch, require_lease, costs))
@@ -240,7 +240,7 @@ async def _index_batch(
         return outcomes
     try:
         await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in dead])
-    except Permanent as error:  # the chunk is dead all the same, and `foreask verify` names its points
+    except Permanent as error:  # the chunk is dead anyway, and `foreask verify` reports its points
         log.warning("deletion.refused", **_describe(batch), reason=error.message)
     except ForeaskError as error:
         away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
@@ -268,7 +268,7 @@ async def _try_batch(
 
 
 def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
-    """Fail chunks that are poison, or whose collection has vectors that this worker's cannot be compared with."""
+    """Fail chunks that are poison, or whose collection's vectors cannot be compared with this worker's."""
     sound: list[ChunkToIndex] = []
     failed: list[IndexOutcome | FailedAttempt] = []
     for chunk in batch:
@@ -283,10 +283,10 @@ def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], lis
 
 
 def _require_space(indexer: Indexer, chunk: ChunkToIndex) -> None:
-    """Refuse a chunk whose collection was made while the embedding's name stood for something else.
+    """Reject a chunk whose collection was created when the embedding's name had another meaning.
 
     Raises:
-        Misconfigured: it waits for a worker with the settings of then.
+        Misconfigured: it waits for a worker with the earlier settings.
     """
     if not is_in_space(chunk.index_name, indexer.space):
         raise Misconfigured(
@@ -359,7 +359,7 @@ async def _embed_all(
 def _judge(
     indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], vectors: Sequence[Vectors | Permanent]
 ) -> _FilteredChunk:
-    """Drop questions that cannot be embedded or whose vectors fail the filter; `vectors` in the order of `_embed`."""
+    """Drop questions that cannot be embedded or whose vectors fail the filter; `vectors` are in the order of `_embed`."""
     passed = [question for question in filtered if question.passed]
     text, others, of_users = vectors[0], vectors[1 : 1 + len(passed)], vectors[1 + len(passed) :]
     usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]
@@ -380,9 +380,9 @@ def _judge(
 async def _text_vectors(
     indexer: Indexer, judged: Sequence[_FilteredChunk], costs: EmbeddingCosts
 ) -> list[Vectors | None]:
-    """The vector that stands for each chunk's text, None where the provider refuses the text.
+    """The vector of each chunk's text; None if the provider rejects the text.
 
-    The provider may refuse a text only with its questions in front, as too long: then the plain text's vector stands.
+    If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
     """
     longer, passage = [chunk for chunk in judged if chunk.prepends], indexer.embedder.prefixes.passage
     texts = [(c.chunk, passage(with_questions(c.chunk.content.text, c.questions))) for c in longer]
@@ -423,7 +423,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 
 
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:
-    """The outcome that the ledger records once the chunk's points stand."""
+    """The outcome that the ledger records when the chunk's points are stored."""
     chunk, text = judged.chunk, judged.text
     recorded = [dataclasses.asdict(question) for question in judged.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
@@ -439,7 +439,7 @@ def _state(vector: Vectors | Permanent) -> AcceptedState:
 async def _write(
     indexer: Indexer, chunks: Sequence[tuple[ChunkToIndex, Sequence[Point]]], require_lease: Callable[[], None]
 ) -> dict[Lease, ForeaskError]:
-    """Write the points to their collections, all at once; return the errors of chunks whose points are not there."""
+    """Write the points to their collections concurrently; return the errors of chunks without points."""
     of_collections: dict[str, list[tuple[ChunkToIndex, Sequence[Point]]]] = {}
     for chunk, points in chunks:
         of_collections.setdefault(chunk.index_name, []).append((chunk, points))

@@ -1,4 +1,4 @@
-"""Writing a batch's points: held while Qdrant takes no write, and divided where it refuses one."""
+"""Writing a batch's points: retried while Qdrant takes no writes, and divided if it rejects one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.vectors.index import Index
 from shared.vectors.points import Point
 
 _HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
-_HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and where other collections of the batch were written
+_HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and if other collections of the batch were written
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
 _REFUSALS = 1 + 2 + 4 + 8  # of a collection that took none: it refuses all, halves, quarters and eighths
 
@@ -28,12 +28,12 @@ log = structlog.get_logger()
 
 
 class _PointsRefused(Permanent):
-    """Qdrant refused a request for some of its points, which ones it does not say; others may have been written."""
+    """Qdrant rejected a request because of some points, without naming them; others may have been written."""
 
 
 @dataclass(slots=True)
 class PointWriter:
-    """Writes the points of one batch; `written` says whether a collection of the batch took points."""
+    """Writes the points of one batch; `written` is whether any collection of the batch took points."""
 
     index: Index
     dimensions: int
@@ -41,11 +41,11 @@ class PointWriter:
     written: bool = False
 
     async def write(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
-        """Write the points of one collection; return the errors of the chunks whose points are not all there.
+        """Write the points of one collection; return the errors of the chunks whose points are incomplete.
 
-        Where Qdrant refuses points, halves are written, and halves of these, until the refused chunks are alone: with
-        n chunks that takes at most 2 log2(n) requests for each of them. A collection that takes none is given up
-        before: the chunks are not at fault.
+        If Qdrant rejects points, halves are written, and halves of these, until the rejected chunks are isolated: with
+        n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that takes none is abandoned
+        earlier, because the chunks are not at fault.
         """
         began = time.monotonic()
         errors: dict[Lease, ForeaskError] = {}
@@ -70,10 +70,10 @@ class PointWriter:
         return errors
 
     async def _hold(self, name: str, chunks: ChunkPoints, began: float) -> ForeaskError | None:
-        """Write points, again and again where Qdrant does not take them now; return the last error.
+        """Write points, and retry while Qdrant does not take them; return the last error.
 
-        Vectors are paid for, so they are held while the lease holds. A collection that takes none while others do is
-        given up soon: it must not hold up their chunks.
+        Vectors are paid, so they are held while the lease holds. A collection that takes none while others do is
+        abandoned soon, because it must not delay their chunks.
         """
         pause = _FIRST_PAUSE_SECONDS
         while True:

@@ -32,7 +32,7 @@ class Block:
 
 
 def scan(text: str) -> Iterator[Block]:
-    """The blocks of a Markdown text in order; together they hold every character that is not white space."""
+    """The blocks of a Markdown text in order; together they contain every character that is not white space."""
     return _Scanner(text).blocks()
 
 
@@ -145,7 +145,7 @@ class _Scanner:
         return self.count
 
     def _front_matter(self, at: int) -> int | None:
-        """The line after the metadata that stands between two `---` at the top, if it does."""
+        """The line after the metadata between two `---` at the top, if there are any."""
         for end in range(at + 1, min(self.count, at + 200)):
             if self.bare[end] == "---":
                 return end + 1

@@ -1,8 +1,8 @@
-"""The process in which files are parsed, as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER`.
+"""The process that parses files, started as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER`.
 
-It reads requests from the socket on descriptor 0 and answers them there, one at a time, until the other end closes.
-Each request brings an open descriptor of the file: this process opens none. Whatever a native library prints goes to
-descriptors 1 and 2, a small scratch file that the sandbox reads if it dies.
+It reads requests from the socket on descriptor 0 and replies there, one at a time, until the other end closes. Each
+request passes an open descriptor of the file, because this process opens none. Output of native libraries is written to
+descriptors 1 and 2, a small scratch file that the sandbox reads if the process dies.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def tie_to_parent() -> None:
-    """Die with the parent and gain no privileges. A thread inherits both when it starts, so they come first."""
+    """Die with the parent and gain no privileges. Threads inherit both when they start, so this comes first."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -87,7 +87,7 @@ def load_codecs() -> None:
 
 
 def load_extractor(folder: Path) -> None:
-    """Load the extractor before this process is confined: its PDF library is unpacked to a file of 8 MB.
+    """Load the extractor before this process is confined, because its PDF library is unpacked to a file of 8 MB.
 
     Raises:
         SystemExit: the library cannot be unpacked or loaded; the message says what to do.
@@ -104,10 +104,10 @@ def load_extractor(folder: Path) -> None:
 
 
 def confine(memory_bytes: int, cpu_seconds: int) -> None:
-    """Limits that the kernel keeps, whatever a parser does.
+    """Set limits that the kernel enforces on any parser.
 
-    RLIMIT_DATA counts private writable memory, so it stands for what a parser allocates; RLIMIT_AS also counts 0.4 GB
-    that the extractor's threads reserve and never touch, and so is only the outer fence.
+    RLIMIT_DATA counts private writable memory, which approximates the parser's allocations. RLIMIT_AS also counts 0.4
+    GB that the extractor's threads reserve without using, so it is only an outer limit.
     """
     os.chdir("/")
     for limit, value in (
@@ -125,9 +125,10 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
 
 
 def cease_to_be_root() -> None:
-    """Go on as nobody where this is root, whom limits do not bind and who may do what the filters forget.
+    """Continue as an unprivileged user if this is root, whom limits do not bind and who could do whatever the filters
+    miss.
 
-    The change unties this process from its parent, and lets others of that user look into it: both are set again.
+    The change resets the death signal and lets other processes of that user inspect this one: both are set again.
     """
     if os.geteuid() == 0:
         os.setgroups([])
@@ -146,7 +147,7 @@ def _begun_request(channel: socket.socket) -> tuple[int, int] | None:
 
 
 def answer(request: ParseRequest, file: int) -> ParseReply:
-    """Parse the file of a descriptor, which is closed; only what no file should bring about escapes."""
+    """Parse the file of a descriptor, and close it; only errors that no file should cause escape."""
     _start_clock(request["cpu_seconds"])
     try:
         return _reply("document", document=parse(request, _content(file)))
@@ -182,7 +183,7 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
 
 
 def _start_clock(cpu_seconds: int) -> None:
-    """Let the kernel end this process `cpu_seconds` of processor time from now, and forget what was printed before."""
+    """Let the kernel kill this process after `cpu_seconds` of processor time, and discard earlier output."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     until = int(usage.ru_utime + usage.ru_stime) + 1 + cpu_seconds
     with suppress(ValueError, OSError):
@@ -209,7 +210,7 @@ def _reply(
 
 
 def _open_statm() -> int | None:
-    """Open the kernel's figures of this process's memory, where it has them: later no file can be opened."""
+    """Open the kernel's memory figures of this process, if available; later no file can be opened."""
     with suppress(OSError):
         return os.open("/proc/self/statm", os.O_RDONLY)
     return None

@@ -1,7 +1,8 @@
-"""A text divided into chunks, by its structure first.
+"""Division of a text into chunks, by structure first.
 
-Headings make sections; a section that fits is one chunk, and one too short to be asked about joins its neighbour. A
-longer section is packed from whole blocks; only a block that does not fit by itself is cut, where it hurts least.
+Headings make sections; a section that fits is one chunk, and a section too short for a question joins its neighbour. A
+longer section is packed from whole blocks; only a block that does not fit by itself is cut, at the least harmful
+position.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited n
 
 @dataclass(frozen=True, slots=True)
 class _PlacedPiece:
-    """What is never divided: a block, or a piece of a block that does not fit by itself."""
+    """An indivisible unit: a block, or a piece of a block that does not fit by itself."""
 
     piece: Piece
     path: tuple[str, ...]
@@ -47,7 +48,7 @@ class _PlacedPiece:
 
 @dataclass(slots=True)
 class _HeadingSection:
-    """Units under one heading, or several where short ones joined; `level` is the first one's, `last` the last's."""
+    """Units under one heading, or under several if short ones joined; `level` is the first one's, `last` the last's."""
 
     level: int
     last: int
@@ -65,8 +66,8 @@ class _HeadingSection:
 def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkContent, ...]:
     """The chunks of a text, in order.
 
-    Every character that is not white space lies in the span of a chunk. The cuts of a long section are chosen by
-    content, so that an edit moves the cuts near it and leaves the later ones where they were.
+    Every character that is not white space is in the span of a chunk. The cuts of a long section are chosen by content,
+    so that an edit moves nearby cuts and leaves later ones unchanged.
     """
     blocks = scan(extracted.text) if extracted.markdown else scan_plain(extracted.text)
     page_of = _page_finder(extracted.page_starts)
@@ -77,7 +78,7 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkCon
 def _runs(
     sections: Iterable[_HeadingSection], text: str, options: ChunkingOptions
 ) -> Iterator[tuple[Sequence[_PlacedPiece], tuple[int, int] | None]]:
-    """The units of each chunk, and the span of what is returned where its section is asked for."""
+    """The units of each chunk, and the span that is returned for its section."""
     for section in sections:
         if options.section_max_chars is None:
             yield from ((run, None) for run in _packed(section.units, text, options.max_chars))
@@ -111,7 +112,7 @@ def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> I
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
-    """Sections, the short ones put to the next sibling or child, else to the one before, where that does no harm."""
+    """Sections, with short ones joined to the next sibling or child, else to the previous one, if that does no harm."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
     done: list[_HeadingSection] = []
     waiting: _HeadingSection | None = None
@@ -159,7 +160,7 @@ def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterato
 
 
 def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
-    """Where the run that begins with unit `first` ends: the index of the next one's first unit."""
+    """The end of the run that starts with unit `first`: the index of the next run's first unit."""
     begin = units[first].start
     room = begin + max_chars - units[first].piece.repeated_chars
     earliest = begin + int(max_chars * EARLIEST_CUT)
@@ -202,7 +203,7 @@ def _content(
 
 
 def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:
-    """The headings that stand above everything in the chunk that is not itself a heading."""
+    """The headings above everything in the chunk that is not itself a heading."""
     return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
 
 

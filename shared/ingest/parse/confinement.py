@@ -1,10 +1,11 @@
-"""What the kernel refuses a child, whatever code runs in it: Landlock closes files, seccomp every call but a few.
+"""Kernel confinement of a child, whatever code runs in it: Landlock blocks files, seccomp all but a few system calls.
 
-Both are Linux's, need no privilege and cannot be taken back. Neither has a kept Python package: `landlock` knows no
-network and no signals, `pyseccomp` needs libseccomp, which the image has not. So both are called directly.
+Both are features of Linux, need no privileges and cannot be undone. No maintained Python package fits: `landlock` lacks
+network and signals, `pyseccomp` needs libseccomp, which the image does not contain. So both are called directly.
 
-Landlock covers the threads that begin after it, so it comes before the extractor starts its own. It leaves them one
-folder, which is deleted afterwards. seccomp covers all threads and comes last: loading needs more calls than parsing.
+Landlock applies to threads started after it, so it precedes the extractor's threads. It leaves them one folder, which
+is deleted afterwards. seccomp applies to all threads and comes last, because loading needs more system calls than
+parsing.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def lacking() -> list[str]:
 
 
 def sentence(lacking: Iterable[str]) -> str:
-    """Say what it means that a kernel lacks these means."""
+    """Log the consequences of a kernel without these features."""
     return (
         f"This system does not give {' and '.join(lacking)}: a file that takes over the process in which it is read is"
         " held back less than on Linux with both."
@@ -111,7 +112,7 @@ def sentence(lacking: Iterable[str]) -> str:
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock; 0 where there is none."""
+    """Return the version of Landlock; 0 if unavailable."""
     return max(0, _call(_CREATE_RULESET, None, 0, _VERSION_FLAG)) if sys.platform == "linux" else 0
 
 
@@ -123,13 +124,13 @@ def _has_seccomp() -> bool:
 
 
 def close_files(folder: Path) -> None:
-    """Leave this thread, and those that it starts, no file to open but those in `folder`; open ones stay open.
+    """Allow this thread and its future threads to open only files in `folder`; open files stay open.
 
-    Nor can they use TCP, abstract Unix sockets, signals to others or their memory, as far as the kernel knows these.
-    Does nothing where there is no Landlock.
+    They also lose TCP, abstract Unix sockets, signals to other processes and access to their memory, as far as the
+    kernel supports it. Does nothing without Landlock.
 
     Raises:
-        Refused: the kernel would not.
+        Refused: the kernel rejected the rules.
     """
     version = landlock_version()
     if not version:
@@ -153,12 +154,12 @@ def _known(kinds: Mapping[int, int], version: int) -> int:
 
 
 def allow_calls_of_parsing() -> None:
-    """Let all threads of this process make no calls of the system but those that parsing needs.
+    """Allow all threads of this process only the system calls that parsing needs.
 
-    Does nothing where there is no seccomp.
+    Does nothing without seccomp.
 
     Raises:
-        Refused: the kernel would not.
+        Refused: the kernel rejected the filter.
     """
     if not _has_seccomp():
         return
@@ -169,7 +170,7 @@ def allow_calls_of_parsing() -> None:
 
 
 def _program(column: int, machine: int, process: int) -> list[_Instruction]:
-    """Return the filter: a call of another machine's kind ends the process, an unknown one is not permitted."""
+    """Return the filter: a system call of another architecture ends the process, an unlisted one is not permitted."""
     checked = {
         (56, 220): ((0, _NEW_THREADS, _THREAD),),  # clone
         (62, 129): ((0, 0xFFFF_FFFF, process),),  # kill

@@ -1,4 +1,4 @@
-"""A block that does not fit into a chunk, cut where it hurts least: between rows, lines, sentences, words."""
+"""Cuts of a block that does not fit into a chunk: between rows, lines, sentences, words, in this order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Piece:
     """A stretch of a block.
 
     Args:
-        start: first character.
-        end: one past the last.
-        inside_block: whether the same block goes on before it.
-        overlap_chars: how many characters before `start` a chunk that begins here repeats.
-        header: span of the table header that a chunk that begins here repeats.
+        start: index of the first character.
+        end: index after the last character.
+        inside_block: whether the same block continues before it.
+        overlap_chars: number of characters before `start` that a chunk starting here repeats.
+        header: span of the table header that a chunk starting here repeats.
     """
 
     start: int
@@ -39,7 +39,7 @@ class Piece:
 
 
 def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
-    """The block in one piece where it fits, else pieces of which each, with what it repeats, fits."""
+    """The block in one piece if it fits, else pieces that fit together with their repeated parts."""
     if block.end - block.start <= options.max_chars:
         return (Piece(block.start, block.end),)
     if block.kind in ("paragraph", "heading"):
@@ -80,7 +80,7 @@ def _table_header(block: Block, text: str, options: ChunkingOptions) -> tuple[in
 
 
 def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> Iterator[tuple[int, int]]:
-    """From `start` to `end` in spans that fit, cut at `ends` where they are far enough apart, without white space."""
+    """Spans from `start` to `end` that fit, cut at `ends` if far enough apart, without white space."""
     for boundary in (*ends, end):
         if boundary - start < min(SMALLEST_PIECE_CHARS, room) and boundary < end:
             continue
@@ -98,7 +98,7 @@ def _words(start: int, end: int, text: str, room: int) -> Iterator[tuple[int, in
 
 
 def _overlap_chars(text: str, earliest: int, start: int) -> int:
-    """How much to repeat before a piece: whole words from `earliest` on, or part of one that is longer."""
+    """The overlap before a piece: whole words from `earliest` on, or part of a longer one."""
     if earliest >= start:
         return 0
     spaces = (text.find(mark, max(0, earliest - 1), start) for mark in " \n\t")

@@ -1,4 +1,4 @@
-"""What a file becomes: a document of chunks."""
+"""The result of parsing a file: a document of chunks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shared.domain.chunks import ChunkContent
 
 @dataclass(frozen=True, slots=True)
 class ChunkingOptions:
-    """How a text is divided.
+    """Options for dividing a text.
 
     Args:
-        max_chars: no chunk's text is longer.
-        overlap_chars: how much of the text before it a chunk repeats, only where a paragraph had to be cut.
-        section_max_chars: no section, a run of chunks under the same headings, is longer; None: there are no sections.
+        max_chars: maximum length of a chunk's text.
+        overlap_chars: length of repeated text before a chunk, only if a paragraph was cut.
+        section_max_chars: maximum length of a section, a run of chunks under the same headings; None: no sections.
     """
 
     max_chars: int = 2_000

@@ -1,4 +1,4 @@
-"""A file to Markdown: the one place that calls kreuzberg."""
+"""Conversion of a file to Markdown; the only module that calls kreuzberg."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def extract(content: bytes, *, filename: str | None, media_type: str | None, max
     """The text of a file with this content as Markdown.
 
     Raises:
-        Unreadable: with a sentence that says what is wrong and what to do.
+        Unreadable: with a sentence that names the problem and the remedy.
     """
     kind = kinds.detect(content, filename=filename, media_type=media_type)
     extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
@@ -73,7 +73,7 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    """Text in a notation; where the conversion fails or drops most of it, the notation itself is the text."""
+    """Text in a notation; if the conversion fails or drops most of it, the notation itself is the text."""
     plain = decode(content, charset=charset)
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
@@ -108,7 +108,7 @@ _ROUTES = {
 def html_to_markdown(html: str) -> str:
     """A page's Markdown.
 
-    The converter drops without a word what lies more than 64 elements deep, so such a page gives its plain text.
+    The converter silently drops content nested more than 64 elements deep, so such a page yields its plain text.
     """
     if nesting(html) >= MAX_NESTING:
         return clean(page_text(html))
@@ -126,7 +126,7 @@ def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
 
 
 def detected_language(text: str) -> str | None:
-    """The language of a text, as ISO 639-3 names it, where the detector is sure."""
+    """The language of a text in ISO 639-3, if the detector is sure."""
     languages = kreuzberg.extract_bytes_sync(
         text.encode(), kinds.TEXT.media_type, config=_detecting()
     ).detected_languages
@@ -134,7 +134,7 @@ def detected_language(text: str) -> str | None:
 
 
 def load() -> None:
-    """Load the PDF library, which the extractor unpacks to a file when it meets the first PDF."""
+    """Load the PDF library, which the extractor unpacks to a file at the first PDF."""
     kreuzberg.extract_bytes_sync(_BLANK_PDF, kinds.PDF.media_type, config=_options())
 
 
@@ -197,9 +197,9 @@ _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
 
 @contextmanager
 def _explaining(name: str) -> Iterator[None]:
-    """Make a reason for a person of the extractor's error.
+    """Convert the extractor's error to a reason for people.
 
-    Where the operating system refused something, the file is not to blame, and the error stays what it is.
+    If the operating system refused something, the file is not to blame, and the error is kept.
     """
     try:
         yield
@@ -210,7 +210,7 @@ def _explaining(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a file, by whole words: most of the extractor's errors are of one class."""
+    """The problem of a file, found by whole words, because most of the extractor's errors have one class."""
     for words, reason in _REASONS:
         if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
             return reason

@@ -1,4 +1,4 @@
-"""Who parses next: the places of a sandbox, shared out between tenants."""
+"""A semaphore that shares the slots of a sandbox fairly between tenants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class _Turn:
 
 
 class FairSemaphore:
-    """Places that files wait for. A free place goes to the tenant that has the fewest, then to who waited longest.
+    """Slots for files. A free slot is given to the tenant with the fewest, then to the file that waited longest.
 
-    So one tenant's many large files do not delay another's small one by more than one of them.
+    One tenant's many large files therefore delay another's small file by at most one of them.
 
     Args:
-        count: how many there are.
+        count: number of slots.
     """
 
     def __init__(self, count: int) -> None:
@@ -31,7 +31,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def one(self, tenant: str | None) -> AsyncIterator[None]:
-        """Wait for a place, and hold it within the block."""
+        """Wait for a slot, and hold it within the block."""
         await self._take(tenant)
         try:
             yield
@@ -50,7 +50,7 @@ class FairSemaphore:
         except asyncio.CancelledError:
             if turn in self._waiting:
                 self._waiting.remove(turn)
-            else:  # it has the place already
+            else:  # it has the slot already
                 self._give_back(tenant)
             raise
 
@@ -61,7 +61,7 @@ class FairSemaphore:
         if not self._waiting:
             self._free += 1
             return
-        turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of those that are alike
+        turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of equal ones
         self._waiting.remove(turn)
         self._taken[turn.tenant] += 1
         turn.comes.set_result(None)

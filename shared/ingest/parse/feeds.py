@@ -1,4 +1,4 @@
-"""RSS and Atom as one page of HTML: an entry is a section, for that is what people ask about."""
+"""RSS and Atom as one page of HTML: each entry is a section, because people ask about entries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Feed:
 
 
 def read(data: bytes) -> Feed | None:
-    """The feed in a file, or None if it is none.
+    """The feed in a file, or None if it is not a feed.
 
-    External entities are never fetched by this parser, and expat itself stops entities that multiply.
+    External entities are never fetched by this parser, and expat itself stops entity expansion attacks.
     """
     try:
         root = ET.fromstring(data)  # noqa: S314 - see above; it runs in the sandbox

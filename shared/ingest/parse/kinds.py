@@ -1,4 +1,4 @@
-"""What kind of file it is: by its content first, then what the sender declares, then its name."""
+"""The kind of a file: by its content first, then by the declared type, then by its name."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b"
 
 
 def is_text_file(filename: str) -> bool:
-    """Whether a file of this name is text as it stands."""
+    """Whether a file of this name is plain text."""
     kind = _BY_SUFFIX.get(PurePath(filename).suffix[1:].lower())
     return kind is not None and kind.route in ("text", "code")
 
@@ -141,7 +141,7 @@ def is_code(filename: str | None, media_type: str | None) -> bool:
 
 
 def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bool:
-    """Whether a file that begins so is text as it stands: no library reads it."""
+    """Whether a file with this beginning is plain text: no library reads it."""
     try:
         kind = detect(head, filename=filename, media_type=media_type)
     except Unreadable:
@@ -154,11 +154,11 @@ def detect(content: bytes, *, filename: str | None, media_type: str | None) -> F
 
     Args:
         content: the whole file.
-        filename: what the sender calls it.
-        media_type: what the sender declares, parameters allowed.
+        filename: name given by the sender.
+        media_type: type declared by the sender, with optional parameters.
 
     Raises:
-        Unreadable: empty, encrypted, a picture, an archive, damaged so that nothing can be told, or of no known kind.
+        Unreadable: empty, encrypted, a picture, an archive, too damaged, or of an unknown kind.
     """
     if not content:
         raise Unreadable("the file is empty")
@@ -226,7 +226,7 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
 
 
 def _compound(content: bytes) -> FileKind:
-    """The kind of a Microsoft compound file, by the names in its directory, which may lie anywhere in it."""
+    """The kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
     if "EncryptedPackage".encode("utf-16-le") in content:
         raise Unreadable("the file is protected with a password; remove the password and add it again")
     for stream, kind in _OLE_STREAMS:
@@ -268,7 +268,7 @@ def _marked_up(tag: str, start: str) -> FileKind:
 
 
 def _preview(head: bytes) -> str:
-    """Enough of the text to tell markup and headers, whatever the encoding."""
+    """A prefix of the text that suffices to recognise markup and headers in any encoding."""
     return head[:8192].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
 
 

@@ -124,9 +124,9 @@ _CODES = dict(
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
-    """The chunks of a document, each with its language; a short one has that of most of the document.
+    """The chunks of a document with their languages; a short chunk has the language of most of the document.
 
-    A chunk that is mostly code has none, and neither has a document of short texts alone.
+    Chunks that are mostly code have none, and neither have documents of short texts only.
     """
     proses = [_NO_PROSE.sub(" ", chunk.text) for chunk in chunks]
     letters = [len(_LETTER.findall(prose)) for prose in proses]
@@ -143,9 +143,9 @@ def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text, as ISO 639-1 names it; None where the detector does not know or is not sure.
+    """The language of a text in ISO 639-1; None if the detector does not know or is not sure.
 
-    Where it is sure of something in Latin letters without that language's commonest words, the text is code or a list.
+    If it is sure of a language in Latin letters without that language's commonest words, the text is code or a list.
     """
     language = _CODES.get(detected_language(text) or "")
     if language in _SPOKEN and stop_word_share(text, language) < _LEAST_STOP_WORDS:

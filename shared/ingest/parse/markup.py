@@ -1,4 +1,4 @@
-"""What the standard library can tell of an HTML page, for where the converter does not."""
+"""Facts about an HTML page from the standard library, for cases that the converter misses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNSEEN = frozenset(("script", "style", "template", "noscript", "head"))
 
 
 def page_title(page: str) -> str | None:
-    """The `<title>`, which stands near the top or nowhere."""
+    """The `<title>`, which is near the top or missing."""
     found = _TITLE.search(page, 0, 65_536)
     return html.unescape(found[1]).strip() if found else None
 

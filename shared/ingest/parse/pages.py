@@ -1,4 +1,4 @@
-"""Where in the text each page begins."""
+"""The start of each page in the text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODES_TRIED = 3
 
 
 def of_markers(text: str) -> tuple[str, PageStarts]:
-    """The text without its page markers, and where they stood."""
+    """The text without its page markers, and the positions of these."""
     parts: list[str] = []
     starts: list[tuple[int, int]] = []
     length = last = 0
@@ -37,8 +37,8 @@ def of_markers(text: str) -> tuple[str, PageStarts]:
 def of_pdf(result: Any, *, min_kept_words: float) -> tuple[str, PageStarts]:
     """The text of a PDF and its pages.
 
-    The extractor's Markdown has headings and tables but no page numbers, and of some layouts it keeps a part only;
-    its plain text of each page has neither flaw nor structure. The Markdown is taken unless it lost words.
+    The extractor's Markdown has headings and tables but no page numbers, and of some layouts only a part; its plain
+    text of each page is complete but has no structure. The Markdown is used unless it lost words.
     """
     page_texts = [(page["page_number"], clean(page["content"])) for page in result.pages or ()]
     plain = list(chain.from_iterable(_WORD.findall(text) for _, text in page_texts))
@@ -52,9 +52,9 @@ def of_pdf(result: Any, *, min_kept_words: float) -> tuple[str, PageStarts]:
 
 
 def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
-    """Page starts by the first words of each page, looked for after those of the page before.
+    """Page starts, found by the first words of each page, searched after the previous page's.
 
-    Letters and digits alone are compared: the Markdown has escapes and marks that the words have not.
+    Only letters and digits are compared, because the Markdown has escapes and marks that the words do not have.
     """
     offsets = [at for at, char in enumerate(markdown) if char.isalnum()]
     letters = "".join(markdown[at] for at in offsets)

@@ -1,7 +1,7 @@
-"""Where the extractor unpacks its PDF library: a folder that nobody but this process can write.
+"""The folder for the extractor's PDF library, which only this process can write.
 
-The extractor writes the library (8 MB) to a fixed name below TMPDIR when it meets the first PDF, and loads whatever
-lies there already if the size is about right. In a shared folder anybody could leave code there.
+The extractor writes the library (8 MB) to a fixed name below TMPDIR at the first PDF, and loads an existing file if its
+size is about right. In a shared folder any user could plant code there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 @contextmanager
 def unpacking_in(folder: Path) -> Iterator[None]:
-    """Within, the extractor unpacks into `folder`; afterwards nowhere.
+    """Within the block, the extractor unpacks into `folder`; afterwards nowhere.
 
-    The process works in the folder and checks it from inside. The extractor then names it `.`: whoever may rename
-    entries of the folder above cannot put another one in its place.
+    The process works in the folder and checks it from inside. The extractor names it `.`, so a user who may rename
+    entries of the parent folder cannot replace it.
 
     Raises:
-        PermissionError: another user can write the folder, or something lies in it.
+        PermissionError: another user can write the folder, or it is not empty.
     """
     with chdir(folder):
         about = Path().stat()

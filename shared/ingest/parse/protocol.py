@@ -1,7 +1,7 @@
 """The messages between the sandbox and its child: JSON, each after its length in eight bytes.
 
-With the length of a request comes an open descriptor of its file: a child can open none.
-A reply is followed by its document's chunks in parts: the event loop that decodes them must not stand for long.
+A request's length is sent with an open descriptor of its file, because a child cannot open any. A reply is followed by
+its document's chunks in parts, so that the event loop that decodes them does not block for long.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ def flatten(document: ParsedDocument) -> list[Any]:
 
 
 def restore(flat: list[Any], question_count: int = 0) -> ParsedDocument:
-    """The document that `flatten` took apart, in a child that whoever wrote the file may have taken over.
+    """The document that `flatten` took apart, in a child that the file's author may control.
 
     Args:
-        flat: what came.
-        question_count: the ready-made questions of the request, each of which has a place.
+        flat: the received values.
+        question_count: number of the request's ready-made questions, each of which has an index.
 
     Raises:
-        ValueError, TypeError, LookupError or AttributeError: it is no document.
+        ValueError, TypeError, LookupError or AttributeError: it is not a document.
     """
     title, text_chars, media_type, indexes, chunks = flat
     contents = [ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks]

@@ -12,11 +12,11 @@ from shared.text.words import WORD, terms_of
 
 
 def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:
-    """The place in `chunks` of the chunk to which each question belongs, in order; none where there is no chunk.
+    """The index in `chunks` of each question's chunk, in order; empty if there are no chunks.
 
-    A question goes to the chunk that contains its quote, white space and case aside. One without a quote, or whose
-    quote stands in no chunk, goes to the chunk that shares the most of its rare words and of its quote's: each word
-    counts by its inverse document frequency over the chunks, headings included. The first chunk wins a tie.
+    A question belongs to the chunk that contains its quote, ignoring white space and case. A question without a quote,
+    or whose quote is in no chunk, belongs to the chunk that shares most of the rare words of question and quote: each
+    word counts by its inverse document frequency over the chunks, including headings. The first chunk wins a tie.
     """
     if not chunks or not questions:
         return []
@@ -32,7 +32,7 @@ def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -
 
 
 def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, Sequence[int]]) -> int | None:
-    """The first chunk that contains the quote, among those that have its rarest whole word.
+    """The first chunk that contains the quote, among those with its rarest whole word.
 
     The first and the last word of a quote may be parts of words.
     """

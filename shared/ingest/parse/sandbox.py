@@ -1,4 +1,4 @@
-"""Parsing in processes of its own, where a hostile file can harm nothing and nobody."""
+"""Parsing in separate processes, so that a hostile file cannot do harm."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ParsingSandbox:
-    """Children that parse, each one file at a time and many after each other.
+    """Children that parse one file at a time and many in sequence.
 
-    A file that breaks its child costs that child and nothing else. Belongs to the event loop that first uses it.
+    A file that breaks its child costs only that child. Belongs to the event loop that first uses it.
 
     Args:
-        workers: how many files are parsed at once.
-        timeout: how long one file may take, in wall-clock and in processor time.
-        memory_bytes: what one child may allocate.
-        max_text_chars: a file with more text is refused.
+        workers: number of files parsed concurrently.
+        timeout: limit per file, in wall-clock and in processor time.
+        memory_bytes: memory limit of a child.
+        max_text_chars: a file with more text is rejected.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ParsingSandbox:
         await self.close()
 
     async def close(self) -> None:
-        """End the children; files being parsed come to an end first, later ones are turned away."""
+        """End the children; files being parsed finish first, later ones are refused."""
         self._closed = True
         while self._idle:
             await self._idle.pop().end()
@@ -104,18 +104,18 @@ class ParsingSandbox:
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
     ) -> ParsedDocument:
-        """The document in the file at `path`, and the chunks to which its ready-made questions belong.
+        """The document in the file at `path`, and the chunks of its ready-made questions.
 
         Args:
-            path: the file; it is opened here.
-            filename: what the sender calls it.
-            media_type: what the sender declares.
-            options: how it is divided.
-            questions: those that came with it.
-            tenant: whose it is. A child in which a library has read one tenant's file reads none of another's.
+            path: the file, which is opened here.
+            filename: name given by the sender.
+            media_type: type declared by the sender.
+            options: options for dividing it.
+            questions: questions submitted with it.
+            tenant: owner. A child whose libraries have read one tenant's file reads none of another's.
 
         Raises:
-            Unreadable: the file's text cannot be had, or reading it took too much time or memory, or crashed.
+            Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
             Transient: no child could be started.
         """
         request = ParseRequest(
@@ -134,11 +134,11 @@ class ParsingSandbox:
             with await asyncio.to_thread(_opened, path) as file:
                 plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
                 reply = await self._exchange(_Task(request, file.fileno(), None if plain else tenant, tenant))
-        # In a thread: the loop must not stand while a large document's chunks are made.
+        # In a thread: the event loop must not block while a large document's chunks are created.
         return await asyncio.to_thread(_document, reply, len(questions), self._memory_bytes)
 
     async def _exchange(self, task: _Task) -> ParseReply:
-        """The answer of a child; what a used one dies of may be left from earlier files, so a fresh one has a try."""
+        """The answer of a child; a used child may die of earlier files, so a new one tries again."""
         if used := await self._used_child(task.tenant):
             outcome = await self._ask(used, task)
             if not isinstance(outcome, _Death) and outcome["outcome"] != "memory":
@@ -168,12 +168,12 @@ class ParsingSandbox:
         return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_SLOT + 65_536
 
     async def warm(self) -> None:
-        """Start a child ahead of the first file, and remove what killed workers left of theirs."""
+        """Start a child before the first file, and remove folders of killed workers."""
         await asyncio.to_thread(_remove_leftovers)
         self._idle.append(await _ParserProcess.start(self._children))
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
-        """An idle child that may read the tenant's files; where there is none another tenant's gives its place up."""
+        """An idle child that may read the tenant's files; if there is none, another tenant's child is replaced."""
         for gone in [child for child in self._idle if not child.alive]:
             self._idle.remove(gone)
             await gone.end()
@@ -214,7 +214,7 @@ def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> Pars
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """How a child ended; `peak_bytes` is 0 where its memory is not known."""
+    """The end of a child; `peak_bytes` is 0 if its memory is unknown."""
 
     status: int
     peak_bytes: int
@@ -223,7 +223,7 @@ class _Death:
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What one child may use in its life: memory, and seconds of the processor."""
+    """Lifetime limits of a child: memory, and seconds of processor time."""
 
     memory_bytes: int
     cpu_seconds: int
@@ -231,9 +231,9 @@ class ChildLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A request, the open descriptor of its file, and whose it is.
+    """A request, the open descriptor of its file, and its tenant.
 
-    `taint` is the tenant to whom the child is bound from then on; None where no library reads the file.
+    `taint` is the tenant to whom the child is bound from then on; None if no library reads the file.
     """
 
     request: ParseRequest
@@ -245,7 +245,7 @@ class _Task:
 class _ParserProcess:
     """One process and the socket to it.
 
-    `tenant` is whose files libraries have read in it; None: nobody's yet.
+    `tenant` is the tenant whose files libraries have read in it; None until then.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class _ParserProcess:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
-        # Until a child becomes another program it shares this process's memory, whose peak counts as its own for life.
+        # Until a child executes another program it shares this process's memory, whose peak counts as its own for ever.
         self._inherited_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
         self.tenant: str | None = None
         self._scratch = scratch
@@ -267,9 +267,9 @@ class _ParserProcess:
 
     @classmethod
     async def start(cls, limits: ChildLimits) -> Self:
-        """A child that has said that it is ready.
+        """A child that has reported to be ready.
 
-        It is started by the event loop's own thread: Linux kills it when the thread that started it ends.
+        It is started by the event loop's own thread, because Linux kills it when its starting thread ends.
         """
         with _folder() as folder:
             try:
@@ -294,7 +294,7 @@ class _ParserProcess:
         return cls(process, scratch, ours, *await asyncio.open_connection(sock=ours))
 
     async def greeted(self) -> Self:
-        """This child, when it has said that it is ready."""
+        """This child, when it has reported to be ready."""
         try:
             async with asyncio.timeout(START_TIMEOUT.total_seconds()):
                 await self._reader.readexactly(len(READY))
@@ -313,10 +313,10 @@ class _ParserProcess:
         return not self._reader.at_eof()
 
     async def ask(self, task: _Task, *, max_bytes: int) -> ParseReply:
-        """The child's answer; an EOFError or OSError means that it is gone, or has lost its wits."""
+        """The child's answer; EOFError or OSError means that it died or sent nonsense."""
         self.tenant = task.taint or self.tenant
         body = orjson.dumps(task.request)
-        # The file's descriptor goes past the transport, which has nothing left to send: the child has answered.
+        # The file's descriptor bypasses the transport, which has nothing left to send: the child has answered.
         socket.send_fds(self._channel, [LENGTH.pack(len(body))], [task.file])
         self._writer.write(body)
         body = await self._message(max_bytes)
@@ -339,7 +339,7 @@ class _ParserProcess:
         return await self._reader.readexactly(length)
 
     async def end(self) -> _Death:
-        """End it and its whole session, whatever it does; one that had died before keeps its own exit status."""
+        """End it and its whole session; a child that died before keeps its exit status."""
         self._writer.close()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -356,10 +356,10 @@ class _ParserProcess:
 
 
 def _remove_leftovers() -> None:
-    """Remove the folders of children that were killed while they started; what is young may be in use."""
+    """Remove the folders of children that were killed while they started; recent ones may be in use."""
     oldest = time.time() - 2 * START_TIMEOUT.total_seconds()
     folders = list[Path]()
-    with suppress(OSError):  # no folder at all: the start says so
+    with suppress(OSError):  # no folder: the start reports it
         folders = list(Path(tempfile.gettempdir()).glob(_FOLDER_PREFIX + "*"))
     for folder in folders:
         with suppress(OSError):
@@ -369,7 +369,7 @@ def _remove_leftovers() -> None:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """Within, a folder of its own for what a child unpacks while it starts."""
+    """Within the block, a folder for files that a child unpacks while it starts."""
     try:
         folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     except OSError as error:
@@ -399,7 +399,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, folder: str) -> subprocess.Popen[bytes]:
-    """Start a child that inherits no secret: its environment is what Python needs to find the same modules."""
+    """Start a child without secrets: its environment contains only what Python needs to find the same modules."""
     arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder]
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
         [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """What the stage needs."""
+    """The dependencies of the stage."""
 
     settings: Settings
     work: Work
@@ -77,7 +77,7 @@ async def _claim(parser: Parser, limit: int, *, suspects: bool = False) -> list[
 
 
 async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | FailedAttempt:
-    """Divide a document into chunks, each with the key under which its questions are paid for."""
+    """Divide a document into chunks, each with the key of its paid questions."""
     try:
         poison.check(document.lost_leases)
         require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
@@ -88,7 +88,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
             _log_refusal(document, error)
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
     options = generation_options(parser.settings, document.options, parser.model)
-    # In a thread: the loop must not stand while the keys of many chunks are computed.
+    # In a thread: the event loop must not block while the keys of many chunks are computed.
     chunks = await asyncio.to_thread(new_chunks, document, parsed, options, parser.model)
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
 
@@ -138,7 +138,7 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttemp
 def new_chunks(
     document: DocumentToParse, parsed: ParsedDocument, options: GenerationOptions, model: str
 ) -> list[NewChunk]:
-    """The rows of a document's chunks, each with the key under which its questions are paid for."""
+    """The rows of a document's chunks, each with the key of its paid questions."""
     ready_questions = _ready_questions(document, parsed)
     occurrences: Counter[str] = Counter()
     chunks = []
@@ -158,7 +158,7 @@ def new_chunks(
 
 
 def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
-    """The questions that came with the document, by chunk; None where a model is to write them."""
+    """The questions submitted with the document, by chunk; None if a model generates them."""
     if document.ready_questions is None:
         return None
     questions: list[list[str]] = [[] for _ in parsed.chunks]

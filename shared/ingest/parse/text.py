@@ -1,4 +1,4 @@
-"""Bytes to text, where the bytes are text."""
+"""Decoding of bytes that are text."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def is_text(sample: bytes) -> bool:
 
 
 def decode(data: bytes, *, charset: str | None = None) -> str:
-    """The text of a file: what its byte order mark says, else UTF-8, else what is declared, else what it looks like.
+    """The text of a file: by its byte order mark, else UTF-8, else the declared charset, else a guess.
 
-    Line ends become line feeds, NUL characters go, and bytes that mean nothing become U+FFFD: text with a few damaged
-    characters is still worth asking about.
+    Line ends become line feeds, NUL characters are removed, and invalid bytes become U+FFFD, because text with a few
+    damaged characters is still useful.
 
     Args:
         data: the whole file.
-        charset: what the sender declared; a page's own `charset=` or `encoding=` comes after it.
+        charset: charset declared by the sender; a page's own `charset=` or `encoding=` comes after it.
 
     Raises:
         Unreadable: it is not text.
@@ -72,7 +72,7 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
 
 
 def clean(text: str) -> str:
-    """Text as all of parsing expects it: a line feed ends a line, and every character is one."""
+    """Text as parsing expects it: a line feed ends a line, and every character is valid."""
     text = text.removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -103,7 +103,7 @@ def _decode_other(data: bytes, charset: str | None) -> str:
 
 
 def _guessed(data: bytes) -> str:
-    """The encoding in which the bytes make words; one of Latin letters where they are few."""
+    """The encoding in which the bytes form words; an encoding of Latin letters if they are few."""
     sample = data[:GUESSED_BYTES]
     sample = sample[: sample.rfind(b"\n") + 1] or sample  # cut between characters
     possible: Collection[str] = _LATIN
@@ -117,7 +117,7 @@ def _guessed(data: bytes) -> str:
 
 
 def _known(name: str) -> str | None:
-    """The codec of a declared charset, if it is one for text and not UTF-8, which has been tried."""
+    """The codec of a declared charset, if it is a text codec other than UTF-8, which was tried already."""
     try:
         codec = codecs.lookup(name)
     except LookupError:
