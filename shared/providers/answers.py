@@ -1,7 +1,7 @@
-"""What providers answer in the place of a reply, mapped to our errors.
+"""Conversion of providers' errors.
 
-Their own words may hold the end of the key, an organisation, a deployment or what others sent. They are for the log
-alone, at `provider.answered`; an error has our sentence for the status, and the provider's code if it is a known one.
+Their messages may contain the end of the key, an organisation, a deployment or other callers' input. They are only
+logged, as `provider.answered`; an error has our sentence for the status, and the provider's code if it is a known one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUOTA_PAUSE = timedelta(minutes=5)
 _AWAY_PAUSE = timedelta(seconds=5)
 _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
-NO_KEY = "none"  # what the SDK is given where no key is set
+NO_KEY = "none"  # value for the SDK if no key is set
 _WORDS = 300  # characters for the log
 
 _IN_THE_LOG = "its message is logged as provider.answered"
@@ -62,17 +62,17 @@ _OF_CODE = {
     "DeploymentNotFound": _NO_MODEL,
     "NotFoundError": _NO_MODEL,
 }
-_KEYS = re.compile(r"\bsk-\S+|\S*\*{3}\S*")  # whole, or its end behind asterisks
+_KEYS = re.compile(r"\bsk-\S+|\S*\*{3}\S*")  # the whole key, or its end after asterisks
 
 log = structlog.get_logger()
 
 
 @contextmanager
 def provider_errors(component: str, api_key: str) -> Iterator[None]:
-    """Map the SDK's exceptions to ours, and log what the provider said.
+    """Convert the SDK's errors, and log the provider's message.
 
     Args:
-        component: which provider this is.
+        component: the provider.
         api_key: never shown, not even in the log.
     """
     try:

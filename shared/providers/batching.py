@@ -12,19 +12,19 @@ from shared.domain.vectors import Vectors
 from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
 
 _UNDER_WAY = 2  # requests, before the next texts wait for company
-_WAIT_SECONDS = 0.05  # for company, at most: a slow provider could embed them beside what is under way
+_WAIT_SECONDS = 0.05  # maximum wait for other callers, since a slow provider could embed the texts meanwhile
 _MAX_INPUTS, _MAX_TOKENS = 64, 8_000  # of one request
 
 
 class BatchingEmbedder:
-    """An `Embedder` that sends the texts of several callers together while requests are under way.
+    """An `Embedder` that sends the texts of several callers together while requests are in flight.
 
-    A text that comes while fewer than two are under way goes at once. Others go together as soon as one of them ends.
-    The embedded model takes 3.6 ms of CPU for each of sixteen questions in one request, and 8.8 ms for one alone; and
-    each request less saves its HTTP and its grant.
+    A text that arrives while fewer than two requests are in flight is sent at once. Others are sent together as soon as
+    a request ends. The embedded model takes 3.6 ms of CPU per question for sixteen questions in one request, and 8.8 ms
+    for a single one; every saved request also saves its HTTP overhead and its grant.
 
-    Where the provider refuses a request of several callers, each caller's texts are sent again by themselves, so that
-    a refused text fails its own caller alone. Any other error reaches every caller.
+    If the provider rejects a request of several callers, each caller's texts are sent again separately, so that a
+    rejected text fails only its own caller. Any other error reaches every caller.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -45,7 +45,7 @@ class BatchingEmbedder:
         return await self._embedder.dimensions()
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        """As `Embedder.embed`. Who wants a bill has a request of its own."""
+        """As `Embedder.embed`. A caller with `billed` has a request of its own."""
         if billed is not free:
             return await self._embedder.embed(texts, billed)
         request = self._with_room_for(texts)
@@ -85,7 +85,7 @@ class BatchingEmbedder:
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """Texts that go to the provider together, for as long as somebody waits for their vectors."""
+    """Texts that are sent to the provider together while a caller waits for their vectors."""
 
     answer: asyncio.Task[Vectors] = field(init=False)
     texts: list[Input] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _Request:
         self.waiting += 1
 
     def leave(self) -> None:
-        """Let a caller go; the last one ends a request that nobody waits for any more."""
+        """Release a caller; the last one cancels the request."""
         self.waiting -= 1
         if self.is_abandoned:
             self.answer.cancel()

@@ -11,7 +11,7 @@ from shared.domain.errors import Refused, Unavailable
 from shared.domain.usage import Usage
 
 if TYPE_CHECKING:
-    from shared.providers.provider import Provider  # who only names a model does not load the client of one
+    from shared.providers.provider import Provider  # callers that only name a model do not load the client
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`finish_reason` is `stop`, or `length` where the reply was cut at the token limit."""
+    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit."""
 
     text: str
     finish_reason: str
@@ -70,7 +70,7 @@ class ChatModel(Protocol):
         ...
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        """Yield the reply's text in pieces, and its usage at the end where the provider reports it.
+        """Yield the reply's text in pieces, and its usage at the end if the provider reports it.
 
         Raises:
             Transient, Refused: as `complete`.
@@ -79,7 +79,7 @@ class ChatModel(Protocol):
 
 
 class OpenAIChat:
-    """A `ChatModel` behind `/chat/completions`."""
+    """A `ChatModel` over `/chat/completions`."""
 
     def __init__(self, provider: Provider, model: str) -> None:
         self._provider = provider

@@ -24,7 +24,7 @@ Bill = Callable[[Usage], None]
 
 
 def free(_: Usage) -> None:
-    """Stand for a bill that nobody counts."""
+    """Accept a bill without counting it."""
 
 
 Input = NewType("Input", str)
@@ -33,17 +33,17 @@ Input = NewType("Input", str)
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """What a model wants in front of a question and of a text, as E5's "query: " and "passage: ".
+    """Prefixes that a model expects before questions and texts, such as E5's "query: " and "passage: ".
 
-    Stored questions are embedded as queries too. Users' questions are compared with them, and models that have
-    prefixes want the same one on both sides of such a comparison.
+    Stored questions are embedded as queries, too: users' questions are compared with them, and models with prefixes
+    expect the same one on both sides of such a comparison.
     """
 
     of_query: str = ""
     of_passage: str = ""
 
     def query(self, question: str) -> Input:
-        """Whatever is searched with, and every question that is stored."""
+        """Search texts, and every stored question."""
         return Input(self.of_query + question)
 
     def passage(self, text: str) -> Input:
@@ -81,15 +81,15 @@ class Embedder(Protocol):
         """Embed at most one request's worth of texts.
 
         Args:
-            texts: what to embed, each with its prefix.
-            billed: is told what the provider says it billed, also where its reply holds no vectors.
+            texts: texts, each with its prefix.
+            billed: receives the billed tokens, even if the reply contains no vectors.
 
         Returns:
             Shape `(n, dimensions)`, unit length; row i belongs to text i.
 
         Raises:
             Transient: worth another attempt later.
-            Refused: the provider does not take one of the texts.
+            Refused: the provider rejects one of the texts.
         """
         ...
 
@@ -117,7 +117,7 @@ class Embedders:
 
 
 def unserved(name: str) -> str:
-    """Say what to do about an embedding that nobody serves."""
+    """Return the remedy for an embedding that no process serves."""
     return (
         f"No setting describes the embedding '{name}': name it in FOREASK_EMBEDDINGS, or set FOREASK_EMBEDDING_MODEL to"
         " it."
@@ -125,14 +125,14 @@ def unserved(name: str) -> str:
 
 
 class OpenAIEmbedder:
-    """An `Embedder` behind `/embeddings`.
+    """An `Embedder` over `/embeddings`.
 
     Args:
         provider: the server.
-        model: the model as the server calls it.
-        dimensions: the size to ask for; None: the model's own.
-        name: by which collections choose it; default: the model.
-        prefixes: what the model wants in front of questions and texts.
+        model: the server's name of the model.
+        dimensions: requested dimensions; None for the model's own.
+        name: name by which collections choose it; by default the model.
+        prefixes: prefixes of questions and texts.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[range]:
-    """Split a sequence into consecutive ranges that each fit one request; a text over the limit goes alone."""
+    """Split a sequence into consecutive ranges that each fit one request; a text over the limit is sent alone."""
     start, tokens = 0, 0
     for index, text in enumerate(texts):
         cost = estimated_tokens(text)

@@ -13,7 +13,7 @@ _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [suc
 
 
 class MalformedReply(Exception):
-    """A reply without the content that was requested; the message says what is wrong with it."""
+    """A reply without the requested content; the message names the problem."""
 
 
 def json_in(reply: str) -> list[Any]:

@@ -44,7 +44,7 @@ class Provider:
         """Send one JSON request and return the reply's JSON object.
 
         Raises:
-            RateLimited, Unavailable, Refused: as `post_any`; Unavailable also where the reply is no object.
+            RateLimited, Unavailable, Refused: as `post_any`; Unavailable also if the reply is not an object.
         """
         reply = await self.post_any(path, body)
         if not isinstance(reply, dict):
@@ -56,12 +56,12 @@ class Provider:
     async def post_any(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send one JSON request and return the reply's JSON value.
 
-        It goes below the SDK's typed resources: their models cost more CPU than the HTTP call (1.3 ms against 0.75 ms),
-        and the reader of the reply validates it anyway.
+        It bypasses the SDK's typed resources: their models cost more CPU than the HTTP call (1.3 ms against 0.75 ms),
+        and the reply is validated anyway.
 
         Raises:
             RateLimited: 429.
-            Unavailable: a broken connection, 5xx, or of its kinds TimedOut and Misconfigured.
+            Unavailable: a broken connection or 5xx; its subclasses TimedOut and Misconfigured.
             Refused: any other 4xx.
         """
         model = str(body.get("model", ""))
@@ -110,9 +110,9 @@ class Provider:
 
 
 def _headers() -> dict[str, str]:
-    """Return the id of the request for which a call is made, as OpenAI takes one; the work of the ingest has none.
+    """Return the id of the request that caused a call, in OpenAI's form; None for ingest.
 
-    It says nothing of the tenant: calls of all tenants look alike.
+    It does not identify the tenant: calls of all tenants look alike.
     """
     request_id = get_contextvars().get("request_id")
     return {"X-Client-Request-Id": request_id} if request_id else {}

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Reranker:
-    """A model behind `/rerank` as Jina and Cohere have it; llama.cpp, vLLM and Infinity serve it too.
+    """A model over `/rerank` as defined by Jina and Cohere; llama.cpp, vLLM and Infinity serve it, too.
 
     Args:
         provider: its endpoint.
-        model: the model's name, where the endpoint wants one.
-        budget: how long a query waits for the scores.
-        candidates: how many chunks of a query are scored: the best ones.
+        model: name of the model, if the endpoint expects one.
+        budget: time that a query waits for the scores.
+        candidates: number of best chunks of a query that are scored.
     """
 
     def __init__(

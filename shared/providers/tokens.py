@@ -1,4 +1,4 @@
-"""Tokens: counted by the model's own tokenizer where its file is given, else estimated."""
+"""Tokens, counted by the model's own tokenizer if its file is given, else estimated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OwnTokenizer:
     """A model's `tokenizer.json`.
 
     Raises:
-        InvalidInput: the file is none; the message says what to do.
+        InvalidInput: the file is not a tokenizer; the message says what to do.
     """
 
     exact = True

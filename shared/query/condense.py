@@ -1,4 +1,4 @@
-"""Condensing: one call to a language model turns a conversation into a question that stands alone."""
+"""Condensing: one call to a language model turns a conversation into a standalone question."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Speaker = Literal["user", "assistant"]
 
 MAX_QUESTION_CHARS = 10_000
 
-# What a question refers to stands a few messages before it at most, and a long answer says it in its first lines.
+# A question refers to at most a few previous messages, and a long answer states its subject in its first lines.
 _TURNS = 12
 _TURN_CHARS = 2_000
 # Room for models that think before they answer: an unused allowance costs nothing.
@@ -50,25 +50,25 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class CondensedQuestion:
-    """A question that stands alone; `usage` is what it cost to make it so."""
+    """A standalone question; `usage` has the tokens spent on it."""
 
     text: str
     usage: Usage = Usage()
 
 
 async def condense(model: ChatModel, turns: Sequence[Turn]) -> CondensedQuestion:
-    """Turn a conversation into its last question. One without history calls no model.
+    """Turn a conversation into its last question. A conversation without history needs no call.
 
     Args:
-        model: writes the question.
+        model: model that writes the question.
         turns: the conversation; the last turn is the user's.
 
     Returns:
-        The question; the last turn as it stands where the model's reply holds none.
+        The question; the unchanged last turn if the model's reply contains none.
 
     Raises:
-        Transient: the model is not available now.
-        Refused: the provider will not answer this request.
+        Transient: the model is unavailable.
+        Refused: the provider rejects this request.
     """
     *history, last = turns
     if not history:
@@ -92,11 +92,11 @@ def request(history: Sequence[Turn], last: Turn) -> ChatRequest:
 def _question(reply: str) -> str:
     value = next((value for value in json_in(reply) if isinstance(value, dict)), {})
     text = value.get("question")
-    # Every provider accepts what is left: no NUL characters, and no halves of surrogate pairs.
+    # The result is accepted by every provider: no NUL characters and no lone surrogates.
     line = text.replace("\x00", " ").encode("utf-8", "ignore").decode() if isinstance(text, str) else ""
     return " ".join(line.split())[:MAX_QUESTION_CHARS].strip()
 
 
 def _plain(text: str) -> str:
-    """The text without tags that could end its turn or begin another."""
+    """The text without tags that could close its turn or open another."""
     return _TAG.sub("<\\\\", text.strip())

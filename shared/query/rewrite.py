@@ -34,11 +34,11 @@ _CLOSING = re.compile(r"</(?=\s*question)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """The texts that a rewriting should bring; by default none.
+    """The texts that a rewriting should contain; by default none.
 
     Args:
         hyde: a hypothetical answer.
-        queries: how many other wordings.
+        queries: number of other wordings.
         step_back: a more general question.
         entities: the names in the question.
     """
@@ -54,7 +54,7 @@ class RewriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuestion:
-    """The rewriting of a question; a part is None or empty where the options or the model left it out."""
+    """The rewriting of a question; a part is None or empty if it was not requested or the model omitted it."""
 
     hypothetical: str | None = None
     queries: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class RewrittenQuestion:
 
 
 class BadRewriting(BadReply):
-    """A reply that is no rewriting; its tokens, `usage`, were paid for all the same."""
+    """A reply that is not a rewriting; its tokens, `usage`, were billed anyway."""
 
     def __init__(self, message: str, *, usage: Usage) -> None:
         super().__init__(message)
@@ -82,8 +82,8 @@ class Rewriter:
     """Rewrites questions.
 
     Args:
-        model_for: the chat model on the account of a tenant.
-        budget: how long a query waits for a rewriting, unless the query names a budget itself.
+        model_for: returns the chat model charged to a tenant.
+        budget: time that a query waits for a rewriting, unless the query names one.
     """
 
     model_for: Callable[[str], ChatModel]
@@ -190,10 +190,10 @@ class _RewritingReply(BaseModel):
 
 
 def read(completion: Completion, question: str, options: RewriteOptions) -> RewrittenQuestion:
-    """Read a reply: lenient about text around the JSON object and about missing fields, strict about the rest.
+    """Parse a reply: lenient about text around the JSON object and missing fields, strict otherwise.
 
     Raises:
-        MalformedReply: it was cut, holds no such object, or nothing that the options ask for.
+        MalformedReply: it was truncated, contains no such object, or nothing that was requested.
     """
     if completion.finish_reason == "length":
         raise MalformedReply("cut at the token limit")

@@ -21,7 +21,7 @@ from shared.vectors.index import Index
 from shared.vectors.searches import chunk_search, exactly, question_listing, question_search, text_search
 
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # of one request for embeddings
-_CHUNK_POINTS = 200  # more than a chunk has questions, with those of users
+_CHUNK_POINTS = 200  # more than a chunk has questions, including users' questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class ComparedText:
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """What a text has in common with each question that was asked; item i of each belongs to question i.
+    """The similarity of a text to each question; item i of each list belongs to question i.
 
     Args:
         text: cosines of the question and the text.
-        questions: for each question, its cosines with those of the text, in their order.
-        words: the share of the question's words that the text has, from 0 to 1.
+        questions: per question, its cosines with those of the text, in order.
+        words: share of the question's words that the text contains, from 0 to 1.
     """
 
     text: Sequence[float]
@@ -49,7 +49,7 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """A question of a chunk, and its cosine with each question that was asked."""
+    """A question of a chunk, and its cosine with each of the questions."""
 
     text: str
     source: QuestionOrigin
@@ -58,12 +58,12 @@ class StoredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLikeness:
-    """What a chunk has in common with each question that was asked; item i of each list belongs to question i.
+    """The similarity of a chunk to each question; item i of each list belongs to question i.
 
     Args:
-        text: cosines with what was embedded for its text; None: its words alone find it.
-        questions: those that stand for it, its own first.
-        words: the share of the question's words that its passage has, from 0 to 1.
+        text: cosines with the embedded text; None if it is found by words only.
+        questions: stored questions, the chunk's own first.
+        words: share of the question's words that its passage contains, from 0 to 1.
     """
 
     chunk_id: str
@@ -78,11 +78,11 @@ async def embed_compared(
     """Embed questions as queries, then texts as documents and their questions as queries, each once.
 
     Returns:
-        The vectors of the questions, shape `(questions, dimensions)`, and those of the texts followed by those of
-        their distinct questions.
+        Vectors of the questions, shape `(questions, dimensions)`, and vectors of the texts followed by those of their
+        distinct questions.
 
     Raises:
-        ForeaskError: the provider refuses a text or is not available now.
+        ForeaskError: the provider rejects a text or is unavailable.
     """
     prefixes = embedder.prefixes
     of_texts = [prefixes.passage(text.text) for text in texts]
@@ -97,11 +97,11 @@ def compare(
     """Compare questions with texts.
 
     Args:
-        asked: the vectors of the questions.
-        given: those of the texts, and of their questions, as `embed_compared` returns them.
-        questions: what users ask.
-        texts: in any order; item i of the result belongs to text i.
-        languages: of the texts, besides words as they stand.
+        asked: vectors of the questions.
+        given: vectors of the texts and of their questions, as returned by `embed_compared`.
+        questions: users' questions.
+        texts: texts in any order; item i of the result belongs to text i.
+        languages: languages of the texts, for stemming.
     """
     cosines: list[list[float]] = (asked @ given.T).tolist()
     row_of = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
@@ -124,18 +124,18 @@ async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
     chunks: Sequence[str],
     languages: Sequence[str],
 ) -> list[ChunkLikeness]:
-    """Compare questions with chunks by the vectors that are stored, each chunk in its newest version.
+    """Compare questions with chunks by stored vectors, each chunk in its newest version.
 
     Args:
-        index: holds the chunks.
-        where: what may be seen, and of that the chunks alone.
-        asked: the vectors of the questions.
-        questions: what users ask.
-        chunks: ids; those that cannot be seen are missing from the result.
-        languages: of the chunks, besides words as they stand.
+        index: client of Qdrant.
+        where: visible points of the chunks.
+        asked: vectors of the questions.
+        questions: users' questions.
+        chunks: ids; invisible ones are missing from the result.
+        languages: languages of the chunks, for stemming.
 
     Raises:
-        Unavailable: Qdrant is not available.
+        Unavailable: Qdrant is unavailable.
     """
     limit = _CHUNK_POINTS * len(chunks)
     of_texts = [exactly(text_search(vector, where, limit)) for vector in asked]
@@ -148,7 +148,7 @@ async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
 def _joined(
     found: Sequence[Sequence[Hit]], questions: Sequence[str], chunks: Sequence[str], languages: Sequence[str]
 ) -> list[ChunkLikeness]:
-    """Put what was found of each chunk together: its texts, its questions, then the scores of each question."""
+    """Combine the hits of each chunk: its texts, its questions, then the scores of each question."""
     (texts, stored), scored = found[:2], found[2:]
     newest = {chunk: hit for hit in sorted(texts, key=_version) for chunk in [chunk_of_point(hit.id)[0]]}
     scores = [{hit.id: hit.score for hit in hits} for hits in scored]
@@ -174,7 +174,7 @@ def _joined(
 
 
 def _cosines(scores: Sequence[dict[str, float]], hit: Hit) -> list[float] | None:
-    """The scores of a point, one of each search; None where it has no such vector."""
+    """The scores of a point, one per search; None if it has no such vector."""
     return [each[hit.id] for each in scores] if all(hit.id in each for each in scores) else None
 
 
@@ -197,7 +197,7 @@ async def _embedded(embedder: Embedder, inputs: Sequence[Input]) -> Vectors:
 
 
 def _shares(questions: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[list[float]]:
-    """For each text, which share of the words of each question it has."""
+    """For each text, the share of each question's words that it contains."""
     wanted = [query_vector(question, languages) for question in questions]
     shares = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Time budgets of the stages that a query can do without: when one fails or is late, the query goes on and says so."""
+"""Time budgets of optional stages: if one fails or is late, the query continues and reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finishing: a document whose chunks have all ended shows its new version, and the older version's points are deleted."""
+"""Finishing: a document whose chunks have all ended shows its new version, and older points are deleted."""
 
 from __future__ import annotations
 

@@ -359,7 +359,10 @@ async def _embed_all(
 def _judge(
     indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], vectors: Sequence[Vectors | Permanent]
 ) -> _FilteredChunk:
-    """Drop questions that cannot be embedded or whose vectors fail the filter; `vectors` are in the order of `_embed`."""
+    """Drop questions that cannot be embedded or whose vectors fail the filter.
+
+    `vectors` are in the order of `_embed`.
+    """
     passed = [question for question in filtered if question.passed]
     text, others, of_users = vectors[0], vectors[1 : 1 + len(passed)], vectors[1 + len(passed) :]
     usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]

@@ -125,10 +125,10 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
 
 
 def cease_to_be_root() -> None:
-    """Continue as an unprivileged user if this is root, whom limits do not bind and who could do whatever the filters
-    miss.
+    """Continue as an unprivileged user if this is root.
 
-    The change resets the death signal and lets other processes of that user inspect this one: both are set again.
+    Limits do not bind root, which could also do whatever the filters miss. The change resets the death signal and lets
+    other processes of that user inspect this one: both are set again.
     """
     if os.geteuid() == 0:
         os.setgroups([])

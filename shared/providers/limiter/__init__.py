@@ -1,1 +1,1 @@
-"""The limiter: what the whole pool may ask of a provider, and when it is better left alone."""
+"""The limiter: the load that all processes together may put on a provider, and when to pause it."""

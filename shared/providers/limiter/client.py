@@ -33,15 +33,15 @@ from shared.providers.limiter.script import (
     Wait,
 )
 
-_QUIET_SECONDS = 0.005  # between two calls of the script: requests that come in meanwhile share the next one
+_QUIET_SECONDS = 0.005  # between two calls of the script: requests that arrive meanwhile share the next one
 _LINGER_SECONDS = 0.02  # a call that ended well is reported within this time
 _ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before a request that must wait is repeated
 _AWAY_PAUSE_SECONDS = 0.25
-_AWAY_SECONDS = 5.0  # a broker that is away for longer fails the calls that wait
+_AWAY_SECONDS = 5.0  # if the broker is unavailable for longer, waiting calls fail
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
-_KNOWN_SECONDS = 90.0  # an open breaker is heard of more often: by work that waits for it, each minute at least
+_KNOWN_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
 
 log = structlog.get_logger()
 
@@ -55,13 +55,13 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Line:
-    """The calls of one kind and tenant that wait, first come first.
+    """The waiting calls of one kind and tenant, in order of arrival.
 
     Args:
-        is_query: whether they are queries, which go before ingest.
+        is_query: whether they are queries, which precede ingest.
         waiters: the calls.
-        not_before: the tenant's own limits hold them back until then.
-        own_wait: for how many seconds these did so when they were last asked; 0: they did not.
+        not_before: time until which the tenant's own limits defer them.
+        own_wait: deferral by these limits at the last request, in seconds; 0 if none.
     """
 
     is_query: bool
@@ -79,14 +79,14 @@ class _Batch:
 
 
 class LimiterClient:
-    """Requests slots for calls, reports the calls that ended, and renews those under way.
+    """Requests slots for calls, reports finished calls, and renews running ones.
 
     Args:
         script: the shared script.
-        tenant_buckets: a tenant's own limits, None where it has none.
-        component: which provider this is, for messages.
-        lease_seconds: how long the script counts a call as in flight unless that is renewed.
-        provider: tells it apart from others of its component, in metrics.
+        tenant_buckets: function from a tenant to its own limits, or None.
+        component: the provider, for messages.
+        lease_seconds: time for which the script counts a call as in flight without renewal.
+        provider: label that distinguishes providers of a component in metrics.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class LimiterClient:
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
-        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # whose turn it is comes first
+        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the caller whose turn it is comes first
         self._under_way: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
@@ -135,7 +135,7 @@ class LimiterClient:
 
         Raises:
             RateLimited: the provider asked for a pause that is too long to wait for here.
-            Unavailable: the breaker is open, or the broker has been away for too long.
+            Unavailable: the breaker is open, or the broker has been unavailable for too long.
             ForeaskError: the error of `fail`.
         """
         if self._closed is not None:
@@ -153,14 +153,14 @@ class LimiterClient:
             raise
 
     def end(self, ended: FinishedCall) -> None:
-        """Report that a call is over; returns at once."""
+        """Report the end of a call; returns at once."""
         self._ended.append((ended, None))
         self._under_way.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
     async def end_badly(self, ended: FinishedCall, patience_seconds: float) -> LimiterReply | None:
-        """Report that a call failed, and return the script's reply; None where it does not come in time."""
+        """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
         self._under_way.discard(ended.grant.id)
@@ -193,14 +193,14 @@ class LimiterClient:
         deadline = time.monotonic() + patience_seconds
         while self._ended and self._away_since is None and time.monotonic() < deadline:
             await self.refresh(patience_seconds)
-        # A client that is cancelled while it connects may take that for a failure and try again.
+        # A client that is cancelled while it connects may treat that as a failure and try again.
         self._ending = True
         self._task.cancel()
         await asyncio.wait([self._task], timeout=patience_seconds)
 
     def _hurry(self, at: float) -> None:
         if self._task is None or self._task.done():
-            # It serves everybody: the ids of whoever came first are not for its log lines.
+            # It serves all callers, so its log lines must not carry the first caller's ids.
             self._task = asyncio.create_task(self._run(), name=f"limiter-{self._component}", context=Context())
         if at < self._due_at:
             self._due_at = at
@@ -293,7 +293,7 @@ class LimiterClient:
             log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
 
     def _shown(self) -> float:
-        """The breaker in metrics: closed where this process has not heard of it lately, for nothing waits for it."""
+        """The breaker in metrics: closed if this process has no recent state of it, because nothing waits for it."""
         reply = self.reply
         if reply is None or time.monotonic() - self.replied_at > _KNOWN_SECONDS:
             return Breaker.CLOSED
@@ -304,7 +304,7 @@ class LimiterClient:
         line = self._lines.get(key)
         match answer:
             case Grant():
-                if waiter.granted.done():  # its caller has given up meanwhile
+                if waiter.granted.done():  # its caller has been cancelled meanwhile
                     self.end(FinishedCall(answer, CallOutcome.ABANDONED, tokens=0))
                     return
                 self._under_way.add(answer.id)
@@ -336,7 +336,7 @@ class LimiterClient:
             self._hurry(now)
 
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
-        """Keep the reports for later: no call begins while the broker is away."""
+        """Keep the reports: no call starts while the broker is unavailable."""
         now = time.monotonic()
         if self._away_since is None:
             log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
@@ -367,7 +367,7 @@ def _between(seconds: float) -> float:
 
 
 def is_down(component: str, reply: LimiterReply) -> Unavailable:
-    """The error of a call while the breaker is open; it says nothing about the work."""
+    """The error of a call while the breaker is open; it proves nothing about the work."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(
         f"the {component} provider has failed again and again and is left alone for a while",

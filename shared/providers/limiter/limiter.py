@@ -1,4 +1,4 @@
-"""A provider's limits, kept by everyone who calls it: requests, tokens, calls in flight, cooldown and breaker."""
+"""A provider's limits, shared by all its callers: requests, tokens, calls in flight, cooldown and breaker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
 from shared.providers.limiter.usage import LimitUse
 
-_FRESH_SECONDS = 1.0  # what was last heard of the state holds for so long
+_FRESH_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
 _CAPACITY_SECONDS = 5.0  # how far ahead of its rate work is taken up
@@ -42,12 +42,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a caller waits for leave to call.
+    """How long a caller waits for a permit.
 
     Args:
-        at_most: then it fails with `RateLimited`; None waits as long as it takes.
-        broker: how long it waits for a broker that is away before it calls without leave; None never does.
-        is_query: somebody waits, so it goes before ingest.
+        at_most: limit after which it fails with `RateLimited`; None waits as long as needed.
+        broker: wait for an unavailable broker before it calls without a permit; None never does.
+        is_query: whether it is interactive and precedes ingest.
     """
 
     at_most: timedelta | None = None
@@ -58,12 +58,12 @@ class Patience:
 INGEST = Patience()  # fails closed: work can wait, a limit is a promise
 QUERY = Patience(
     timedelta(seconds=5), timedelta(seconds=0.5), is_query=True
-)  # fails open: somebody waits, and it is one call
+)  # fails open: it is interactive and a single call
 
 
 @dataclass(slots=True)
 class Call:
-    """A call that was granted; tell what it took once the provider has said so."""
+    """A granted call; report its usage when the provider has returned it."""
 
     tokens: int | None = None
     completion_tokens: int | None = None
@@ -79,14 +79,14 @@ class ProviderLimits:
 
     Args:
         component: `llm` or `embedding`, for messages.
-        provider: tells providers apart in the shared state; holds no secret.
-        rates: the provider's own.
-        tenant_rates: for each tenant.
-        tenants: those that differ from it.
-        in_flight: calls in flight to begin with, where no rate of requests is declared.
-        probe_timeout: how long a provider that was away may take to answer the first call.
-        timing: how long the pool waits.
-        query_share: the share of the limits that ingest leaves to queries.
+        provider: key that distinguishes providers in the shared state; contains no secret.
+        rates: limits of the provider.
+        tenant_rates: default limits of each tenant.
+        tenants: limits of tenants that differ from the default.
+        in_flight: initial number of calls in flight, if no rate of requests is declared.
+        probe_timeout: timeout of the first call to a provider that was unavailable.
+        timing: waits of the limiter.
+        query_share: share of the limits that ingest leaves to queries.
     """
 
     component: str
@@ -104,21 +104,21 @@ class ProviderLimits:
 
 
 def connect(redis_url: str) -> Redis:
-    """Make the connection over which a limiter shares its state; close it after the limiter.
+    """Create the connection for a limiter's shared state; close it after the limiter.
 
-    It never tries a command again: the limiter's client does that itself, and a caller that waits must hear soon that
-    the broker is away.
+    It never retries a command: the limiter's client does that itself, and a waiting caller must learn soon that the
+    broker is unavailable.
     """
     return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
 
 class Limiter:
-    """Keeps one provider's limits together with every other process of the pool.
+    """Enforces one provider's limits together with all other processes.
 
     Args:
-        redis: where the pool shares them; not closed here.
+        redis: connection to the shared state; not closed here.
         limits: the limits.
-        probe: makes a tiny neutral call, to see whether a provider that failed is back.
+        probe: makes a tiny neutral call, to check whether a failed provider has recovered.
     """
 
     def __init__(self, redis: Redis, limits: ProviderLimits, probe: Callable[[], Awaitable[object]]) -> None:
@@ -152,16 +152,16 @@ class Limiter:
         """Make one call to the provider inside this context, once every limit allows it.
 
         Args:
-            tenant: whose call it is.
-            prompt_tokens: an estimate.
-            completion_tokens: the most that the reply may take, None where the request does not bound it.
-            patience: how long to wait for the grant.
+            tenant: tenant charged for the call.
+            prompt_tokens: estimated tokens of the prompt.
+            completion_tokens: maximum tokens of the reply; None if the request sets no limit.
+            timeout: how long to wait for the grant.
 
         Raises:
-            RateLimited: the grant would come too late; burns no attempt. `TenantLimited` where the tenant's own limits
-                are why.
-            Unavailable: the breaker is open, or the broker is away; burns no attempt.
-            Stopping: the process is asked to end.
+            RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits
+                are the reason.
+            Unavailable: the breaker is open, or the broker is unavailable; burns no attempt.
+            Stopping: the process is stopping.
         """
         began = time.perf_counter()
         try:
@@ -181,7 +181,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, call)
 
     async def paused(self) -> bool:
-        """Whether work taken up now could not begin: the provider is left alone, or the broker does not answer."""
+        """Whether work claimed now could not start: the provider is paused, or the broker does not answer."""
         if time.monotonic() - self._client.replied_at > _FRESH_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
         ):
@@ -192,23 +192,23 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, calls: int) -> int:
-        """How many of so many more calls to take up now: as many as the declared rate lets begin within seconds."""
+        """The number of further calls to claim now: as many as the declared rate lets start within seconds."""
         if self._requests_a_millisecond == 0:
             return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
         return max(0, min(calls, ahead - self._client.waiting))
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """How much of the provider's and the tenant's limits is used.
+        """The used share of the provider's and the tenant's limits.
 
         Raises:
-            Unavailable: the broker is away.
+            Unavailable: the broker is unavailable.
         """
         limits = self._limits
         return await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
 
     def stop(self) -> None:
-        """Begin no call from now on: every call that waits, now or later, fails with `Stopping`."""
+        """Start no more calls: every waiting or later call fails with `Stopping`."""
         self._client.fail(Stopping)
 
     async def aclose(self) -> None:
@@ -218,7 +218,7 @@ class Limiter:
     async def _granted(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
     ) -> Grant | None:
-        """Wait for a grant that is no probe; None where the call is made without one."""
+        """Wait for a grant that is not a probe; None if the call is made without a grant."""
         while True:
             grant = await self._acquired(tenant, prompt_tokens, completion_tokens, patience)
             if grant is None or not grant.probe:
@@ -279,7 +279,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, Call())
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
-        """Report an error. Where the provider fails and the breaker is open, the work is not at fault.
+        """Report an error. If the provider fails and the breaker is open, the work is not at fault.
 
         Raises:
             Unavailable: the breaker is open.

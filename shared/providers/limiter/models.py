@@ -1,4 +1,4 @@
-"""Models whose every call keeps the pool's limits."""
+"""Models whose calls respect the shared limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shared.providers.limiter.limiter import INGEST, Limiter, Patience
 PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
-_TOKENS_A_MESSAGE = 4  # what the chat format adds
+_TOKENS_A_MESSAGE = 4  # overhead of the chat format
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedChat:
-    """A `ChatModel` that waits for a grant before each call, on a tenant's account.
+    """A `ChatModel` that waits for a grant before each call, charged to a tenant.
 
-    `before_call` may refuse a call by an error when its grant has come, however long that took.
+    `before_call` may reject a call by an error when it is granted, however long that took.
     """
 
     chat: ChatModel

@@ -1,4 +1,4 @@
-"""What a process and the shared script tell each other: requested and finished calls one way, grants and waits back."""
+"""The messages between a process and the shared script: requested and finished calls, grants and waits."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class CallOutcome(StrEnum):
     REFUSED = "refused"  # the key is not accepted
     FAILED = "failed"  # 5xx or unreachable
     TIMEOUT = "timeout"
-    ABANDONED = "abandoned"  # its caller gave up
+    ABANDONED = "abandoned"  # its caller was cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A call that waits to begin.
+    """A call that waits to start.
 
     Args:
-        id: names the call.
-        tenant: whose it is.
-        prompt_tokens: an estimate.
-        completion_tokens: bounds its reply, None where the request sets no bound.
-        is_query: somebody waits for it, so it goes before ingest.
+        id: id of the call.
+        tenant: tenant of the call.
+        prompt_tokens: estimated tokens of the prompt.
+        completion_tokens: maximum tokens of the reply; None without a limit.
+        is_query: whether it is interactive and precedes ingest.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A granted call that is over; tokens are None where the provider did not report them."""
+    """A finished call; tokens are None if the provider did not report them."""
 
     grant: Grant
     outcome: CallOutcome
@@ -94,7 +94,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now; with `tenant` the tenant's own limit holds the call back, for so many seconds."""
+    """Not yet; with `tenant`, the tenant's own limit defers the call for this many seconds."""
 
     tenant: bool = False
     seconds: float = 0.0
@@ -110,16 +110,17 @@ ScriptAnswer = Grant | Wait | Blocked
 
 @dataclass(frozen=True, slots=True)
 class LimiterReply:
-    """What the script answered.
+    """The script's reply.
 
     Args:
-        breaker: its state after this pass.
-        pause_seconds: how long the breaker lets nobody through.
-        cooldown_seconds: how long the provider asked everyone to wait.
-        wait_seconds: when to repeat the requests that were not granted; 0 where the provider's limits held none back.
-        in_flight: calls of the whole pool.
-        in_flight_limit: their limit, 0 where a rate is declared instead.
-        answers: one for each request, in order.
+        breaker: state after this pass.
+        pause_seconds: time for which the breaker stays open.
+        cooldown_seconds: remaining pause requested by the provider.
+        wait_seconds: time after which to repeat requests that were not granted; 0 if the provider's limits deferred
+            none.
+        in_flight: calls in flight of all processes.
+        in_flight_limit: their limit; 0 if a rate is declared instead.
+        answers: one per request, in order.
     """
 
     breaker: Breaker
@@ -133,12 +134,12 @@ class LimiterReply:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long the pool waits where nobody else says how long.
+    """Waits of the limiter, unless the provider names one.
 
     Args:
-        lease: a call counts as in flight for so long, unless its process renews it.
-        open: the breaker stays open for so long at first; each probe that fails doubles it.
-        cooldown: the pause after a first 429 that names no time; each further one doubles it.
+        lease: time for which a call counts as in flight without renewal.
+        open: initial time for which the breaker stays open; each failed probe doubles it.
+        cooldown: pause after a first 429 without a time; each further one doubles it.
     """
 
     lease: timedelta = timedelta(seconds=15)
@@ -148,15 +149,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What limits a provider's calls.
+    """The limits of a provider's calls.
 
     Args:
-        provider: tells providers apart; it shows in keys, so it must hold no secret.
+        provider: key that distinguishes providers; visible in keys, so it contains no secret.
         buckets: requests and tokens of the provider.
-        in_flight: the limit of calls in flight to begin with, where no rate of requests is declared.
-        probe_seconds: how long a probe may take.
-        timing: how long the pool waits.
-        query_share: the share of the limits that ingest leaves to queries.
+        in_flight: initial number of calls in flight, if no rate of requests is declared.
+        probe_seconds: timeout of a probe.
+        timing: waits of the limiter.
+        query_share: share of the limits that ingest leaves to queries.
     """
 
     provider: str
@@ -185,13 +186,13 @@ class LimiterScript:
         """Settle and grant.
 
         Args:
-            requests: calls to begin, the most urgent first.
-            ended: calls that are over.
-            renew: calls that are still under way.
-            tenants: the buckets of those of their tenants that have limits of their own.
+            requests: calls to start, most urgent first.
+            ended: finished calls.
+            renew: running calls.
+            tenants: buckets of those tenants that have their own limits.
 
         Raises:
-            RedisError: the broker is away; the script may have run, and running it again is safe.
+            RedisError: the broker is unavailable; the script may have run, and may safely run again.
         """
         names = {tenant: number for number, tenant in enumerate(tenants, 1)}
         request = {

@@ -22,19 +22,19 @@ Unit = Literal["requests", "tokens"]
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """One limit of the pool and what is used of it.
+    """One shared limit and its use.
 
     Args:
         name: such as `llm requests`, or `tenant acme: llm tokens`.
-        limit: what a minute may hold, None where nothing is declared.
-        used: what the last minute held.
-        in_flight: calls under way in the whole pool.
-        in_flight_limit: how many there may be, None where a rate is declared instead.
+        limit: maximum per minute; None if not declared.
+        used: use in the last minute.
+        in_flight: calls in flight of all processes.
+        in_flight_limit: their limit; None if a rate is declared instead.
         breaker: `closed`, `open` or `half-open`.
-        cooldown: for how long the provider asked everyone to wait.
+        cooldown: remaining pause requested by the provider.
         component: `llm` or `embedding`.
-        unit: what `limit` and `used` count.
-        latency: how long calls have taken lately, None before the first.
+        unit: unit of `limit` and `used`.
+        latency: recent duration of calls; None before the first.
     """
 
     name: str
@@ -52,10 +52,10 @@ class LimitUse:
 async def read(
     redis: Redis, script: LimiterScript, component: str, rates: Rates, tenant: tuple[str, Rates]
 ) -> list[LimitUse]:
-    """Read how much of a provider's limits, and of a tenant's own, is used.
+    """Read the use of a provider's limits, and of a tenant's own.
 
     Raises:
-        Unavailable: the broker is away.
+        Unavailable: the broker is unavailable.
     """
     name, tenant_rates = tenant
     try:

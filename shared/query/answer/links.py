@@ -1,11 +1,11 @@
-"""Links in answers: an answer that is shown as Markdown must load nothing and lead nowhere that a document chose."""
+"""Links in answers: an answer rendered as Markdown must load nothing and link nowhere that a document chose."""
 
 from __future__ import annotations
 
 import re
 
-_LONGEST_HELD = 2_000  # characters of a link; of a longer one the parts are kept apart
-# Between round brackets, with a mark that addresses have: a call in code such as `f[i](x)` is none.
+_LONGEST_HELD = 2_000  # maximum length of a link; parts of a longer one are separated
+# Between round brackets, with a character of addresses: a call in code such as `f[i](x)` is not a link.
 _TARGET = (
     r"\((?=[^)]*[:/.#@?<])\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)"
     r"(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)"
@@ -26,10 +26,10 @@ _OPENS_TAG = re.compile(r"<[A-Za-z/!?]")
 
 
 class LinkCleaner:
-    """Takes images out of a text that comes in pieces, and shows links by their text.
+    """Removes images from a text that arrives in pieces, and replaces links by their text.
 
-    What is no complete link is kept from becoming one: a definition such as `[1]: https://…`, which would turn each
-    citation into a link, or a target that is longer than any link. An open bracket is held back until it closes.
+    Incomplete links are kept from becoming links: a definition such as `[1]: https://…`, which would turn each citation
+    into a link, or a target that is longer than any link. An open bracket is held back until it closes.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class LinkCleaner:
     def _shown(self, text: str) -> str:
         shown = without_links(text)
         meeting = self._last + shown[:1]
-        if meeting in _APART or _OPENS_TAG.match(meeting):  # what stood between them is shown no more
+        if meeting in _APART or _OPENS_TAG.match(meeting):  # the text in between is not shown any more
             shown = " " + shown
         self._last = shown[-1:] or self._last
         return shown
@@ -62,7 +62,7 @@ class LinkCleaner:
 def without_links(text: str) -> str:
     """The text without images, with links as their text."""
     text = _LINK.sub(lambda link: link["text"], _CITED_LINK.sub(lambda link: link["cited"], _IMAGE.sub("", text)))
-    while (cleaned := _TAG.sub("", text)) != text:  # what stood around a tag may be one
+    while (cleaned := _TAG.sub("", text)) != text:  # the text around a tag may form one
         text = cleaned
     text = _AUTOLINK.sub("< ", text)
     for together, apart in _APART.items():
@@ -71,7 +71,7 @@ def without_links(text: str) -> str:
 
 
 def _held_from(text: str) -> int:
-    """The offset of the part that may still become a link, an image or a tag; the end where there is none."""
+    """The offset of the part that may still become a link, an image or a tag; the end if there is none."""
     start, depth, at = None, 0, 0
     while at < len(text):
         if text[at] == "[":
@@ -95,7 +95,7 @@ def _held_from(text: str) -> int:
 
 
 def _after_target(text: str, at: int) -> int:
-    """The offset behind round brackets that open at an offset, if some do; the end where they do not close."""
+    """The offset after round brackets that open at an offset, if any; the end if they do not close."""
     if text[at : at + 1] != "(":
         return at
     depth = 0

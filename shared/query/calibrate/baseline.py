@@ -1,8 +1,8 @@
-"""The baseline of an embedding model: the cosines of questions with texts that have nothing to do with them.
+"""The baseline of an embedding model: the cosines of questions with unrelated texts.
 
-Measuring it takes no label: a chunk's question and the texts of other chunks are unrelated. Where there are too few
-questions texts stand in for them: on four sets their cosine with each other was within 0.05 of that of users' questions
-with them, and above it where the model does not know the language.
+Measuring it needs no labels, because a chunk's question and the texts of other chunks are unrelated. If there are too
+few questions, texts replace them: on four sets the cosines between texts were within 0.05 of those of users' questions
+with texts, and higher if the model does not know the language.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MIN_PAIRS = 30  # with fewer, chance moves the mean
 
 
 def measure_baseline(questions: Vectors, texts: Vectors) -> Baseline:
-    """The mean cosine of questions with the texts of others, and the standard deviation of these cosines.
+    """The mean cosine of questions with texts of others, and the standard deviation of these cosines.
 
     Args:
-        questions: shape `(n, dimensions)`, unit length; the texts again, where there are no questions.
-        texts: of the same shape and length; row i is the text that question i belongs to.
+        questions: shape `(n, dimensions)`, unit length; the texts again if there are no questions.
+        texts: same shape; row i is the text that question i belongs to.
 
     Returns:
         Zeros, which change no score, for fewer than `MIN_PAIRS`.

@@ -1,10 +1,10 @@
-"""Calibration of a collection: by questions whose answers are known, or without any.
+"""Calibration of a collection, with or without labelled questions.
 
-Whatever else is known, it measures the baseline similarity of the embedding model, by the collection's questions or, if
-they are too few, by its texts alone. Without labels it takes the questions that users have accepted, where there are
-enough. Without those it chooses no weights: held-out questions of a model share the words of its texts and so overrate
-BM25, at a loss of up to 0.18 of nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports what
-each channel finds of the collection's own questions, if there are any.
+It always measures the baseline similarity of the embedding model, with the collection's questions or, if they are too
+few, with its texts. Without labels it uses accepted questions of users, if there are enough. Without those it chooses
+no weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
+nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports the hits of each channel for the
+collection's own questions, if there are any.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Calibration:
     """The calibration that is stored with a collection.
 
     Args:
-        choice: the weights and their evidence; None: equal ones, and nothing to measure them by.
-        source: whose questions the evidence is from, or texts alone.
-        baseline: of the embedding model.
-        chunks: how many the collection had.
+        choice: the weights with their evidence; None: equal weights without evidence.
+        source: source of the evidence: the kind of questions, or texts only.
+        baseline: baseline of the embedding model.
+        chunks: number of chunks of the collection.
     """
 
     choice: WeightChoice | None
@@ -87,23 +87,23 @@ class Calibrator:
         self._index = index
 
     async def calibrate_labelled(self, collection: Collection, questions: Sequence[AnsweredQuestion]) -> Collection:
-        """Choose weights by questions whose answers are known, and save them.
+        """Choose weights with labelled questions, and save them.
 
         Raises:
-            Transient: the ledger, the embedding provider or Qdrant is not available.
+            Transient: the ledger, the embedding provider or Qdrant is unavailable.
         """
         baseline = await self._baseline(collection, await self._sample(collection)) or Baseline()
         choice = await self._choose(collection, questions, baseline)
         return await self._save(collection, choice, "labelled", baseline)
 
     async def calibrate_unlabelled(self, collection: Collection) -> Collection:
-        """Choose weights by users' accepted questions, or measure what needs no label, and save it.
+        """Choose weights with users' accepted questions, or measure without labels, and save the result.
 
-        A calibration by labelled questions stays.
+        A calibration with labelled questions is retained.
 
         Raises:
             InvalidInput: too few chunks have a text with a vector.
-            Transient: the ledger, the embedding provider or Qdrant is not available.
+            Transient: the ledger, the embedding provider or Qdrant is unavailable.
         """
         sample = await self._sample(collection)
         baseline = await self._baseline(collection, sample)
@@ -173,7 +173,7 @@ class Calibrator:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
     async def _baseline(self, collection: Collection, sample: Sequence[PassedQuestion]) -> Baseline | None:
-        """The baseline of the embedding model by questions, or by texts; None where both are too few."""
+        """The baseline of the embedding model with questions, or with texts; None if both are too few."""
         texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) >= MIN_PAIRS:
@@ -197,7 +197,7 @@ class Calibrator:
     async def _measure_held_out(
         self, collection: Collection, sample: Sequence[PassedQuestion], baseline: Baseline
     ) -> WeightChoice:
-        """Measure what the channels find of a chunk by its questions, each searched without its own point."""
+        """Measure the hits of the channels for a chunk's questions, each searched without its own point."""
         texts = [passed.question for passed in sample]
         points = [[question_point_id(passed.chunk_id, passed.version, passed.number)] for passed in sample]
         channels = await self._retriever.search_channels(collection, texts, baseline, points)

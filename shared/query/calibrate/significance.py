@@ -41,14 +41,15 @@ def interval(values: Sequence[float] | Values) -> Interval:
 
 
 def p_value(values: Sequence[float], others: Sequence[float]) -> float:
-    """How often chance alone separates the means of two strategies as far: the paired randomisation test, two-sided.
+    """The probability that chance alone separates the means of two strategies as far: paired randomisation test,
+    two-sided.
 
     Recommended for retrieval by Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for
     Information Retrieval Evaluation" (2007).
 
     Args:
-        values: of one strategy, shape `(queries,)`; value i belongs to the same query as value i of the other.
-        others: of the other strategy.
+        values: values of one strategy, shape `(queries,)`; value i belongs to the same query as value i of the other.
+        others: values of the other strategy.
     """
     differences = np.asarray(values, dtype=np.float64) - np.asarray(others, dtype=np.float64)
     differences = differences[differences != 0]  # a sign changes no zero

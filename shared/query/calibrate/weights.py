@@ -1,15 +1,15 @@
-"""The weights of a collection's channels, chosen by questions whose answers are known.
+"""The choice of a collection's channel weights with labelled questions.
 
-Equal weights are hard to beat, so they stay unless others are better by more than chance: the lower bound of the paired
-difference in nDCG@10 (one-sided, 95 %) must be above zero, and the weights with the highest such bound are taken. Tried
-on six sets with the mean of the channels, 300 draws of 30 questions each, judged on the rest: this lost 0.000 to 0.002
-where equal weights are near the best, and won 0.001 to 0.005 where they are not, with 60 questions up to 0.009. The
-best weights of the 30 questions instead lost up to 0.008. With the default fusion it lost 0.0001 to 0.0005 on three
-sets, near whose best equal weights are (`python -m bench fusion`).
+Equal weights are hard to beat, so they are kept unless others are significantly better: the lower bound of the paired
+difference in nDCG@10 (one-sided, 95 %) must be above zero, and the weights with the highest bound are chosen. Measured
+on six sets with the mean of the channels, 300 draws of 30 questions each, evaluated on the rest: this lost 0.000 to
+0.002 if equal weights are near the best, and won 0.001 to 0.005 otherwise, with 60 questions up to 0.009. The best
+weights of the 30 questions instead lost up to 0.008. With the default fusion it lost 0.0001 to 0.0005 on three sets for
+which equal weights are nearly the best (`python -m bench fusion`).
 
-Each channel alone is a candidate too, so it replaces the mix where it is better by more than chance. A rule that
-replaces the mix whenever a channel's mean is no lower lost up to 0.009 with 30 questions, on which one of three
-channels is often above by chance.
+Each single channel is a candidate, too, so it replaces the mix if it is significantly better. A rule that replaces the
+mix whenever a channel's mean is not lower lost up to 0.009 with 30 questions, because one of three channels is often
+ahead by chance.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shared.query.retrieve.query import CHANNELS, Channel
 
 EQUAL = Weights()
 _K = 10
-_STEPS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # of questions and bm25, beside text
+_STEPS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # weights of questions and bm25 relative to text
 _WITHOUT_TEXT = (Weights(1, 0, 0), Weights(0, 0, 1), Weights(1, 0, 1), Weights(1, 0, 0.5))
 _ONE_SIDED_95 = 1.64
 
-HitsOfQuestions = Sequence[Mapping[Channel, ChannelHits]]  # for each question what each channel found
+HitsOfQuestions = Sequence[Mapping[Channel, ChannelHits]]  # per question, the hits of each channel
 Answers = Sequence[Collection[str]]  # for each question the ids of chunks that answer it; one of them is enough
 
 
@@ -48,11 +48,11 @@ class WeightChoice:
 
 
 def choose_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
-    """Choose the weights that are better than equal ones by more than chance; equal ones where none are.
+    """Choose the weights that are significantly better than equal ones; equal ones if there are none.
 
     Args:
-        hits: for each question what each channel found.
-        answers: row i belongs to question i.
+        hits: hits of each channel, per question.
+        answers: relevant chunks; row i belongs to question i.
     """
     tried = candidates()
     equal, *others = ndcg(hits, answers, [EQUAL, *tried])
@@ -79,7 +79,7 @@ def candidates() -> list[Weights]:
 
 
 def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Values:
-    """nDCG@10 of each question where one relevant chunk is enough: the gain of the first at its rank.
+    """nDCG@10 of each question if one relevant chunk suffices: the gain of the first at its rank.
 
     Returns:
         Shape `(weights, questions)`.

@@ -1,1 +1,1 @@
-"""How well a way of searching finds what answers: strategies, their quality, and what parts two of them."""
+"""Evaluation of retrieval: strategies, their quality, and the differences between two of them."""

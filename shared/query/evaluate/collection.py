@@ -1,4 +1,4 @@
-"""Evaluation of a collection as it stands: each strategy that its points allow is asked every labelled question."""
+"""Evaluation of an existing collection: every labelled question with each strategy that its points allow."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class EvaluationProgress:
 
 
 def label_field_of(questions: Sequence[LabelledQuestion]) -> LabelField:
-    """Return what the labels of all questions name.
+    """Return the kind of ids in the labels of all questions.
 
     Raises:
-        InvalidInput: some name chunks where others name documents: their ranks cannot be compared.
+        InvalidInput: some labels name chunks and others documents, whose ranks cannot be compared.
     """
     fields: set[LabelField] = {"external_ids" if question.external_ids else "chunk_ids" for question in questions}
     if len(fields) > 1 or any(question.external_ids and question.chunk_ids for question in questions):
@@ -65,11 +65,11 @@ async def evaluate_collection(
 
     Args:
         find: searches the collection.
-        collection: what is searched.
-        questions: labelled ones, in any order; the same question again adds its answers.
-        strategies: to compare; those that need other points are left out.
-        baseline: the strategy that the others are compared with.
-        notes: sentences about the labels that a reader of the numbers needs.
+        collection: the collection.
+        questions: labelled questions, in any order; repeated questions merge their answers.
+        strategies: strategies to compare; those that need other points are skipped.
+        baseline: strategy to which the others are compared.
+        notes: sentences about the labels for readers of the numbers.
 
     Yields:
         The progress after every query, then the content of `results.json`; see `shared.query.evaluate.results`.
@@ -105,9 +105,9 @@ async def evaluate_collection(
 
 
 def _query(strategy: Strategy, question: str, weights: Weights) -> Query:
-    """The query of a strategy, with the collection's weights; equal ones where they leave out a channel of its few.
+    """The query of a strategy with the collection's weights; equal ones if these exclude one of its few channels.
 
-    A channel of weight 0 is not searched, and a strategy that is nothing but that channel would find nothing.
+    A channel of weight 0 is not searched, and a strategy with only that channel would find nothing.
     """
     few = len(strategy.channels) < len(CHANNELS)
     return Query(
@@ -123,7 +123,7 @@ def _query(strategy: Strategy, question: str, weights: Weights) -> Query:
 
 
 class _Searches:
-    """What a strategy found, question by question."""
+    """The results of a strategy, question by question."""
 
     def __init__(self, strategy: Strategy, label_field: LabelField) -> None:
         self._strategy = strategy

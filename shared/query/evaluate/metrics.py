@@ -16,11 +16,11 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
     """Score each judged query by each metric.
 
     Args:
-        judgements: for each query the scores of its passages; above 0 answers it.
-        rankings: for each query the distinct ids of passages, best first; a query without one found nothing.
+        judgements: per query, the scores of its passages; a score above 0 is relevant.
+        rankings: per query, distinct ids of passages, best first; a missing query found nothing.
 
     Returns:
-        By metric, then by query in the order of the judgements.
+        Scores by metric, then by query in the order of the judgements.
     """
     return {
         name: {query: metric(passages, rankings.get(query, ())) for query, passages in judgements.items()}
@@ -29,7 +29,7 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
 
 
 def _ndcg(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
-    """The gain of what was found at its ranks, by that of the best order (Järvelin and Kekäläinen, 2002)."""
+    """The gain of the results at their ranks, relative to the ideal order (Järvelin and Kekäläinen, 2002)."""
     best = _gain(sorted(judged.values(), reverse=True))
     return _gain([judged.get(passage, 0) for passage in ranking]) / best if best else 0.0
 

@@ -48,9 +48,9 @@ class StrategyResult:
     """A strategy's scores by metric and query, its time and its cost.
 
     Args:
-        milliseconds: of a query, the median.
-        cost: where it is known.
-        notes: sentences that a reader of its row needs.
+        milliseconds: median time of a query.
+        cost: cost of the strategy, if known.
+        notes: sentences for readers of its row.
     """
 
     strategy: Strategy
@@ -65,9 +65,9 @@ class EvaluatedSet:
     """The set or collection that was searched.
 
     Args:
-        name: of the set or collection.
-        passages: how many there are, where that is known.
-        questions: `{"count", "passages", "source"}` of the passages' questions, where that is known.
+        name: name of the set or collection.
+        passages: number of passages, if known.
+        questions: `{"count", "passages", "source"}` of the passages' questions, if known.
     """
 
     name: str
@@ -86,15 +86,15 @@ def build_results(
     notes: Sequence[str],
     answers: Json | None = None,
 ) -> Json:
-    """Put the content of `results.json` together.
+    """Assemble the content of `results.json`.
 
     Args:
         subject: the set or collection that was searched.
-        measured: the strategies that ran.
-        baseline: the strategy that the others are compared with.
+        measured: strategies that ran.
+        baseline: strategy to which the others are compared.
         left_out: `{"strategy", "why"}` of the strategies that did not run.
-        notes: sentences that a reader of the numbers needs.
-        answers: the quality of answers, where they were evaluated.
+        notes: sentences for readers of the numbers.
+        answers: quality of answers, if evaluated.
     """
     base = next((result for result in measured if result.strategy.name == baseline), None)
     return {

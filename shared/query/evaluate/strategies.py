@@ -65,7 +65,7 @@ BY_NAME = (
 
 
 def select_strategies(names: Iterable[str] | None) -> tuple[Strategy, ...]:
-    """Look strategies up by name; None selects all that need no model besides the embeddings.
+    """Look up strategies by name; None selects all that need no model other than embeddings.
 
     Raises:
         InvalidInput: no strategy has one of the names.

@@ -1,4 +1,4 @@
-"""Assembly: units become a context in which no sentence is paid for twice."""
+"""Assembly: units become a context that contains no sentence twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _same_span(one: RetrievedChunk, other: RetrievedChunk) -> bool:
 
 
 def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
-    """Cut the text that a better chunk of the same document has from a chunk's ends; drop chunks left empty."""
+    """Cut text that a better chunk of the same document contains from a chunk's ends; drop empty chunks."""
     taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
     uncovered = []
     for chunk in chunks:
@@ -76,7 +76,7 @@ def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
 
 
 def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:
-    """Take chunks in order while they fit; skip a chunk that is too large for a smaller one behind it."""
+    """Take chunks in order while they fit; skip a chunk that is too large in favour of later, smaller ones."""
     counts = tokens.count([chunk.text for chunk in chunks])
     taken, left = [], max_tokens
     for chunk, count in zip(chunks, counts, strict=True):
@@ -87,7 +87,7 @@ def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_to
 
 
 def ordered(chunks: Sequence[RetrievedChunk], order: ReturnOrder) -> list[RetrievedChunk]:
-    """Order by score, as they come, or by section: chunks under the same headings together, as in their document.
+    """Order by score, or by section: chunks under the same headings together, as in their document.
 
     Sections have the order of their best chunks.
     """

@@ -21,7 +21,7 @@ from shared.vectors.hits import Hit
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
 
 DEPTH = 100  # hits of a channel that are fused: with 50 nDCG@10 is up to a point lower, with 200 the same
-_QUESTIONS_PER_CHUNK = 10  # the most that are generated; where a chunk has more, the search is widened
+_QUESTIONS_PER_CHUNK = 10  # maximum number of generated questions; if a chunk has more, the search is widened
 _SHARE_OF_RAREST = 0.5  # assume that a question's words have half of the maximal IDF on average (measured: 0.4 to 0.6)
 _REWRITTEN = 0.9  # a score that only a rewritten question reaches counts this share of itself
 
@@ -40,14 +40,14 @@ class ChannelQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChannelHits:
-    """The chunks that a channel found.
+    """The chunks found by a channel.
 
     Args:
-        scores: by chunk, best first.
-        questions: the point of the question that matched, by chunk.
-        floor: the highest score that a chunk outside these hits can have; 0 where the channel found all that match.
-        points: how many points were found; a chunk may have several.
-        versions: the newest version of each chunk that was found.
+        scores: score by chunk, best first.
+        questions: point of the matching question, by chunk.
+        floor: highest possible score of a chunk outside these hits; 0 if the channel found all that match.
+        points: number of points found; a chunk may have several.
+        versions: newest found version of each chunk.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -70,15 +70,15 @@ def search_of(channel: Channel, query: ChannelQuery, where: VisiblePoints, limit
 
 
 def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
-    """Fold a channel's hits to chunks, each with its best score; of equal scores the chunk's id decides.
+    """Fold a channel's hits to chunks, each with its best score; ties are broken by chunk id.
 
-    At the moment of an edit two versions of a chunk may be found; it counts once.
+    During an edit two versions of a chunk may be found; it counts once.
 
     Args:
-        channel: decides what the hits are: points of questions or of chunks.
-        hits: of `search_of`, best first.
-        limit: how many points were searched for.
-        full_score: the BM25 score that counts as 1; other channels ignore it.
+        channel: channel, which determines the kind of points.
+        hits: hits of `search_of`, best first.
+        limit: number of points requested.
+        full_score: BM25 score that counts as 1; other channels ignore it.
     """
     scores: dict[str, float] = {}
     questions: dict[str, str] = {}
@@ -99,10 +99,10 @@ def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -
 def merge(
     original: Mapping[Channel, ChannelHits], rewritten: Sequence[Mapping[Channel, ChannelHits]]
 ) -> dict[Channel, ChannelHits]:
-    """Give each chunk the best score that a channel has for it, by the original question or a rewritten one.
+    """Give each chunk the best score of a channel for the original or a rewritten question.
 
-    A rewritten question's scores count a little less: they help where the original finds nothing near, and do not
-    override its hits.
+    A rewritten question's scores count a little less: they help if the original finds nothing near, and do not override
+    its hits.
     """
     best = dict(original)
     for channels in rewritten:
@@ -127,6 +127,6 @@ def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def full_bm25(terms: QueryVector, chunks: int) -> float:
-    """About the score of a chunk that says every word of the question often, among so many chunks."""
+    """The approximate score of a chunk that repeats every word of the question, among this many chunks."""
     rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that one chunk alone has
     return max(1, terms.words) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

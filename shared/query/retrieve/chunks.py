@@ -14,17 +14,17 @@ from shared.query.retrieve.query import Channel, QuestionOrigin
 
 @dataclass(frozen=True, slots=True)
 class RetrievedChunk:
-    """A chunk that matched, the content to return for it, and why it matched.
+    """A matching chunk, the content to return for it, and the reason for the match.
 
     Args:
-        content: that of the unit of return: the chunk, the section around it or some of its sentences. A table's header
-            rows may stand before the text of its span.
-        document_id: the document's id for its owner.
-        row_id: the id under which the build has the document; its points have this one.
-        chunk_span: the span of the chunk that was found.
-        evidence: what the score is made of; None with another fusion than `scores`.
-        also_in: external ids of documents in which the same text was found, with a lower score.
-        tokens: of the text; 0 until it is counted.
+        content: content of the returned unit: the chunk, its section or some of its sentences. A table's header rows
+            may precede the text of its span.
+        document_id: the document's public id.
+        row_id: id of the document's row in the build, used by its points.
+        chunk_span: span of the chunk that was found.
+        evidence: parts of the score; None with a fusion other than `scores`.
+        also_in: external ids of documents with the same text and a lower score.
+        tokens: tokens of the text; 0 until counted.
     """
 
     chunk_id: str
@@ -55,12 +55,12 @@ class RetrievedChunk:
 
     @property
     def body(self) -> str:
-        """The text without repeated header rows: exactly that of its span."""
+        """The text without repeated header rows: exactly the text of its span."""
         return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
 
 
 def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None) -> RetrievedChunk:
-    """Join a match with its payloads in Qdrant; `question` is that of its question, None where that has gone."""
+    """Join a match with its payloads in Qdrant; `question` is its question's payload, None if deleted."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,

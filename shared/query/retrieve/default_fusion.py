@@ -37,7 +37,7 @@ Values = NDArray[np.float64]
 
 
 class Evidence(NamedTuple):
-    """What speaks for a chunk: its score is `x / (2 + x)`, where x is the sum of these."""
+    """The parts of a chunk's score, which is `x / (2 + x)` for their sum x."""
 
     near: float
     words: float
@@ -45,7 +45,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, Evidence]]:
-    """The score of each chunk and what it is made of."""
+    """The score of each chunk and its parts."""
     near, words, same = _parts(chunks, channels, [weights])
     scores = _score(near, words, same)
     values = zip(scores[0].tolist(), near[0].tolist(), words[0].tolist(), same[0].tolist(), strict=True)
@@ -53,7 +53,7 @@ def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dic
 
 
 def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> Values:
-    """The scores of chunks for many weights at once: choosing weights tries dozens on each question.
+    """The scores of chunks for many weights at once, because choosing weights tries dozens per question.
 
     Returns:
         Shape `(weights, chunks)`.
@@ -62,9 +62,9 @@ def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[We
 
 
 def crowds(channels: Channels) -> dict[Channel, float]:
-    """What a chunk must exceed in each channel to stand out; 0 where the channel found fewer.
+    """The score that a chunk must exceed in each channel to stand out; 0 if the channel found fewer chunks.
 
-    Few chunks have questions while these are being written: a question must also stand out of the crowd of texts.
+    Few chunks have questions while these are being generated, so a question must also stand out from the texts.
     """
     found = {channel: crowd(hits) for channel, hits in channels.items()}
     if "questions" in found:
@@ -73,19 +73,19 @@ def crowds(channels: Channels) -> dict[Channel, float]:
 
 
 def crowd(hits: ChannelHits | None) -> float:
-    """What a chunk must exceed in one channel to stand out, whatever others found; 0 where it found fewer."""
+    """The score that a chunk must exceed in one channel to stand out, regardless of others; 0 if it found fewer."""
     return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _CROWD - 1, None), 0.0))
 
 
 def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> tuple[Values, Values, Values]:
-    """The evidence as arrays of shape `(weights, chunks)`; a channel that was not searched says nothing."""
+    """The evidence as arrays of shape `(weights, chunks)`; a channel that was not searched adds nothing."""
     searched = [channel in channels for channel in CHANNELS]
     shares = np.array([[weights.of(channel) for channel in CHANNELS] for weights in many], dtype=float) * searched
     shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
     of_questions, of_texts, of_words = shares.T[:, :, None]
     questions, texts, words = (scores_in(channels.get(channel), chunks) for channel in CHANNELS)
     of = {channel: crowd(channels.get(channel)) for channel in CHANNELS}
-    # A channel without weight is not searched in a query, and so has no crowd.
+    # A channel without weight is not searched, so it has no reference score.
     crowd_of_questions = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
     near = np.maximum(of_questions * _out(questions, crowd_of_questions), of_texts * _out(texts, of["text"]))
     same = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
@@ -93,9 +93,9 @@ def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -
 
 
 def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
-    """A channel's scores of chunks, of shape `(chunks,)`; 0 for all where it was not searched.
+    """A channel's scores of chunks, of shape `(chunks,)`; 0 for all if it was not searched.
 
-    A chunk outside a channel's hits scored between 0 and their floor: half of the floor counts.
+    A chunk outside a channel's hits scored between 0 and their floor, so half of the floor counts.
     """
     if hits is None:
         return np.zeros(len(chunks))

@@ -13,16 +13,16 @@ CANDIDATES = 5  # for each chunk to choose
 
 
 def diversified(matches: Sequence[Match], vectors: Mapping[str, Vectors], top_k: int, diversity: float) -> list[Match]:
-    """Choose chunks one after the other, each by its score less its cosine with the nearest chosen chunk.
+    """Choose chunks one after the other, each by its score minus its cosine with the nearest chosen chunk.
 
     Args:
         matches: best first.
-        top_k: how many to choose.
-        vectors: of texts by chunk, shape `(dimensions,)`, unit length; a chunk without one is like no other.
-        diversity: from 0, by score alone, to 1, by cosine alone.
+        top_k: number of chunks to choose.
+        vectors: text vectors by chunk, shape `(dimensions,)`, unit length; a chunk without one is similar to none.
+        diversity: from 0, by score only, to 1, by cosine only.
 
     Returns:
-        At most `top_k` of the matches, in the order in which they were chosen.
+        At most `top_k` of the matches, in the order of choice.
     """
     left, chosen = list(matches), list[Match]()
     cosines = dict.fromkeys((match.chunk_id for match in left), 0.0)

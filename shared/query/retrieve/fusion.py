@@ -36,13 +36,13 @@ Ranks = Mapping[Channel, ChannelRank]
 
 
 class Match(NamedTuple):
-    """A chunk that was found. A query makes hundreds.
+    """A found chunk. A query creates hundreds.
 
     Args:
-        question: the point of the question that matched; None where the text was nearer or no question was found.
-        ranks: of the chunk, by the channels that found it.
-        evidence: what the score is made of; None with another fusion than `scores`.
-        rerank_score: None where it was not reranked.
+        question: point of the matching question; None if the text was nearer or no question was found.
+        ranks: ranks of the chunk in the channels that found it.
+        evidence: parts of the score; None with a fusion other than `scores`.
+        rerank_score: None if it was not reranked.
     """
 
     chunk_id: str

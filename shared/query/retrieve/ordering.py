@@ -19,7 +19,7 @@ def favoured(
 
     Args:
         matches: the chunks.
-        payloads: by chunk; a chunk without one keeps its score.
+        payloads: payloads by chunk; a chunk without one keeps its score.
         entities: the names.
     """
     names = [name for entity in entities if (name := _words(entity))]
@@ -47,7 +47,7 @@ def passage_of(payload: Mapping[str, Any]) -> str:
 
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
-    """Put the chunks that the reranker scored in front, in its order; the others follow in theirs."""
+    """Move the reranked chunks to the front, in the reranker's order; the others follow in theirs."""
     judged = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
     judged.sort(key=lambda match: -(match.rerank_score or 0.0))
     return judged + [match for match in matches if match.chunk_id not in scores]

@@ -24,24 +24,24 @@ class Query:
     """A question and its options.
 
     Args:
-        top_k: distinct units.
-        min_score: the lowest fused score of a returned chunk.
-        max_tokens: of all that is returned, counted by the model's tokenizer where that is known, else estimated.
-        filter: a caller's filter over metadata; see `shared.vectors.filters`.
-        required: another one, which the caller cannot take away: that of the key.
-        channels: to search, unless their weight is 0.
-        fusion: the way in which their scores become one; see `shared.query.retrieve.fusion`.
-        weights: instead of the collection's.
-        rewriting: the texts to search for besides the question.
-        rewrite_budget: how long the query waits for a rewriting, instead of the configured time.
-        rerank: whether a reranker orders the best chunks, where one is configured.
-        diversity: from 0, by score alone, to 1: how much a chunk loses for being like a better one.
-        unit: the text to return of each chunk; see `shared.query.retrieve.units`.
+        top_k: number of distinct units.
+        min_score: lowest fused score of a returned chunk.
+        max_tokens: maximum tokens of all returned texts, counted by the model's tokenizer if known, else estimated.
+        filter: filter over metadata; see `shared.vectors.filters`.
+        required: the key's filter, which the caller cannot remove.
+        channels: channels to search, unless their weight is 0.
+        fusion: method that combines their scores; see `shared.query.retrieve.fusion`.
+        weights: weights instead of the collection's.
+        rewriting: texts to search for in addition to the question.
+        rewrite_budget: time to wait for a rewriting, instead of the configured time.
+        rerank: whether a reranker orders the best chunks, if one is configured.
+        diversity: from 0, by score only, to 1: how much a chunk loses by similarity to a better one.
+        unit: text to return for each chunk; see `shared.query.retrieve.units`.
         window: sentences on each side of the nearest one, for the unit `sentences`.
         order: by score, or chunks under the same headings together.
-        candidates: whether the retrieval has its candidates, from channels of weight 0 too, so that the fusion can be
-            done again with other weights.
-        expected: chunks whose places are wanted, wherever they stand; by the question as it was put, not rewritten.
+        candidates: whether to return the candidates, including those of channels of weight 0, so that the fusion can be
+            repeated with other weights.
+        expected: chunks whose ranks are requested, for the original question.
     """
 
     question: str

@@ -1,7 +1,7 @@
-"""Chunks that should have been found: where they really stand in each channel, and what left them out.
+"""Expected chunks: their ranks in each channel, and the reason why they were not returned.
 
-The places are those of a much deeper search by the same code. A chunk behind even that has its scores, read by a search
-for it alone, and no rank.
+The ranks are those of a much deeper search by the same code. A chunk beyond even that has scores, read by a search for
+it alone, and no rank.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ExpectedRank:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedChunk:
-    """A chunk that should have been found.
+    """An expected chunk.
 
     Args:
-        rank: by the fused score, from 1; None: it is behind all that a search of depth `DEPTH` finds.
-        score: the fused one; None where no channel that has a weight finds it.
-        channels: its places; where a channel has none for it, it says nothing of the question there.
-        question: the point of its nearest question.
-        question_text: what that asks.
-        left_out: what keeps it from what is returned; None: nothing does.
+        rank: rank by the fused score, from 1; None if a search of depth `DEPTH` does not reach it.
+        score: fused score; None if no channel with a weight finds it.
+        channels: its ranks by channel; a missing channel contributes nothing.
+        question: point of its nearest question.
+        question_text: text of that question.
+        left_out: reason why it is not returned; None if it is.
     """
 
     chunk_id: str
@@ -59,12 +59,12 @@ class ExpectedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """What is searched for the places of chunks.
+    """The searches for the ranks of chunks.
 
     Args:
-        all: what the query may see.
-        chosen: of that the chunks themselves.
-        unfiltered: the chunks themselves, whatever the query's own filter says.
+        all: points that the query may see.
+        chosen: the expected chunks among them.
+        unfiltered: the expected chunks, ignoring the query's own filter.
     """
 
     all: VisiblePoints
@@ -80,10 +80,10 @@ async def expected_ranks(  # noqa: PLR0917  a search has so many parts
     weights: Weights,
     baseline: Baseline,
 ) -> list[ExpectedChunk]:
-    """Return the places of the chunks that a query expects, in its order.
+    """Return the ranks of the chunks that a query expects, in its order.
 
     Raises:
-        Unavailable: Qdrant is not available.
+        Unavailable: Qdrant is unavailable.
     """
     deep = replace(query, top_k=max(DEPTH, query.top_k), candidates=True)
     hits = rescale(await searcher.search(channel_query, scopes.all, deep, weights), baseline)
@@ -98,7 +98,7 @@ async def expected_ranks(  # noqa: PLR0917  a search has so many parts
 
 
 def _with(hits: ChannelHits, own: ChannelHits | None) -> ChannelHits:
-    """Add the scores of chunks that a deep search has not reached; they are behind all others."""
+    """Add the scores of chunks that a deep search has not reached; they rank after all others."""
     missing = {} if own is None else {c: score for c, score in own.scores.items() if c not in hits.scores}
     return replace(hits, scores={**hits.scores, **missing})
 
@@ -140,13 +140,13 @@ def _why(rank: int | None, score: float | None, query: Query) -> LeftOut | None:
 
 
 def settled(chunks: Sequence[ExpectedChunk], best: set[str], returned: set[str]) -> list[ExpectedChunk]:
-    """Say why chunks that stand high enough were not returned all the same.
+    """Explain why chunks with sufficient ranks were not returned.
 
     Args:
-        chunks: as a deep search places them.
-        best: the chunks that the query itself placed first. It looks less deep: of many chunks with one score it may
-            see others.
-        returned: by the query.
+        chunks: ranks of a deep search.
+        best: first chunks of the query itself. It searches less deep: among many chunks with one score it may find
+            others.
+        returned: chunks returned by the query.
     """
     return [
         replace(each, left_out="room" if each.chunk_id in best else "top_k")

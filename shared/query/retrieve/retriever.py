@@ -52,19 +52,19 @@ _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddi
 
 @dataclass(slots=True)
 class Retrieval:
-    """Distinct chunks, best first, and the tokens and time that finding them took.
+    """Distinct chunks, best first, with the tokens and the time of the retrieval.
 
     Args:
-        matched_questions: points of questions that the question itself found.
-        unique_chunks: chunks that any channel found.
-        candidates: the best chunks of all channels, where the query wants them, scored by its weights.
+        matched_questions: number of question points found for the question itself.
+        unique_chunks: number of chunks found by any channel.
+        candidates: best chunks of all channels, if requested, scored by the query's weights.
         candidate_crowds: with candidates, the fifth best score of each channel, or 0.
-        floors: where the query wants candidates, the highest score that others can have in each channel; half of it
-            counts for a chunk that the channel did not find.
-        crowds: what a chunk had to exceed in each channel to stand out, where the fusion asks for it.
-        expected: the places of the chunks that the query expects.
-        query_id: the name of the query for feedback; None while it has none.
-        collection: what was searched; None where there is none of that name.
+        floors: with candidates, the highest score that other chunks can have in each channel; half of it counts for a
+            chunk that the channel did not find.
+        crowds: score that a chunk had to exceed in each channel to stand out, if the fusion uses it.
+        expected: ranks of the expected chunks.
+        query_id: id of the query for feedback; None until it has one.
+        collection: the searched collection; None if it does not exist.
     """
 
     chunks: list[RetrievedChunk] = field(default_factory=list)
@@ -109,7 +109,7 @@ class _Search:
         return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
 
     def question_of(self, match: Match) -> Mapping[str, Any] | None:
-        """The payload of the question that matched; None where there is none, or an edit has removed it since."""
+        """The payload of the matching question; None if there is none or an edit has deleted it since."""
         return self.read.questions.get(match.question) if match.question else None
 
 
@@ -117,11 +117,11 @@ class Retriever:
     """Finds chunks.
 
     Args:
-        embedders: embed questions, and sentences where the query returns those, as their collection wants it.
-        index: holds the chunks.
-        rewriter: rewrites questions; None: rewriting is skipped.
-        reranker: orders the best chunks; None: they stay as fused.
-        tokens: counts the tokens of what is returned.
+        embedders: embed questions and sentences with the collection's embedding.
+        index: client of Qdrant.
+        rewriter: rewrites questions; None skips rewriting.
+        reranker: orders the best chunks; None keeps the fused order.
+        tokens: counts tokens of returned texts.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Retriever:
         return retrieval
 
     async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
-        """The places of the chunks that the query expects. What the caller's key hides is absent."""
+        """The ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
         collection, query = search.collection, search.query
         fields, chosen = collection.options.filterable, of_chunks(query.expected)
         own = caller_conditions(query.filter, query.document_ids, fields, query.required)
@@ -204,21 +204,21 @@ class Retriever:
         baseline: Baseline,
         held_out_points: Sequence[Sequence[str]] | None = None,
     ) -> list[dict[Channel, ChannelHits]]:
-        """Return what each channel finds for each question, whatever the collection's calibration is.
+        """Return the hits of each channel for each question, independent of the collection's calibration.
 
         Users' accepted questions are not searched.
 
         Args:
-            collection: where to search.
-            questions: in any order.
-            baseline: of the embedding model; scores are rescaled by it.
-            held_out_points: for each question the ids of points that it must not find; None: it may find all.
+            collection: the collection.
+            questions: questions in any order.
+            baseline: baseline of the embedding model, which rescales the scores.
+            held_out_points: per question, ids of points that it must not find; None excludes none.
 
         Returns:
-            Row i belongs to question i.
+            Hits; row i belongs to question i.
 
         Raises:
-            Transient: the embedding provider or Qdrant is not available.
+            Transient: the embedding provider or Qdrant is unavailable.
         """
         results: list[dict[Channel, ChannelHits]] = []
         embedder = self._embedders.of(collection.embedding_model)
@@ -233,7 +233,7 @@ class Retriever:
         return results
 
     async def _searched(self, search: _Search) -> dict[Channel, ChannelHits]:
-        """Search for the question while a model rewrites it, then merge what its rewritten texts find."""
+        """Search for the question while a model rewrites it, then merge the hits of the rewritten texts."""
         baseline = search.collection.baseline
         rewriting = asyncio.ensure_future(self._search_rewritten(search))
         try:
@@ -261,7 +261,7 @@ class Retriever:
         return await embedder.embed(embedder.prefixes.queries(texts))
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
-        """What the rewritten question finds; nothing where that fails or takes too long."""
+        """The hits of the rewritten question; none if rewriting fails or takes too long."""
         query, retrieval = search.query, search.retrieval
         if not query.rewriting:
             return []
@@ -312,7 +312,7 @@ class Retriever:
             return await _reranked(reranker, matches, search)
 
     async def _spread(self, matches: list[Match], search: _Search) -> list[Match]:
-        """Put chunks that are unlike those before them in front, where the query wants diversity."""
+        """Move dissimilar chunks to the front, if the query requests diversity."""
         query = search.query
         if not query.diversity or not matches:
             return matches
@@ -397,7 +397,7 @@ def _fused(search: _Search) -> list[Match]:
 
 
 def _take_candidates(search: _Search) -> None:
-    """Keep what all channels found, then leave those out that have no weight, as if they had not been searched."""
+    """Record the hits of all channels, then exclude channels without weight, as if they had not been searched."""
     query, retrieval = search.query, search.retrieval
     retrieval.candidates = fuse(search.channels, query.fusion, retrieval.weights)[:_MOST_CANDIDATES]
     retrieval.floors = {channel: hits.floor for channel, hits in search.channels.items()}

@@ -36,7 +36,7 @@ class Searcher:
             points = dict(zip(channels, replies, strict=True))
             hits = {channel: fold(channel, points[channel], limits[channel], full) for channel in channels}
             exhausted = len(points.get("questions", [])) < limits.get("questions", 1)
-            # A chunk that the search missed is behind top_k others, so it is not needed.
+            # A chunk that the search missed ranks after top_k others, so it is not needed.
             if exhausted or len(hits["questions"].scores) >= query.top_k:
                 return hits
             limits["questions"] *= 4

@@ -1,6 +1,6 @@
-"""The trace of a query: how long each stage took, what it counted, and why it was skipped.
+"""The trace of a query: the time of each stage, its counts, and the reason if it was skipped.
 
-A stage records numbers alone. Sentences are made of them where somebody asks for an explanation.
+A stage records numbers only. Sentences are made of them when an explanation is requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAGES: tuple[StageName, ...] = get_args(StageName)  # in the order of a query
 
 @dataclass(frozen=True, slots=True)
 class RewriteFacts:
-    """How many texts were searched besides the question."""
+    """The number of texts searched in addition to the question."""
 
     texts: int
 
@@ -71,7 +71,7 @@ class FetchFacts:
 
 @dataclass(frozen=True, slots=True)
 class RerankFacts:
-    """How many chunks the reranker judged."""
+    """The number of chunks scored by the reranker."""
 
     chunks: int
 
@@ -96,9 +96,9 @@ class ReturnFacts:
 
 @dataclass(frozen=True, slots=True)
 class AssemblyFacts:
-    """What fitted: chunks cut where another has the same text, chunks over the budget, and the tokens of the rest.
+    """Results of the budget: chunks with duplicate texts, chunks over the budget, and the tokens of the rest.
 
-    `exact` says that the model's tokenizer counted the tokens, else they are estimated.
+    `exact` means that the model's tokenizer counted the tokens; otherwise they are estimated.
     """
 
     shortened: int
@@ -125,9 +125,9 @@ class StageTrace:
     """One stage of a query.
 
     Args:
-        milliseconds: summed over its runs; None where the stage is not timed by itself.
-        facts: None where the stage has nothing to count.
-        skipped: why the query went on without it, for a person.
+        milliseconds: summed over its runs; None if the stage is not timed separately.
+        facts: counts; None if the stage has none.
+        skipped: reason for skipping it, for people.
     """
 
     name: StageName
@@ -144,7 +144,7 @@ class Trace:
 
     @contextmanager
     def timed(self, name: StageName) -> Iterator[None]:
-        """Add the time of the block to a stage, also where the block raises."""
+        """Add the duration of the block to a stage, even if the block raises."""
         started = time.perf_counter()
         try:
             with traces.span(name):
@@ -158,7 +158,7 @@ class Trace:
         self._stage(name).facts = facts
 
     def skip(self, name: StageName, reason: str) -> None:
-        """Note why the query goes on without a stage, in the place of facts that it recorded before it failed."""
+        """Record why a stage was skipped, replacing facts that it recorded before it failed."""
         stage = self._stage(name)
         stage.facts, stage.skipped = None, reason
 

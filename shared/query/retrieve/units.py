@@ -26,9 +26,9 @@ _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embedding
 async def sections_of(
     index: Index, location: IndexLocation, chunks: Sequence[RetrievedChunk], payloads: Mapping[str, Any]
 ) -> list[RetrievedChunk]:
-    """Put each chunk's section in its place, each section once, for its best chunk.
+    """Replace each chunk by its section, each section once, for its best chunk.
 
-    A chunk without a section stays, and so does one whose section lacks a part: during an update of the document a
+    A chunk without a section is kept, and so is one whose section is incomplete: during an update of the document a
     section is complete only when all its chunks are stored.
     """
     best: dict[SectionKey, RetrievedChunk] = {}
@@ -50,7 +50,7 @@ def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey
 
 
 def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
-    """The section's text, joined from its chunks; the chunk itself where one of them is missing."""
+    """The section's text, joined from its chunks; the chunk itself if one of them is missing."""
     parts = sorted(parts, key=lambda part: part["ordinal"])
     ordinals = [part["ordinal"] for part in parts]
     complete = (
@@ -80,23 +80,23 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _white_space(chars: int) -> str:
-    """So many characters that mean the same in Markdown: the original white space is not stored."""
+    """This many characters that mean the same in Markdown, because the original white space is not stored."""
     return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
 
 
 async def windows_of(
     embedder: Embedder, question: Vectors, chunks: Sequence[RetrievedChunk], around: int
 ) -> list[RetrievedChunk]:
-    """Narrow each chunk to the sentence nearest to the question, and so many sentences before and behind it.
+    """Narrow each chunk to the sentence nearest to the question, with neighbouring sentences.
 
     Args:
         embedder: embeds the sentences.
-        question: the vector of the question, shape `(dimensions,)`, unit length.
+        question: vector of the question, shape `(dimensions,)`, unit length.
         chunks: the chunks to narrow.
-        around: how many sentences on each side.
+        around: number of sentences on each side.
 
     Raises:
-        Transient: the embedding provider is not available.
+        Transient: the embedding provider is unavailable.
     """
     spans = [list(sentences(chunk.body)) for chunk in chunks]
     bodies = [chunk.body[s.start : s.end] for chunk, of_chunk in zip(chunks, spans, strict=True) for s in of_chunk]
