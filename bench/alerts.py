@@ -46,8 +46,8 @@ from tests.support.fleet import Proxy
 
 RULES, RULE_TESTS, DASHBOARD = (ROOT / "deploy" / name for name in ("alerts.yml", "alerts.test.yml", "dashboard.json"))
 SCRAPE_SECONDS = 15.0
-PATIENCE_SECONDS = 300.0
-_LOOK_SECONDS = 0.25
+TIMEOUT_SECONDS = 300.0
+_POLL_SECONDS = 0.25
 _LINKS = {"ledger": "FOREASK_DATABASE_URL", "qdrant": "FOREASK_QDRANT_URL"}
 _BROKEN = b"%PDF-1.7 broken "
 
@@ -144,7 +144,7 @@ class Prometheus:
             with suppress(httpx.HTTPError, ValueError):
                 if self._client.get("/-/ready").status_code == 200:
                     return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         raise AssertionError("prometheus did not come up")
 
     def __enter__(self) -> Self:
@@ -171,11 +171,11 @@ class AlertWatch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        while not self._ending.wait(_LOOK_SECONDS):
+        while not self._ending.wait(_POLL_SECONDS):
             with suppress(httpx.HTTPError, ValueError):
-                self._look(self._prometheus.get("alerts")["alerts"])
+                self._poll(self._prometheus.get("alerts")["alerts"])
 
-    def _look(self, alerts: list[dict[str, Any]]) -> None:
+    def _poll(self, alerts: list[dict[str, Any]]) -> None:
         now, states, firing = time.monotonic(), dict[str, str](), dict[str, int]()
         for alert in alerts:
             name, is_firing = alert["labels"]["alertname"], alert["state"] == "firing"
@@ -198,12 +198,12 @@ class AlertWatch:
             raise AssertionError(f"active at the beginning: {self.active}")
         self.history.clear()
 
-    def wait_until(self, holds: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> bool:
+    def wait_until(self, holds: Callable[[], bool], timeout: float = TIMEOUT_SECONDS) -> bool:
         deadline = time.monotonic() + timeout
         while not holds():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return True
 
     def __enter__(self) -> Self:
@@ -320,7 +320,7 @@ class Ground:
             self.upload(8)
             deadline = time.monotonic() + 60
             while self.provider.stats()["in_flight"] < 20 and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
             self.deployment.kill("generate")
         self.deployment.worker("generate")
         yield

@@ -38,7 +38,7 @@ DOCUMENTS = 100_000
 _BUCKET = "corpus"
 _COLLECTION = "default"
 _KILLED = ("parse", "index", "generate")  # one of them with each interruption
-_LOOK_SECONDS, _LOOK_LATER_SECONDS = 0.05, 0.25  # while documents come, and when all are durable
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # while documents come, and when all are durable
 _STAGES = ("durable", "searchable", "ready")
 _FAILED = ("failed", "degraded")
 _LANGUAGES = ("de", "en", "fr")
@@ -79,7 +79,7 @@ class Load:
         self.provider = provider
         self.s3 = s3
         self.count = count
-        self.looks: list[Look] = []
+        self.polls: list[Look] = []
         self.held: list[dict[str, int]] = []
         self._corpus = corpus
         self._before: dict[str, float] = {}
@@ -92,14 +92,14 @@ class Load:
 
     def wait(self, done: Callable[[], bool]) -> None:
         while not done():
-            time.sleep(_LOOK_SECONDS if _durable(self) < self.count else _LOOK_LATER_SECONDS)
-            self._look()
+            time.sleep(_POLL_SECONDS if _durable(self) < self.count else _POLL_LATER_SECONDS)
+            self._poll()
 
     def follow(self) -> None:
         """Wait until the command has ended, and require that it did so well."""
         command = self.deployment.processes["command"]
         self.wait(lambda: command.poll() is not None)
-        self._look()
+        self._poll()
         assert command.returncode == 0, self.deployment.logs()
 
     def kill(self, role: str) -> None:
@@ -112,15 +112,15 @@ class Load:
 
     def seconds(self, stage: int) -> float:
         """How long it took from the last look that found no document until all were at a stage."""
-        first = max(look.at for look in self.looks if not look.durable)
-        return next(look.at for look in self.looks if look.counts[stage] >= self.count) - first
+        first = max(look.at for look in self.polls if not look.durable)
+        return next(look.at for look in self.polls if look.counts[stage] >= self.count) - first
 
     def cpu(self) -> dict[str, float]:
         """Processor seconds of each process since the command began."""
-        spent = {name: seconds for look in self.looks for name, seconds in look.cpu.items()}
+        spent = {name: seconds for look in self.polls for name, seconds in look.cpu.items()}
         return {name: seconds - self._before.get(name, 0.0) for name, seconds in spent.items()}
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             states = self.deployment.states(_COLLECTION)
         except httpx.HTTPStatusError:  # the first document makes the collection
@@ -128,7 +128,7 @@ class Load:
         assert not any(states.get(state, 0) for state in _FAILED), states
         ready = states.get("ready", 0)
         counts = (sum(states.values()), ready + states.get("searchable", 0), ready)
-        self.looks.append(Look(time.perf_counter(), counts, self._cpu()))
+        self.polls.append(Look(time.perf_counter(), counts, self._cpu()))
         while len(self.held) < len(MARKS) and ready >= MARKS[len(self.held)] * self.count:
             self.held.append(resident_bytes(self.deployment) | self._others())
 
@@ -208,7 +208,7 @@ def _interrupt(load: Load, times: int) -> None:
 
 
 def _durable(load: Load) -> int:
-    return load.looks[-1].durable if load.looks else 0
+    return load.polls[-1].durable if load.polls else 0
 
 
 def _print_rates(load: Load) -> None:

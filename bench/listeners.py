@@ -115,7 +115,7 @@ async def _changing(deployment: Deployment, documents: int, changes: int) -> Asy
     """Change so many documents in each second."""
     url = deployment.stack.settings.database_url
     assert url is not None
-    database = Database(url.get_secret_value(), patience=None)
+    database = Database(url.get_secret_value(), timeout=None)
 
     async def change() -> None:
         first = 0

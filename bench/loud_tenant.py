@@ -29,7 +29,7 @@ _JSON_BYTES, _FILE_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024  # the settings' 
 _TEXT_CHARS = 19_900_000  # near FOREASK_TUNING__PARSE_MAX_TEXT_CHARS: what has more is refused when it is parsed
 _WORDS = b"The harbour opens at nine and closes when the last ferry has left. "
 _PIECE_BYTES = 1 << 18
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _LEEWAY_BYTES = 1_000  # for what stands around a text in JSON, or a file in a form
 _CHUNKED = -1
 _FORM = "multipart/form-data; boundary=edge"
@@ -73,7 +73,7 @@ class Connection:
     async def send(self, attack: Attack, key: str) -> str:
         """Send the whole of it, whatever comes back meanwhile, and return the status or what went wrong."""
         try:
-            return str(await asyncio.wait_for(self._send(attack, key), _PATIENCE_SECONDS))
+            return str(await asyncio.wait_for(self._send(attack, key), _TIMEOUT_SECONDS))
         except TimeoutError:
             outcome = "no reply"
         except (OSError, asyncio.IncompleteReadError):

@@ -32,7 +32,7 @@ _SECTIONS = 5  # of a document, each a chunk
 _QUESTIONS = 5  # that the model writes for a chunk
 _QUERIES, _EDITS, _DELETES = 20.0, 10.0, 2.0  # a second
 _KILLS = 5
-_PATIENCE_SECONDS = 90.0
+_TIMEOUT_SECONDS = 90.0
 _BEFORE_SECONDS = 30.0
 _COLLECTION = "default"
 _BUILDS = f"/v1/collections/{_COLLECTION}/builds"
@@ -248,7 +248,7 @@ def switch(deployment: Deployment, load: Load, number: int) -> None:
 def wait_for(done: Callable[[], bool], said: str) -> None:
     """Wait for something, a minute and a half at most, and say how long it took."""
     started = time.perf_counter()
-    while not done() and time.perf_counter() - started < _PATIENCE_SECONDS:
+    while not done() and time.perf_counter() - started < _TIMEOUT_SECONDS:
         time.sleep(0.2)
     print(said.format(time.perf_counter() - started))
 

@@ -116,7 +116,7 @@ async def fill(deployment: Deployment, collection: str, documents: int) -> None:
     deployment.client.put(f"/v1/collections/{collection}", json={}).raise_for_status()
     url = deployment.stack.settings.database_url
     assert url is not None
-    database = Database(url.get_secret_value(), patience=None)
+    database = Database(url.get_secret_value(), timeout=None)
     async with database.engine.begin() as connection:
         await connection.execute(_MAKE_DOCUMENTS, {"documents": documents, "collection": collection})
         await connection.execute(_MAKE_VERSIONS)

@@ -42,7 +42,7 @@ _TENANTS = 50
 _SHELF = "shelf"  # a collection whose documents have all ended: a fifth of all
 _MODEL = "scripted-embedding"
 _TIMES = 100
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _UPLOADS = 10
 _SEED = "seed.md"
 _LOADED = 3_000  # documents that go the whole way
@@ -180,7 +180,7 @@ async def _measure(deployment: Deployment, count: int) -> None:
     await _seed(deployment)
     url = deployment.stack.settings.database_url
     assert url is not None
-    database = Database(url.get_secret_value(), patience=None)
+    database = Database(url.get_secret_value(), timeout=None)
     await _fill(database, count)
     print(f"{count:,} chunks made in {time.perf_counter() - began:.0f} s", flush=True)
     table = Table()
@@ -352,7 +352,7 @@ def _load(deployment: Deployment, count: int) -> None:
     with ThreadPoolExecutor(1) as pool:
         handing_in = pool.submit(deployment.ingest, documents)
         while len(held) < len(MARKS):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             states = deployment.states()
             assert not states.get("failed", 0) + states.get("degraded", 0), states
             ready_at.append((time.perf_counter(), states.get("ready", 0)))

@@ -18,7 +18,7 @@ IN_FLIGHT = 16
 _MODEL_SECONDS = 2.0
 _SECTIONS = 5
 _ROUNDS = 15  # calls of each slot
-_PATIENCE_SECONDS = 300.0
+_TIMEOUT_SECONDS = 300.0
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def rate(provider: ScriptedProvider, workers: int, folder: Path) -> tuple[float,
         names = [f"generate-{number}" for number in range(workers)]
         for name in names:
             deployment.worker("generate", name)
-        deployment.wait_until_settled(len(documents), timeout=_PATIENCE_SECONDS)
+        deployment.wait_until_settled(len(documents), timeout=_TIMEOUT_SECONDS)
         arrivals = sorted(provider.stats()["arrivals"])
         consumed = deployment.cpu_seconds()
     first, last = len(arrivals) // 5, len(arrivals) * 4 // 5
@@ -58,7 +58,7 @@ def rate(provider: ScriptedProvider, workers: int, folder: Path) -> tuple[float,
 
 
 def wait_for_texts(deployment: Deployment, documents: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while deployment.states().get("searchable", 0) < documents:
         assert time.monotonic() < deadline, deployment.logs()
         time.sleep(0.1)

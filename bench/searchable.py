@@ -25,9 +25,9 @@ UPLOADS = 20
 BACKLOG_CHUNKS = 50_000
 _CHUNKS_EACH = 10
 _MODEL_SECONDS = 5.0
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not hold up the other
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready")
 STEPS = ("upload", "until parsing", "parsing", "until found")
 _SEED = "seed"
@@ -131,10 +131,10 @@ def found_after(deployment: Deployment, external_id: str, body: str) -> tuple[fl
     while len(reached) < len(STEPS):
         state = deployment.client.get(address).raise_for_status().json()["state"]
         now = time.perf_counter()
-        assert now - begun < _PATIENCE_SECONDS, f"{external_id} is {state}"
+        assert now - begun < _TIMEOUT_SECONDS, f"{external_id} is {state}"
         steps_done = min(_STATES.index(state), len(STEPS) - 1)
         reached += [now] * (steps_done + 1 - len(reached))
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return tuple(after - before for before, after in zip([begun, *reached], reached, strict=False))
 
 

@@ -25,7 +25,7 @@ DIMENSIONS = (384, 1_536)
 _OF_DOCUMENT = 5
 _QUESTIONS = 3
 _SLICE_DOCUMENTS = 200
-_PATIENCE_SECONDS = 1_800.0
+_TIMEOUT_SECONDS = 1_800.0
 _CALM_SECONDS = 5.0  # the optimizer begins in a pause
 _BLOCK_BYTES = 512  # of `st_blocks`
 _LEAST = 50  # bytes a chunk: what takes less is not shown
@@ -48,7 +48,7 @@ def measure(dimensions: int, chunks: int) -> Sizes:
             for part in _slices(documents):
                 for reply in deployment.ingest(part):
                     reply.raise_for_status()
-            settled = deployment.wait_until_settled(len(documents), timeout=_PATIENCE_SECONDS)
+            settled = deployment.wait_until_settled(len(documents), timeout=_TIMEOUT_SECONDS)
             wait_until_optimized(str(deployment.stack.settings.qdrant_url))
             written = sum(document["chunks"]["total"] for document in settled)
             bytes_of = {f"table {name}": size for name, size in asyncio.run(_tables(deployment))}

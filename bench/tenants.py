@@ -34,8 +34,8 @@ from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
 _DOCUMENTS, _SECTIONS = 100, 5  # which it has before
-_LOOK_SECONDS = 0.05
-_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_TIMEOUT_SECONDS = 60.0
 _KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789abcdef" for tenant in ("quiet", "loud")}
 _LIMITS = TenantLimits(
     requests_per_second=10,
@@ -57,7 +57,7 @@ class Quiet:
     statuses: Counter[str] = field(default_factory=Counter)
 
     async def run(self, seconds: float, phase: str) -> None:
-        timeout = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
         headers = {"x-api-key": _KEYS["quiet"]}
         async with aiohttp.ClientSession(self.url, headers=headers, timeout=timeout) as session:
             await asyncio.gather(
@@ -89,12 +89,12 @@ class Quiet:
         reply = await self._ask(session, "uploads", due, "POST", "/v1/documents", json=body)
         if "document_id" not in reply:
             return
-        while time.perf_counter() - due < _PATIENCE_SECONDS:
+        while time.perf_counter() - due < _TIMEOUT_SECONDS:
             async with session.get(f"/v1/documents/{reply['id']}") as looked:
                 if (await looked.json()).get("live_version") is not None:
                     self.milliseconds.setdefault("found after", []).append((time.perf_counter() - due) * 1000)
                     return
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         self.statuses["not found"] += 1
 
     async def _ask(

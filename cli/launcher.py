@@ -75,9 +75,9 @@ class Launcher:
         settings = plan.settings
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
-        self._given_up: SimpleQueue[Unavailable] = SimpleQueue()
+        self._abandoned: SimpleQueue[Unavailable] = SimpleQueue()
         self._stack = Stack(
-            settings.model_copy(update={"api_port": port} | suited(settings)), given_up=self._given_up.put
+            settings.model_copy(update={"api_port": port} | suited(settings)), abandoned=self._abandoned.put
         )
         self._programs: Programs | None = None
         self.url = f"http://{reachable(settings.api_host)}:{port}"
@@ -112,7 +112,7 @@ class Launcher:
         Raises:
             Unavailable: an engine or a program ended and did not come back; the message holds the end of its log.
         """
-        raise self._given_up.get()
+        raise self._abandoned.get()
 
     def pids(self) -> dict[str, int]:
         return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
@@ -140,7 +140,7 @@ class Launcher:
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
         crew = children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)
-        return Programs(list(crew), self._given_up.put)
+        return Programs(list(crew), self._abandoned.put)
 
     def _address(self, engine: Engine) -> str:
         """The host and port of an engine, without the user and password of its URL."""

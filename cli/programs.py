@@ -40,9 +40,9 @@ class Programs:
         given_up: told of one that ended and did not come back; called from another thread.
     """
 
-    def __init__(self, children: Sequence[Child], given_up: Callable[[Unavailable], None]) -> None:
+    def __init__(self, children: Sequence[Child], abandoned: Callable[[Unavailable], None]) -> None:
         self.names = [child.name for child in children]
-        self._supervisors = [Supervisor([child], given_up) for child in children]
+        self._supervisors = [Supervisor([child], abandoned) for child in children]
 
     def start(self) -> None:
         """Start the first, then all others, and wait until all are healthy.

@@ -14,7 +14,7 @@ from shared.ledger.postgres.database import Database
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import load, require
 
-_PATIENCE = timedelta(seconds=5)
+_TIMEOUT = timedelta(seconds=5)
 
 
 async def seen() -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def table(processes: Sequence[Mapping[str, Any]]) -> Table:
 async def _heartbeats() -> AsyncIterator[Heartbeats]:
     settings = load()
     url = require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value()
-    database = Database(url, pool_size=1, patience=_PATIENCE, pooler=settings.database_pooler)
+    database = Database(url, pool_size=1, timeout=_TIMEOUT, pooler=settings.database_pooler)
     try:
         yield Heartbeats(database)
     finally:

@@ -44,14 +44,14 @@ class Stack:
         *,
         engines: Iterable[Engine] = ENGINES,
         durable: bool = True,
-        given_up: Callable[[Unavailable], None] = lambda _: None,
+        abandoned: Callable[[Unavailable], None] = lambda _: None,
     ) -> None:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
         self._configured = settings
         self._durable = durable
-        self._given_up = given_up
+        self._abandoned = abandoned
         self._lock: IO[str] | None = None
         self._supervisor: Supervisor | None = None
 
@@ -69,7 +69,7 @@ class Stack:
             # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
-            self._supervisor = Supervisor(children, self._given_up)
+            self._supervisor = Supervisor(children, self._abandoned)
             self._supervisor.start()
             self.settings = self._configured.model_copy(update=self._urls(ports))
         except Unavailable as error:

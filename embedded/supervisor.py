@@ -82,8 +82,8 @@ class Supervisor:
             child's own thread. The others run on.
     """
 
-    def __init__(self, children: Sequence[Child], given_up: Callable[[Unavailable], None] = lambda _: None) -> None:
-        self._watches = [_Watch(child, given_up) for child in children]
+    def __init__(self, children: Sequence[Child], abandoned: Callable[[Unavailable], None] = lambda _: None) -> None:
+        self._watches = [_Watch(child, abandoned) for child in children]
 
     def start(self) -> None:
         """Start every child and wait until all are healthy.
@@ -151,9 +151,9 @@ class _Watch:
     The kernel ties a parent-death signal to the spawning *thread*, so the thread lives as long as its child.
     """
 
-    def __init__(self, child: Child, given_up: Callable[[Unavailable], None]) -> None:
+    def __init__(self, child: Child, abandoned: Callable[[Unavailable], None]) -> None:
         self.child = child
-        self._given_up = given_up
+        self._abandoned = abandoned
         self._healthy = False  # whether the running process was healthy once
         self.process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -243,7 +243,7 @@ class _Watch:
         self._stopping.set()
         if self._settled.is_set():
             log.error("child given up", child=self.child.name)
-            self._given_up(Unavailable(failure, component=self.child.name))
+            self._abandoned(Unavailable(failure, component=self.child.name))
         self._settle(failure)
 
     def _settle(self, failure: str | None) -> None:

@@ -23,7 +23,7 @@ Retrieve = Callable[[str], Awaitable[Sequence[RetrievedChunk]]]
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAnswer:
+class GradedAnswer:
     """The judgement of one answer; None where the set cannot tell.
 
     Args:
@@ -41,7 +41,7 @@ class JudgedAnswer:
     tokens: int = 0
 
 
-async def judge_answers(
+async def grade_answers(
     services: EvaluationServices, answerer: Answerer, labelled: LabelledSet, retrieve: Retrieve
 ) -> dict[str, Any]:
     """Answer every question from the chunks that are retrieved for it, and judge the answers.
@@ -52,7 +52,7 @@ async def judge_answers(
         is known, and `refused` of the unanswerable ones; None where there are none to judge.
     """
     questions = {**labelled.queries, **labelled.unanswerable}
-    judged = await _judge_all(services, answerer, labelled, retrieve, questions)
+    judged = await _grade_all(services, answerer, labelled, retrieve, questions)
     answerable = [judged[query] for query in labelled.queries if query in judged]
     unanswerable = [judged[query] for query in labelled.unanswerable if query in judged]
     return {
@@ -69,31 +69,31 @@ async def judge_answers(
     }
 
 
-async def _judge_all(
+async def _grade_all(
     services: EvaluationServices,
     answerer: Answerer,
     labelled: LabelledSet,
     retrieve: Retrieve,
     questions: Mapping[str, str],
-) -> dict[str, JudgedAnswer]:
+) -> dict[str, GradedAnswer]:
     """The judgements by query; a question that the provider refuses has none."""
     generative = answerer.form == "generative"
     gate = asyncio.Semaphore(services.settings.llm_max_in_flight if generative else _EXTRACTIVE_IN_FLIGHT)
-    judged: dict[str, JudgedAnswer] = {}
+    judged: dict[str, GradedAnswer] = {}
     done = 0
 
-    async def judge(query: str, question: str) -> None:
+    async def grade(query: str, question: str) -> None:
         nonlocal done
         async with gate:
             try:
                 chunks = await retrieve(question)
-                judged[query] = _judge(labelled, query, chunks, await _answer(services, answerer, question, chunks))
+                judged[query] = _grade(labelled, query, chunks, await _answer(services, answerer, question, chunks))
             except Permanent:
                 pass  # counted as failed
         done += 1
         services.progress("answering", done, len(questions))
 
-    await asyncio.gather(*(judge(query, question) for query, question in questions.items()))
+    await asyncio.gather(*(grade(query, question) for query, question in questions.items()))
     return judged
 
 
@@ -117,15 +117,15 @@ async def _answer(
     return cached
 
 
-def _judge(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> JudgedAnswer:
+def _grade(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> GradedAnswer:
     tokens = answer.usage.prompt_tokens + answer.usage.completion_tokens
     recalled = _recalled(labelled.answers.get(query), answer)
     if not answer.found:
-        return JudgedAnswer(answered=False, recalled=recalled, tokens=tokens)
+        return GradedAnswer(answered=False, recalled=recalled, tokens=tokens)
     scores = labelled.judgements.get(query, {})
     relevant = any(scores.get(chunks[number - 1].external_id, 0) > 0 for number in answer.cited)
     valid = bool(answer.cited) and not answer.removed_citations
-    return JudgedAnswer(answered=True, valid=valid, relevant=relevant, recalled=recalled, tokens=tokens)
+    return GradedAnswer(answered=True, valid=valid, relevant=relevant, recalled=recalled, tokens=tokens)
 
 
 def _recalled(known_answers: Iterable[str] | None, answer: Answer) -> bool | None:

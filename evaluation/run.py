@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
-from evaluation.answers import judge_answers
+from evaluation.answers import grade_answers
 from evaluation.labelled import LabelledPassage, LabelledSet
 from evaluation.layouts import EmbeddedPassage, Footprint, content_of, layout_collection, layout_parts, layout_points
 from evaluation.questions import PassageQuestions, questions_of
@@ -134,7 +134,7 @@ async def _answers(
     async def retrieve(question: str) -> Sequence[RetrievedChunk]:
         return (await retriever.retrieve(searched, _query(question, strategy))).chunks
 
-    return {"strategy": strategy.name} | await judge_answers(services, services.answerer, labelled, retrieve)
+    return {"strategy": strategy.name} | await grade_answers(services, services.answerer, labelled, retrieve)
 
 
 def _retriever(services: EvaluationServices) -> Retriever:

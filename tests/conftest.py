@@ -136,7 +136,7 @@ async def forget(services: AllServices) -> None:
     async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
         await redis.flushall()
     for limiter in (services.limiters.llm, *services.limiters.embeddings.values()):
-        assert await limiter._client.refresh(patience_seconds=5)
+        assert await limiter._client.refresh(timeout_seconds=5)
     for indexer in services.indexers.values():
         indexer.embedder.seen = None
     services.index._rejecting.clear()

@@ -10,7 +10,7 @@ from celery import Celery
 
 from shared.domain.errors import Transient
 from shared.domain.queues import Queue
-from shared.ingest.drain import Drain, DrainLimits, SuspectLooks
+from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
 if TYPE_CHECKING:  # only an index worker has one
@@ -24,11 +24,11 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
     A wake-up carries no work, so a task ignores whatever arguments a message of another release has.
     """
-    services, looks = loop.services, SuspectLooks()
+    services, polls = loop.services, SuspectPolls()
 
     @app.task(name=f"foreask.{loop.role}", shared=False)
     def drain(*_: Any, **__: Any) -> None:
-        if loop.run(_drain(loop, looks)):
+        if loop.run(_drain(loop, polls)):
             services.wakeups.wake_from_thread(loop.role)
 
     if services.calibrator is None:
@@ -50,12 +50,12 @@ async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
         log.warning("calibration.interrupted", reason=error.message)
 
 
-async def _drain(loop: WorkerLoop, looks: SuspectLooks) -> bool:
+async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:
     """Drain the stage; return whether more is due than this drain had time for."""
     services = loop.services
     tuning = services.settings.tuning
     limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
-    drain = loop.drain = Drain(services.stage, limits, loop.stopping, looks)
+    drain = loop.drain = Drain(services.stage, limits, loop.stopping, polls)
     try:
         return await drain.run()
     except Transient as error:

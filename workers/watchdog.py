@@ -24,9 +24,9 @@ class Watchdog:
     so nothing is counted.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience: timedelta) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: timedelta) -> None:
         self._loop = loop
-        self._patience = patience
+        self._timeout = timeout
         self._turned = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -40,7 +40,7 @@ class Watchdog:
     def _watch(self) -> None:
         missed = 0
         self._loop.call_soon_threadsafe(self._turned.set)
-        while not self._closing.wait(self._patience.total_seconds() / _LOOKS):
+        while not self._closing.wait(self._timeout.total_seconds() / _LOOKS):
             if self._turned.is_set():
                 missed = 0
                 self._turned.clear()
@@ -51,6 +51,6 @@ class Watchdog:
                 self._end()
 
     def _end(self) -> None:
-        log.critical("loop.hung", seconds=self._patience.total_seconds())
+        log.critical("loop.hung", seconds=self._timeout.total_seconds())
         faulthandler.dump_traceback()
         os._exit(EXIT_CODE)

@@ -21,8 +21,8 @@ _SECONDS = 4.0  # a revoked key is refused within five, with the time of a looku
 _MOST = 10_000
 _AT_ONCE = 1_000
 _USE_SECONDS = 60.0
-_PATIENCE_SECONDS = 2.0  # with the last uses, when the process ends
-_NOT_LOOKED_UP = Unavailable("the key could not be looked up", component="ledger")
+_TIMEOUT_SECONDS = 2.0  # with the last uses, when the process ends
+_NOT_CACHED = Unavailable("the key could not be looked up", component="ledger")
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class KeyCache:
         self._waiting: dict[bytes, asyncio.Future[Key | ForeaskError | None]] = {}
         self._recorded: dict[UUID, float] = {}
         self._used: set[UUID] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._lookup: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
 
     async def find(self, sha256: bytes) -> Key | None:
@@ -61,8 +61,8 @@ class KeyCache:
         found = self._waiting.get(sha256)
         if found is None:
             found = self._waiting[sha256] = asyncio.get_running_loop().create_future()
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_up())
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(self._look_up())
         await asyncio.wait({found})  # a request that ends takes the lookup of others not with it
         result = found.result()
         if isinstance(result, ForeaskError):
@@ -87,8 +87,8 @@ class KeyCache:
 
     async def aclose(self) -> None:
         if self._recording is not None:
-            await asyncio.wait({self._recording}, timeout=_PATIENCE_SECONDS)
-        tasks = [task for task in (self._recording, self._looking) if task is not None]
+            await asyncio.wait({self._recording}, timeout=_TIMEOUT_SECONDS)
+        tasks = [task for task in (self._recording, self._lookup) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -99,14 +99,14 @@ class KeyCache:
                 group = [self._waiting.popitem() for _ in range(min(_AT_ONCE, len(self._waiting)))]
                 await self._look_up_group(dict(group))
         finally:  # whatever happens, nobody waits for ever
-            self._looking = None
+            self._lookup = None
             for waiting in self._waiting.values():
-                waiting.set_result(_NOT_LOOKED_UP)
+                waiting.set_result(_NOT_CACHED)
             self._waiting.clear()
 
     async def _look_up_group(self, group: dict[bytes, asyncio.Future[Key | ForeaskError | None]]) -> None:
         until = self._now() + _SECONDS  # from before the lookup: a key may be revoked during it
-        error: ForeaskError = _NOT_LOOKED_UP
+        error: ForeaskError = _NOT_CACHED
         found: Mapping[bytes, Key] | None = None
         try:
             found = await self._keys.find(list(group))

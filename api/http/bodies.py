@@ -72,20 +72,20 @@ async def read_pieces(request: Request, max_bytes: int, limit: str | None = None
 async def _in_time(request: Request) -> AsyncIterator[bytes]:
     """Yield the body as it comes; only the time in which the client is waited for counts."""
     settings: Settings = request.app.state.settings
-    patience = settings.api_body_timeout.total_seconds()
+    seconds = settings.api_body_timeout.total_seconds()
     stream, size, waited = request.stream(), 0, 0.0
     while True:
         began = time.monotonic()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 piece = await anext(stream, None)
         except TimeoutError:
-            raise _slow(patience) from None
+            raise _slow(seconds) from None
         if piece is None:
             return
         size, waited = size + len(piece), waited + time.monotonic() - began
-        if waited > patience + size / _SLOWEST_BYTES_PER_SECOND:
-            raise _slow(patience)
+        if waited > seconds + size / _SLOWEST_BYTES_PER_SECOND:
+            raise _slow(seconds)
         yield piece
 
 
@@ -182,8 +182,8 @@ def _has_nul(value: object) -> bool:
     return False
 
 
-def _slow(patience: float) -> SlowBody:
-    return SlowBody(f"The request's body stood still for {patience:g} s, or nearly did: send it again, in one go.")
+def _slow(seconds: float) -> SlowBody:
+    return SlowBody(f"The request's body stood still for {seconds:g} s, or nearly did: send it again, in one go.")
 
 
 def _too_large(max_bytes: int, limit: str | None) -> TooLarge:

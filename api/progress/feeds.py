@@ -21,7 +21,7 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.model import states
 from shared.settings import Settings
 
-_FRESH_SECONDS = 0.5  # listeners look once a second, each at its own time
+_CACHE_SECONDS = 0.5  # listeners look once a second, each at its own time
 _MOST_DOCUMENTS = 200  # of one read
 _MOST_EVENTS = 1_000  # kept for whoever looks next
 _RESUMABLE_FOR = timedelta(hours=1)  # who was away for longer begins anew: documents may be gone that nobody tells
@@ -65,13 +65,13 @@ class ProgressFeed:
 
     def __init__(self, tenant: str, documents: Documents, settings: Settings, look: Look | None = None) -> None:
         self.listeners = 0
-        self._look = look
+        self._poll = look
         self._works = False
         self._tenant = tenant
         self._documents = documents
         self._settings = settings
         self._seen_at: datetime | None = None  # by PostgreSQL's clock
-        self._read_at = self._whole_at = -_FRESH_SECONDS  # by this process's
+        self._read_at = self._whole_at = -_CACHE_SECONDS  # by this process's
         self._counts: dict[str, int] = {}
         self._number = 0
         self._events: dict[UUID | str, _Event] = {}  # the latest of each document and of each kind, in order of number
@@ -89,8 +89,8 @@ class ProgressFeed:
             The number to ask with the next time, and the events, encoded; empty where there are none.
         """
         async with self._lock:
-            begins = after is None and time.monotonic() - self._whole_at >= _FRESH_SECONDS
-            if begins or time.monotonic() - self._read_at >= _FRESH_SECONDS:
+            begins = after is None and time.monotonic() - self._whole_at >= _CACHE_SECONDS
+            if begins or time.monotonic() - self._read_at >= _CACHE_SECONDS:
                 await self._read(None if begins else self._seen_at)
                 self._read_at = time.monotonic()
         pieces = []
@@ -144,7 +144,7 @@ class ProgressFeed:
     async def _work(self) -> Any:
         """Look at the open work, and once more when it has ended; return None where there is nothing new to tell."""
         worked, self._works = self._works, any(n for s, n in self._counts.items() if s not in states.FINAL_DOCUMENTS)
-        return await self._look(self._tenant) if self._look and (self._works or worked) else None
+        return await self._poll(self._tenant) if self._poll and (self._works or worked) else None
 
     async def _count(self) -> None:
         counts = await self._documents.counts(self._tenant)
@@ -184,7 +184,7 @@ class ProgressFeeds:
     def __init__(self, documents: Documents, settings: Settings, look: Look | None = None) -> None:
         self._documents = documents
         self._settings = settings
-        self._look = look
+        self._poll = look
         self._feeds: dict[str, ProgressFeed] = {}
 
     def require_room(self, tenant: str) -> None:
@@ -202,7 +202,7 @@ class ProgressFeeds:
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:
         """Listen to a tenant's feed within the block; the last one who leaves ends it."""
-        feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._look))
+        feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._poll))
         feed.listeners += 1
         try:
             yield feed

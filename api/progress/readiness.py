@@ -14,7 +14,7 @@ from shared.services.api import ApiServices
 log = structlog.get_logger()
 
 _SECONDS = 2.0  # that a part may take
-_FRESH_SECONDS = 1.0  # how old an answer may be: less than between two probes of a load balancer
+_CACHE_SECONDS = 1.0  # how old an answer may be: less than between two probes of a load balancer
 
 
 class Readiness:
@@ -22,17 +22,17 @@ class Readiness:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._looking: asyncio.Task[Mapping[str, bool]] | None = None
-        self._looked_at = 0.0
+        self._lookup: asyncio.Task[Mapping[str, bool]] | None = None
+        self._polled_at = 0.0
 
     async def of_parts(self) -> Mapping[str, bool]:
         """Whether each part answers, by its name."""
-        looking = self._looking
-        if looking is None or (looking.done() and time.monotonic() - self._looked_at > _FRESH_SECONDS):
-            looking = self._looking = asyncio.create_task(self._look())
+        looking = self._lookup
+        if looking is None or (looking.done() and time.monotonic() - self._polled_at > _CACHE_SECONDS):
+            looking = self._lookup = asyncio.create_task(self._poll())
         return await asyncio.shield(looking)  # others wait for it, too
 
-    async def _look(self) -> Mapping[str, bool]:
+    async def _poll(self) -> Mapping[str, bool]:
         services = self._services
         checks = {
             "ledger": services.database.ping(),
@@ -43,7 +43,7 @@ class Readiness:
         try:
             up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
         finally:
-            self._looked_at = time.monotonic()
+            self._polled_at = time.monotonic()
         if down := [name for name, answers in up.items() if not answers]:
             log.warning("readiness.failed", down=down)
         return up

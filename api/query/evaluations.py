@@ -25,7 +25,7 @@ from shared.query.retrieve import Retriever
 
 _MOST = 4  # at this process; a tenant has half of them at most
 _EVERY_SECONDS = 1.0  # progress is written
-_PATIENCE = timedelta(minutes=2)  # with one search
+_TIMEOUT = timedelta(minutes=2)  # with one search
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
 log = structlog.get_logger()
@@ -164,7 +164,7 @@ def _pause(state: tenacity.RetryCallState) -> float:
 # The same call, again after a pause where an engine or a provider is away: a run has cost something by then.
 _patiently = tenacity.retry(
     retry=tenacity.retry_if_exception(lambda e: isinstance(e, Transient) and not isinstance(e, Misconfigured)),
-    stop=tenacity.stop_before_delay(_PATIENCE),
+    stop=tenacity.stop_before_delay(_TIMEOUT),
     wait=_pause,
     reraise=True,
 )

@@ -22,7 +22,7 @@ from shared.ledger import QueryLog
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.retrieve import RetrievedChunk
 
-_PATIENCE = timedelta(milliseconds=500)
+_MAX_WAIT = timedelta(milliseconds=500)
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again
 
 log = structlog.get_logger()
@@ -34,13 +34,13 @@ class QueryLogWriter:
     Args:
         queries: the ledger's log.
         enabled: if false, nothing is written and no query has an id.
-        patience: how long a query waits for its row.
+        max_wait: how long a query waits for its row.
     """
 
-    def __init__(self, queries: QueryLog, *, enabled: bool, patience: timedelta = _PATIENCE) -> None:
+    def __init__(self, queries: QueryLog, *, enabled: bool, max_wait: timedelta = _MAX_WAIT) -> None:
         self._queries = queries
         self._enabled = enabled
-        self._patience = patience.total_seconds()
+        self._max_wait = max_wait.total_seconds()
         self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._not_before = 0.0
@@ -59,7 +59,7 @@ class QueryLogWriter:
         self._waiting.append((query, written))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), context=Context())  # nobody's ids in its log lines
-        done, _ = await asyncio.wait({written}, timeout=self._patience)
+        done, _ = await asyncio.wait({written}, timeout=self._max_wait)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
 
@@ -68,7 +68,7 @@ class QueryLogWriter:
         if query_id is None or found:
             return
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._max_wait):
                 await self._queries.not_found(query_id)
         except (ForeaskError, TimeoutError) as error:
             log.warning("query_log.failed", query_id=str(query_id), reason=str(error))

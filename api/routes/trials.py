@@ -22,8 +22,8 @@ from api.schemas.trials import (
     TrialChunkEvent,
     TrialDoneEvent,
     TrialQuestionEvent,
+    TrialQuestionResult,
     TrialScreenedEvent,
-    TrialVerdict,
 )
 from api.state import ServicesDep
 from shared.costs.prices import price
@@ -117,7 +117,7 @@ def _chunk(tried: TriedChunk) -> TrialChunkEvent:
 def _screened(screened: ScreenedChunk) -> TrialScreenedEvent:
     return TrialScreenedEvent(
         chunk=screened.chunk,
-        questions=[TrialVerdict(**dataclasses.asdict(question)) for question in screened.questions],
+        questions=[TrialQuestionResult(**dataclasses.asdict(question)) for question in screened.questions],
         usage=_usage(screened.usage),
         calls=screened.calls,
         error=screened.error,

@@ -47,7 +47,7 @@ class TrialQuestionEvent(ReplyModel):
     text: str
 
 
-class TrialVerdict(ReplyModel):
+class TrialQuestionResult(ReplyModel):
     """A question as the filter judged it."""
 
     text: str
@@ -60,7 +60,7 @@ class TrialScreenedEvent(ReplyModel):
     """`screened`: the verdicts on a chunk's questions, once for each chunk."""
 
     chunk: int
-    questions: list[TrialVerdict]
+    questions: list[TrialQuestionResult]
     usage: QueryUsage
     calls: int
     error: str | None = Field(description="why it has no questions, or these no similarities")

@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 _TIMEOUT_SECONDS = 0.25  # each request of a limited tenant waits for it
-_AWAY_SECONDS = 1.0  # a broker that did not answer is left alone for so long
+_UNAVAILABLE_SECONDS = 1.0  # a broker that did not answer is left alone for so long
 _EMPTY_SECONDS = 1.0  # a bucket that was empty is asked again after so long at the latest: it may have been lost
 _DAY = timedelta(days=1)
 
@@ -76,7 +76,7 @@ class TenantUse:
         )
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
-        self._away_until = 0.0
+        self._unavailable_until = 0.0
         self._empty: dict[str, tuple[float, Taken]] = {}  # the last refusal of each bucket, and when it came
 
     async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
@@ -118,12 +118,12 @@ class TenantUse:
         return replace(refused, wait=refused.wait - passed, full=refused.full - passed)
 
     async def _run(self, script: Any, key: str, *values: float) -> Any:
-        if time.monotonic() < self._away_until:
+        if time.monotonic() < self._unavailable_until:
             return None
         try:
             return await script(keys=[key], args=values)
         except (RedisError, OSError) as error:
-            self._away_until = time.monotonic() + _AWAY_SECONDS
+            self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
             log.warning("tenant_use.uncounted", kind=type(error).__name__)
             return None
 

@@ -11,7 +11,7 @@ from shared.costs.prices import price
 from shared.ledger.work.costs import Costs
 from shared.settings import Settings
 
-_FRESH_SECONDS = 5.0  # work begins for so long on a budget that is used up
+_CACHE_SECONDS = 5.0  # work begins for so long on a budget that is used up
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Budgets:
         self._settings = settings
         self._costs = costs
         self._now = now
-        self._read_at = -_FRESH_SECONDS
+        self._read_at = -_CACHE_SECONDS
         self._used_up: frozenset[str] = frozenset()
 
     async def used_up(self) -> frozenset[str]:
         """The tenants whose budget of the day is used up."""
         entries = [self._settings.limits_of_others, *map(self._settings.limits_of, self._settings.tenants_with_limits)]
-        if any(limits.has_budget for limits in entries) and self._now() - self._read_at >= _FRESH_SECONDS:
+        if any(limits.has_budget for limits in entries) and self._now() - self._read_at >= _CACHE_SECONDS:
             uses = await self._uses(None)
             self._used_up = frozenset(tenant for tenant, use in uses.items() if use.used_up)
             self._read_at = self._now()

@@ -104,7 +104,7 @@ class ChunkToIndex:
         hidden: whether queries must not see the points yet, because they see another version.
         of_several_builds: whether its collection has other builds.
         text_only: whether only its text is indexed now, because its questions do not exist yet.
-        text_stands: whether Qdrant has its text with its vector in this version.
+        has_text: whether Qdrant has its text with its vector in this version.
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
     """
@@ -133,7 +133,7 @@ class ChunkToIndex:
     lane: int = 0
     of_several_builds: bool = False
     text_only: bool = False
-    text_stands: bool = False
+    has_text: bool = False
     may_have_points: bool = False
     traceparent: str | None = None
 

@@ -36,7 +36,7 @@ _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
-_LOOK_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
+_POLL_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
 log = structlog.get_logger()
 
 
@@ -111,7 +111,7 @@ class HeldLeases:
             raise LeaseLost
 
 
-class SuspectLooks:
+class SuspectPolls:
     """When a worker looks for suspects: while it finds none, once a second, however many drains it makes."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class SuspectLooks:
 
     def found(self, *, some: bool) -> None:
         if not some:
-            self._next = time.monotonic() + _LOOK_SECONDS
+            self._next = time.monotonic() + _POLL_SECONDS
 
 
 class Drain(Generic[ItemT, OutcomeT]):
@@ -140,12 +140,12 @@ class Drain(Generic[ItemT, OutcomeT]):
         stage: Stage[ItemT, OutcomeT],
         limits: DrainLimits,
         stopping: asyncio.Event,
-        looks: SuspectLooks | None = None,
+        polls: SuspectPolls | None = None,
     ) -> None:
         self._stage = stage
         self._limits = limits
         self._stopping = stopping
-        self._looks = looks or SuspectLooks()
+        self._polls = polls or SuspectPolls()
         self._free = stage.slots  # slots for claims; outcomes that are being committed count as free
         self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
@@ -203,10 +203,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         Each drain starts with one suspect, so that suspects do not wait for the end of all other work. The drain claims
         more suspects when nothing else is due.
         """
-        if not self._looks.is_due():
+        if not self._polls.is_due():
             return False
         items = await self._claim(self._stage.claim_suspect)
-        self._looks.found(some=bool(items))
+        self._polls.found(some=bool(items))
         while self._held and not self._stopping.is_set():
             _raise_settling_error(settling)
             await self._wait_for_slots()

@@ -30,14 +30,14 @@ from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders, embed_each
-from shared.providers.limiter.limiter import Limiter, Patience
+from shared.providers.limiter.limiter import Limiter, MaxWait
 from shared.providers.limiter.models import LimitedChat
 from shared.settings import Settings
 
 MOST_CHARS = 20_000
 _AT_ONCE = 4
 # Interactive, so prioritised over the ingest; many calls, so the limiter is never bypassed.
-_PATIENCE = Patience(timedelta(minutes=1), is_query=True)
+_MAX_WAIT = MaxWait(timedelta(minutes=1), is_query=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Trial:
         for chunk, content in enumerate(contents):
             yield TriedChunk(chunk, len(contents), content)
         events = asyncio.Queue[WrittenQuestion | ScreenedChunk | asyncio.Task[None]]()
-        model = LimitedChat(self._chat, self._limiter, tenant, _PATIENCE)
+        model = LimitedChat(self._chat, self._limiter, tenant, _MAX_WAIT)
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def write(chunk: int, content: ChunkContent) -> None:

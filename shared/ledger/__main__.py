@@ -15,7 +15,7 @@ from shared.settings import Settings, load
 async def main(settings: Settings) -> None:
     if settings.database_url is None:
         sys.exit("FOREASK_DATABASE_URL is not set.")
-    database = Database(settings.database_url.get_secret_value(), patience=None, pooler=settings.database_pooler)
+    database = Database(settings.database_url.get_secret_value(), timeout=None, pooler=settings.database_pooler)
     try:
         await migrate(database.engine)
         if settings.app_database_password is not None:

@@ -139,13 +139,13 @@ class Verification:
                 return
 
     async def _mend_strays(self, points: Sequence[StoredPoint]) -> list[Finding]:
-        _, suspects = await self._judge_strays(points)
+        _, suspects = await self._classify_strays(points)
         if not suspects:
             return []
         # The points were read before the ledger was, so they may have been replaced by now: look again.
         ids = [difference.point_id for difference in suspects]
         again = await self._index.stored_points(self._location, ids)
-        before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
+        before, strays = await self._classify_strays(list((await self._fresh(again)).values()))
         now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
@@ -158,7 +158,7 @@ class Verification:
             if point.document_id is None or (point.version or 0) >= swept.get(point.document_id, 0)
         }
 
-    async def _judge_strays(
+    async def _classify_strays(
         self, points: Sequence[StoredPoint]
     ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
         snapshots = await self._audit.snapshots(list({p.document_id for p in points if p.document_id}))

@@ -141,16 +141,16 @@ class _Collector(SpanExporter):
 
     def __init__(self) -> None:
         self._exporter = OTLPSpanExporter()
-        self._away = False
+        self._unavailable = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
         away = result is not SpanExportResult.SUCCESS
-        if away and not self._away:
+        if away and not self._unavailable:
             log.warning("traces.lost", spans=len(spans), reason="the collector does not take them")
-        elif self._away and not away:
+        elif self._unavailable and not away:
             log.info("traces.resumed")
-        self._away = away
+        self._unavailable = away
         return result
 
     def shutdown(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _QUOTA_PAUSE = timedelta(minutes=5)
-_AWAY_PAUSE = timedelta(seconds=5)
+_UNAVAILABLE_PAUSE = timedelta(seconds=5)
 _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
 NO_KEY = "none"  # value for the SDK if no key is set
@@ -86,7 +86,7 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
         ) from error
     except openai.APIConnectionError as error:
         raise Unavailable(
-            f"the {component} provider cannot be reached", component=component, retry_after=_AWAY_PAUSE
+            f"the {component} provider cannot be reached", component=component, retry_after=_UNAVAILABLE_PAUSE
         ) from error
     except openai.APIError as error:
         _log_words(error, component, api_key)

@@ -78,7 +78,7 @@ class Parts:
         database = Database(
             require(self.settings.database_url, "FOREASK_DATABASE_URL").get_secret_value(),
             pool_size=self.settings.database_pool_size or self._pool_size,
-            patience=self.settings.tuning.transaction_timeout,
+            timeout=self.settings.tuning.transaction_timeout,
             pooler=self.settings.database_pooler,
         )
         self.stack.push_async_callback(database.aclose)

@@ -67,7 +67,7 @@ def query_embedders(parts: Parts) -> Embedders:
     """The embedders of requests that somebody waits for."""
     limiters = parts.embedding_limiters
     return Embedders(
-        BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], patience=QUERY))
+        BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], max_wait=QUERY))
         for name, embedder in parts.embedders.items()
     )
 

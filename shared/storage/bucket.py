@@ -41,7 +41,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
 _OFFER_SECONDS = 15 * 60
 _TOKEN = re.compile(r"[0-9a-f]{32}")
-_PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
+_TIMEOUT = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
 _OF_VENDORS = ("aws_", "google_", "azure_")
 # The whole request has a wide bound, for a document of 100 MB may take its time; a connection that is silent has not.
 # Whoever gives an endpoint with http:// means it.
@@ -111,7 +111,7 @@ class UploadBucket(Uploads):
     async def offer(self, tenant: str) -> Offer:
         await self._require_own_lately()
         token = uuid4().hex
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             url = await obstore.sign_async(self._store, "PUT", _sent(tenant, token), timedelta(seconds=_OFFER_SECONDS))
         return Offer(token, url, self._offer_headers, _OFFER_SECONDS)
 
@@ -167,19 +167,19 @@ class UploadBucket(Uploads):
         return set()
 
     async def pages(self) -> AsyncIterator[list[str]]:
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             async for page in obstore.list(self._store, chunk_size=PAGE):
                 yield [meta["path"] for meta in page if not meta["path"].startswith(".")]
 
     async def read_note(self, name: str) -> bytes | None:
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             try:
                 return bytes(await (await obstore.get_async(self._store, name)).bytes_async())
             except FileNotFoundError:
                 return None
 
     async def write_note(self, name: str, content: bytes) -> None:
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             await obstore.put_async(self._store, name, content, use_multipart=False)
 
     async def require_own(self) -> None:
@@ -235,7 +235,7 @@ class UploadBucket(Uploads):
     @asynccontextmanager
     async def _found(self) -> AsyncIterator[None]:
         """Turn failures to read an object into ours."""
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             try:
                 yield
             except FileNotFoundError as error:
@@ -243,11 +243,11 @@ class UploadBucket(Uploads):
                 raise gone() from error
 
     @contextmanager
-    def _away_on_failure(self) -> Iterator[None]:
+    def _unavailable_on_failure(self) -> Iterator[None]:
         try:
             yield
         except (BaseError, OSError) as error:
-            self._away = True
+            self._unavailable = True
             message = f"the {self.label} cannot be read: {_reason(error)}"
             raise Unavailable(message, component="uploads", retry_after=AWAY_PAUSE) from error
 
@@ -260,7 +260,7 @@ class UploadBucket(Uploads):
             raise Unavailable(sentence, component="uploads", retry_after=RETRY_AFTER) from error
 
     async def _holds_any(self, names: Sequence[str]) -> bool:
-        with self._away_on_failure():
+        with self._unavailable_on_failure():
             return any(await asyncio.gather(*map(self._holds, names)))
 
     async def _holds(self, name: str) -> bool:
@@ -346,7 +346,7 @@ def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureSto
     config = {name: value for name, value in options.items() if name.startswith(_OF_VENDORS)}
     client = _CLIENT | {name: value for name, value in options.items() if name not in config}
     try:
-        store = from_url(url, config=config, client_options=client, retry_config=_PATIENCE)  # type: ignore[call-overload]
+        store = from_url(url, config=config, client_options=client, retry_config=_TIMEOUT)  # type: ignore[call-overload]
     except (BaseError, ValueError) as error:
         # The message may hold an option's value.
         sentence = f"FOREASK_STORE_URL or FOREASK_STORE_OPTIONS cannot be used: {type(error).__name__}."

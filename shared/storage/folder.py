@@ -129,7 +129,7 @@ class UploadFolder(Uploads):
             await self._check()
             raise gone() from error
         except OSError as error:
-            self._away = True
+            self._unavailable = True
             raise away(self.label, error.strerror) from error
 
     async def _holds_any(self, names: Sequence[str]) -> bool:

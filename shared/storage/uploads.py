@@ -105,7 +105,7 @@ class Uploads(ABC):
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-        self._away = False
+        self._unavailable = False
         self._probe: asyncio.Task[None] | None = None
         self._probed = self._proved = -_SLOW_SECONDS  # when a probe last ended, and succeeded
 
@@ -340,17 +340,17 @@ class Uploads(ABC):
 
         A worker calls it before it claims documents: without the store it would claim them in vain.
         """
-        if self._away:
+        if self._unavailable:
             await self._check()
 
     async def _check(self) -> None:
         """Return where the store is there and is this deployment's."""
-        self._away = True
+        self._unavailable = True
         try:
             await self.require_own()
         except OSError as error:
             raise away(self.label, error.strerror) from error
-        self._away = False
+        self._unavailable = False
 
     async def _marker(self) -> str | None:
         """The id of the deployment that owns the store; None where nobody does."""

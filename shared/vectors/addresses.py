@@ -15,7 +15,7 @@ CONNECT_SECONDS = 3.0  # a machine that is gone says nothing
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 _PORT = 6333
 _RETURN_SECONDS = 30.0
-_AWAY = frozenset({502, 503, 504})  # the node's peers are away, or the node is behind a proxy
+_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are away, or the node is behind a proxy
 log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
@@ -61,7 +61,7 @@ class Addresses:
                 if _may_be_under_way(error):
                     raise
             else:
-                if status not in _AWAY:
+                if status not in _UNAVAILABLE:
                     return answer
         return (await self._send_to(last, send))[1]
 
@@ -82,7 +82,7 @@ class Addresses:
         answers = False
         try:
             status, answer = await send(url)
-            answers = status not in _AWAY
+            answers = status not in _UNAVAILABLE
         finally:
             if not answers:
                 self._leave(url)

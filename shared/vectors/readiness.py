@@ -21,11 +21,11 @@ class Readiness:
         self._check = check
         self._seconds = seconds
         self._running: asyncio.Task[ForeaskError | None] | None = None
-        self._fresh_until = 0.0
+        self._valid_until = 0.0
 
     async def require(self) -> None:
         """Raise what the check found, now or some seconds ago."""
-        if self._running is None or (self._running.done() and self._fresh_until < time.monotonic()):
+        if self._running is None or (self._running.done() and self._valid_until < time.monotonic()):
             self._running = asyncio.create_task(self._run())
         # One who asks and goes away must not end the check for the others.
         error = await asyncio.shield(self._running)
@@ -46,4 +46,4 @@ class Readiness:
         else:
             return None
         finally:
-            self._fresh_until = time.monotonic() + self._seconds
+            self._valid_until = time.monotonic() + self._seconds

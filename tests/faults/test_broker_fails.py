@@ -20,7 +20,7 @@ def broker(fleet):
 def test_killed_broker_loses_no_work(fleet, provider, begin, scale):
     scenario = begin("4a", "kill -9 of the broker")
     provider.script(latency_seconds=0.2)
-    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_answers(20)
 
     restarted(fleet)
@@ -32,7 +32,7 @@ def test_lost_wakeups_lose_no_work(fleet, provider, begin, scale, broker):
     scenario = begin("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
-    scenario.hand_in(corpus)  # while nobody can be woken
+    scenario.submit(corpus)  # while nobody can be woken
     time.sleep(2.5)  # until the API has given up its wake-ups
     broker.flushall()
     fleet.fault("broker")
@@ -43,7 +43,7 @@ def test_lost_wakeups_lose_no_work(fleet, provider, begin, scale, broker):
 def test_the_end_of_its_file_is_lost(fleet, provider, begin, scale):
     scenario = begin("4c", "broker's file cut short")
     provider.script(latency_seconds=0.2)
-    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_answers(20)
 
     restarted(fleet, meanwhile=lambda: cut_short(fleet))
@@ -112,14 +112,14 @@ def timed_hand_in(scenario, corpus) -> float:
     slowest = 0.0
     for name, sections in corpus.items():
         began = time.monotonic()
-        scenario.hand_in({name: sections})
+        scenario.submit({name: sections})
         slowest = max(slowest, time.monotonic() - began)
     return slowest
 
 
 def assert_nothing_is_lost(scenario, scale, note="") -> Row:
     scenario.settle(timeout=scale.recovery_seconds)
-    row = scenario.judge(note=note)
+    row = scenario.check(note=note)
     assert row.calls == row.chunks
     return row
 

@@ -113,7 +113,7 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     scenario = begin("20", "kill -9 at each step of a build")
     chance = random.Random(scenario.seed)
     corpus = scenario.corpus(scale.documents)
-    scenario.hand_in(corpus)
+    scenario.submit(corpus)
     scenario.settle()
     builds = BuildsOfScenario(fleet, scenario)
     edits = 0
@@ -147,14 +147,14 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     fleet.wait_until(lambda: builds.numbers() == [2], "the build was not dropped", 120)
 
     scenario.settle(swept=True)
-    row = scenario.judge(note=f"{scenario.deaths()} deaths")
+    row = scenario.check(note=f"{scenario.deaths()} deaths")
     assert fleet.stored_points(index_location_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 5 * scale.documents + edits
 
 
 def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin):
     scenario = begin("20b", "kill -9 inside a fill, a switch and a drop")
-    scenario.hand_in(scenario.corpus(10, sections=1))
+    scenario.submit(scenario.corpus(10, sections=1))
     scenario.settle()
     builds = BuildsOfScenario(fleet, scenario)
     fleet.replace({"scheduler-1": Job("tests.support.slices", ("2",))}, for_good=True)
@@ -180,7 +180,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin)
         _switch_both_ways(builds, pool)
     builds.switch(2)
     scenario.update({name: scenario.documents[name] for name in sorted(scenario.documents)[:2]}, changed=1, version=2)
-    scenario.hand_in({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
+    scenario.submit({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
     builds.switch(1)  # back, while these are in work
     fleet.wait_until(builds.at_rest, "the builds did not come to rest")
     assert builds.differences(2).none
@@ -193,7 +193,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin)
     fleet.wait_until(lambda: builds.numbers() == [1], "the build was not dropped")
 
     scenario.settle(swept=True)
-    row = scenario.judge(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} switches at once")
+    row = scenario.check(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} switches at once")
     assert fleet.stored_points(index_location_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 10 + 2 + 1
 

@@ -10,12 +10,12 @@ def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
     provider.script(latency_seconds=0.2)
     fleet.replace({name: Job("tests.support.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})
     first, second = scenario.corpus(scale.documents), scenario.corpus(4, version=2)
-    scenario.hand_in(first)
+    scenario.submit(first)
     scenario.wait_for_answers(50)
-    scenario.hand_in(second)  # once both have jumped
+    scenario.submit(second)  # once both have jumped
 
     scenario.settle(swept=True)  # points of a first version may have been written late
     jumped = [name for name in JUMPS if fleet.log(name).count("clock_jumped") > 0]
-    row = scenario.judge()
+    row = scenario.check()
     assert row.paid_twice == 0
     assert jumped == list(JUMPS)

@@ -11,7 +11,7 @@ def test_only_the_newest_version_or_nothing_remains(provider, begin, scale):
     corpus = scenario.corpus(scale.documents)
     names = list(corpus)
 
-    scenario.hand_in(corpus)
+    scenario.submit(corpus)
     for version in (2, 3):
         time.sleep(1)
         chosen = chance.sample(names, len(names) // 3)
@@ -20,5 +20,5 @@ def test_only_the_newest_version_or_nothing_remains(provider, begin, scale):
     scenario.delete(gone)
 
     scenario.settle(swept=True)
-    row = scenario.judge(note=f"{len(gone)} deleted")
+    row = scenario.check(note=f"{len(gone)} deleted")
     assert row.paid_twice == 0

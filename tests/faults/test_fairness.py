@@ -21,21 +21,21 @@ def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, sca
         return sum(key not in theirs for key in order[:last]) - due
 
     fleet.speak_as("flood")
-    flood.hand_in(flood.corpus(scale.flood_documents, sections=10))
+    flood.submit(flood.corpus(scale.flood_documents, sections=10))
     flood.wait_for_answers(flood.chunks // 20)
     fleet.speak_as("few")
     ahead = []
     for name, sections in documents.items():
-        few.hand_in({name: sections})
+        few.submit({name: sections})
         few.wait_for_chunks("searchable")
         due = flood.calls()
         few.settle()
         ahead.append(calls_ahead(due))
-    row = few.judge(note=f"{ahead} calls of another's {flood.chunks:,} came before")
+    row = few.check(note=f"{ahead} calls of another's {flood.chunks:,} came before")
     overtaken = flood.answered() < flood.chunks
     fleet.speak_as("flood")
-    flood.settle(timeout=scale.patience_seconds)
-    flood.judge()
+    flood.settle(timeout=scale.timeout_seconds)
+    flood.check()
 
     slots = scale.flood_in_flight * len(WORKERS)
     assert overtaken, row.note

@@ -28,7 +28,7 @@ def test_ledger_restart_and_kill_lose_nothing(fleet, provider, begin, scale):
     under_load(fleet, provider, scenario, 2 * scale.documents, restart)
 
     scenario.settle()
-    scenario.judge(note=f"{scenario.turned_away} uploads told to come back")
+    scenario.check(note=f"{scenario.turned_away} uploads told to come back")
 
 
 def test_ledger_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
@@ -42,14 +42,14 @@ def test_ledger_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     under_load(fleet, provider, scenario, 2 * scale.documents, away)
 
     scenario.settle()
-    scenario.judge(note=f"{scenario.turned_away} uploads told to come back")
+    scenario.check(note=f"{scenario.turned_away} uploads told to come back")
     assert scenario.turned_away > 0
 
 
 def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("15c", "PostgreSQL gone for longer than a lease")
     provider.script(latency_seconds=1.0)
-    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
 
     fleet.fault("ledger", "cut")
@@ -57,5 +57,5 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, begin, scale)
     fleet.fault("ledger")
 
     scenario.settle()
-    row = scenario.judge()
+    row = scenario.check()
     assert row.paid_twice == 0  # the answers waited in their workers

@@ -31,14 +31,14 @@ def test_declared_limit_is_kept_and_used(fleet, provider, begin, scale):
     hire(fleet, scale.limited_workers, llm_model="declared", llm_requests_per_minute=limit)
     provider.script(latency_seconds=0.3, requests_per_minute=60 * scale.limited_per_second, window_seconds=window)
 
-    scenario.hand_in(scenario.corpus(scale.limited_documents, sections=10))
-    scenario.settle(timeout=scale.patience_seconds)
+    scenario.submit(scenario.corpus(scale.limited_documents, sections=10))
+    scenario.settle(timeout=scale.timeout_seconds)
 
     stats = scenario.stats()
     most = fullest(stats["arrivals"], window)
     refused = stats["statuses"].get("429", 0)
     note = f"fullest {window:g} s {most:,} of {limit:,}, {refused} answered 429"
-    row = scenario.judge(note=note)
+    row = scenario.check(note=note)
     assert row.paid_twice == 0
     assert scale.minute_used * limit <= most <= limit, note
     assert refused == 0, note
@@ -49,12 +49,12 @@ def test_undeclared_limit_is_found_without_losses(fleet, provider, begin, scale)
     hire(fleet, scale.limited_workers, llm_model="undeclared")
     provider.script(latency_seconds=0.3, requests_per_minute=UNDECLARED_PER_MINUTE, window_seconds=SMALL_WINDOW_SECONDS)
 
-    scenario.hand_in(scenario.corpus(scale.unlimited_documents, sections=10))
-    scenario.settle(timeout=scale.patience_seconds)
+    scenario.submit(scenario.corpus(scale.unlimited_documents, sections=10))
+    scenario.settle(timeout=scale.timeout_seconds)
 
     stats = scenario.stats()
     refused = stats["statuses"].get("429", 0)
-    row = scenario.judge(note=f"{refused} of {stats['calls']:,} calls answered 429")
+    row = scenario.check(note=f"{refused} of {stats['calls']:,} calls answered 429")
     assert row.paid_twice == 0
     slots = scale.limited_workers * IN_FLIGHT  # all may be under way when the provider first refuses one
     assert 0 < refused <= slots / 2 + scenario.chunks / 10, row.note

@@ -15,10 +15,10 @@ def test_poison_is_set_aside(fleet, provider, begin, scale):
     jobs = {name: Job("tests.support.poisoned", (role_of(name), poison[role_of(name)])) for name in POISONED}
     fleet.replace(jobs, for_good=True)
 
-    scenario.hand_in(corpus)
+    scenario.submit(corpus)
     scenario.settle()
 
     letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
     reasons = sorted(letter["reason"].split(":")[0] for letter in letters)
     assert reasons == ["its text could not be embedded", "set aside", "set aside"]
-    scenario.judge(dead={poison["generate"], refused}, failed={file}, note=f"{scenario.deaths()} deaths")
+    scenario.check(dead={poison["generate"], refused}, failed={file}, note=f"{scenario.deaths()} deaths")

@@ -10,7 +10,7 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, begin, scale):
     shares = {"share_500": 0.02, "share_hang": 0.02, "share_truncated": 0.02, "share_drip": 0.02}
     provider.script(latency_seconds=0.1, malformed_containing=hopeless, **shares)
 
-    scenario.hand_in(corpus)
+    scenario.submit(corpus)
     documents = scenario.settle()
     (letter,) = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
     degraded = [d for d in documents if d["state"] == "degraded"]
@@ -21,19 +21,19 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, begin, scale):
     assert letter["document_id"] == degraded[0]["id"]
     assert "malformed" in letter["reason"]
     assert len(degraded) == 1
-    row = scenario.judge(note="1 dead, retried")
+    row = scenario.check(note="1 dead, retried")
     assert row.calls > row.chunks
 
 
 def test_dead_language_model_keeps_texts_searchable(fleet, provider, begin, scale):
     scenario = begin("19", "the language model is dead")
     before = scenario.corpus(scale.documents // 2)
-    scenario.hand_in(before)
+    scenario.submit(before)
     scenario.settle()
     provider.script(status=503)
     began = time.monotonic()
 
-    scenario.hand_in({f"new-{name}": parts for name, parts in scenario.corpus(len(before), version=9).items()})
+    scenario.submit({f"new-{name}": parts for name, parts in scenario.corpus(len(before), version=9).items()})
     scenario.update(before, changed=1, version=2)
     fleet.wait_until(scenario.is_searchable, "not every text stood", 60)
     seconds = time.monotonic() - began
@@ -46,7 +46,7 @@ def test_dead_language_model_keeps_texts_searchable(fleet, provider, begin, scal
     assert not_found == []
     assert questions > len(before)  # texts that an edit left as they were keep theirs
     scenario.settle()
-    row = scenario.judge(note=f"all found {seconds:.1f} s after")
+    row = scenario.check(note=f"all found {seconds:.1f} s after")
     assert row.paid_twice == 0
 
 

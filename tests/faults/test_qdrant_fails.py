@@ -6,7 +6,7 @@ import time
 def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7a", "Qdrant gone")
     provider.script(latency_seconds=0.2)
-    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
 
     fleet.fault("qdrant", "cut")
@@ -20,7 +20,7 @@ def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     assert int(query.headers["retry-after"]) >= 1
     scenario.settle()
     needed = 6 * scenario.chunks
-    row = scenario.judge(note=f"{provider.stats()['embedded_inputs'] / needed:.2f} times the embeddings")
+    row = scenario.check(note=f"{provider.stats()['embedded_inputs'] / needed:.2f} times the embeddings")
     assert row.calls == row.chunks
     assert provider.stats()["embedded_inputs"] < 2 * needed  # indexing pauses instead of embedding in vain
 
@@ -28,7 +28,7 @@ def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
 def test_killed_qdrant_engine_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7b", "kill -9 of Qdrant")
     provider.script(latency_seconds=0.2)
-    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
 
     before = fleet.engine("qdrant")
@@ -36,7 +36,7 @@ def test_killed_qdrant_engine_loses_nothing(fleet, provider, begin, scale):
     fleet.wait_until(lambda: fleet.engine("qdrant") != before, "Qdrant's engine did not come back")
 
     scenario.settle()
-    row = scenario.judge()
+    row = scenario.check()
     assert row.calls == row.chunks
 
 
@@ -44,7 +44,7 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
     scenario = begin("8", "replies of Qdrant lost")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("qdrant", swallow="/points?wait=true", times=4)
-    scenario.hand_in(corpus)
+    scenario.submit(corpus)
     scenario.settle()
     lost = fleet.report("qdrant")["swallowed"]
     fleet.fault("qdrant", swallow="/points/batch?wait=true", times=4)
@@ -52,7 +52,7 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
     scenario.settle()
 
     lost = fleet.report("qdrant")["swallowed"]
-    row = scenario.judge(note=f"{lost} replies lost")
+    row = scenario.check(note=f"{lost} replies lost")
     assert lost == 8
     assert row.calls == row.chunks + 2 * len(corpus)
 
@@ -60,7 +60,7 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
 def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7c", "Qdrant refuses writes")
     provider.script(latency_seconds=0.2)
-    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
     scenario.wait_for_chunks("searchable")
 
@@ -78,7 +78,7 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, begin, scale):
     scenario.settle()
     needed = 6 * scenario.chunks
     embedded = provider.stats()["embedded_inputs"]
-    row = scenario.judge(note=f"{refused} writes refused, {embedded / needed:.2f} times the embeddings")
+    row = scenario.check(note=f"{refused} writes refused, {embedded / needed:.2f} times the embeddings")
     assert row.calls == row.chunks
     assert meanwhile < needed / 2  # workers wait for a write instead of embedding in vain
     assert embedded < 2 * needed

@@ -11,7 +11,7 @@ ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))
 def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
     scenario = begin("18a", "index workers with another model")
     fleet.replace({name: worker(name, **OTHER_MODEL) for name in ("index-1", "index-2")}, for_good=True)
-    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_chunks("total")
     time.sleep(scale.away_seconds)
 
@@ -22,7 +22,7 @@ def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
     assert letters == []
     assert embedded == 0  # they claim none of it
     scenario.settle()  # by the one that has the right model
-    row = scenario.judge()
+    row = scenario.check()
     assert row.calls == row.chunks
 
 
@@ -43,7 +43,7 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
 
     prompt(ALPHA)
     with fleet.paused("generate-1", "generate-2"):
-        scenario.hand_in(scenario.corpus(scale.documents // 3))
+        scenario.submit(scenario.corpus(scale.documents // 3))
         scenario.wait_for_chunks("searchable")
         prompt(BETA)
     scenario.settle()
@@ -53,5 +53,5 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
     written_anew(ALPHA)
     assert sent("ALPHA") == scenario.chunks
 
-    row = scenario.judge()
+    row = scenario.check()
     assert row.paid_twice == 0

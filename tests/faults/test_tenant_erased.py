@@ -84,26 +84,26 @@ def test_killed_twice_while_a_tenant_is_erased(fleet, provider, begin, scale):
     names = list(documents)
     forget_strays(fleet)
     fleet.speak_as(OTHER)
-    kept.hand_in(kept.corpus(10, sections=1))
+    kept.submit(kept.corpus(10, sections=1))
     fleet.speak_as(TENANT)
-    erased.hand_in({name: documents[name] for name in names[:-IN_WORK]})
-    erased.settle(timeout=scale.patience_seconds)
+    erased.submit({name: documents[name] for name in names[:-IN_WORK]})
+    erased.settle(timeout=scale.timeout_seconds)
     ask(fleet, erased)
     fleet.speak_as(OTHER)
     kept.settle()
     provider.script(latency_seconds=3.0)
     fleet.speak_as(TENANT)
-    erased.hand_in({name: documents[name] for name in names[-IN_WORK:]})
+    erased.submit({name: documents[name] for name in names[-IN_WORK:]})
     fleet.wait_until(lambda: all(map(partial(holds, fleet), GENERATING)), "no questions were being written")
 
     with fleet.paused(*GENERATING):
         kill_while_it_is_erased(fleet, provider, scale)
-        fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not end", scale.patience_seconds / 4)
+        fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not end", scale.timeout_seconds / 4)
     time.sleep(1)  # for the settlement of the worker that stood still meanwhile
 
     record(erased, [f"{place}: {number}" for place, number in check(fleet).items()] + list(told(fleet, erased)))
     fleet.speak_as(OTHER)
-    kept.judge()
+    kept.check()
 
 
 def kill_while_it_is_erased(fleet: Fleet, provider: ScriptedProvider, scale: Scale) -> None:
@@ -118,7 +118,7 @@ def kill_while_it_is_erased(fleet: Fleet, provider: ScriptedProvider, scale: Sca
         assert count(fleet, DOCUMENTS) > 0
     provider.script(latency_seconds=0)  # who follows the killed worker may call for what is still there
     with fleet.holding(HOLD_QUERY, TENANT) as wait:
-        fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents are left", scale.patience_seconds)
+        fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents are left", scale.timeout_seconds)
         if scale.tuning:
             fleet.query(HASTEN, TENANT)
         wait()

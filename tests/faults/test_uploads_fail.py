@@ -13,7 +13,7 @@ def test_upload_store_outage_loses_nothing(fleet, begin, scale):
     folder = fleet.data_dir / "uploads"
     away = folder.with_name("uploads-away")
     with fleet.paused("parse-1"):
-        scenario.hand_in(scenario.corpus(scale.documents // 2))
+        scenario.submit(scenario.corpus(scale.documents // 2))
         folder.rename(away)
     try:
         time.sleep(scale.away_seconds)
@@ -25,5 +25,5 @@ def test_upload_store_outage_loses_nothing(fleet, begin, scale):
     assert attempts == 0
     assert states.get("failed", 0) == 0
     scenario.settle()
-    row = scenario.judge()
+    row = scenario.check()
     assert row.calls == row.chunks

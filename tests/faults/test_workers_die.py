@@ -23,13 +23,13 @@ def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
     provider.script(latency_seconds=scale.storm_latency_seconds)
     chance = random.Random(scenario.seed)
 
-    scenario.hand_in(scenario.corpus(scale.storm_documents))
+    scenario.submit(scenario.corpus(scale.storm_documents))
     for _ in range(scale.storm_kills):
         fleet.kill(chance.choice(CREW))
         time.sleep(1)
 
-    scenario.settle(timeout=scale.patience_seconds)
-    row = scenario.judge(note=f"{scenario.deaths()} deaths")
+    scenario.settle(timeout=scale.timeout_seconds)
+    row = scenario.check(note=f"{scenario.deaths()} deaths")
     assert scenario.deaths() >= scale.storm_kills * 0.7  # one that is hit again while it comes up counts once
     assert row.calls >= row.chunks
 
@@ -43,12 +43,12 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
 
     with fleet.paused(f"{role}-2"):
         with fleet.paused(f"{role}-1"):  # until it has its hands full from the first moment
-            scenario.hand_in(scenario.corpus(scale.documents // 2))
+            scenario.submit(scenario.corpus(scale.documents // 2))
             scenario.wait_for_chunks("searchable" if role == "generate" else "total")
         fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
 
     scenario.settle()
-    row = scenario.judge()
+    row = scenario.check()
     if role == "index":
         assert row.calls == row.chunks
 
@@ -57,7 +57,7 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
 def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point):
     scenario = begin("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
     first = scenario.corpus(scale.documents // 2)
-    scenario.hand_in(first)
+    scenario.submit(first)
     scenario.settle()
     fleet.dying("index-1", point)
 
@@ -69,14 +69,14 @@ def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point
         fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
 
     scenario.settle()
-    row = scenario.judge()
+    row = scenario.check()
     assert row.calls == row.chunks + (2 * len(first) if point.startswith("before") else 0)
 
 
 def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, begin):
     scenario = begin("3a", "SIGSTOP while asking")
     provider.script(latency_seconds=1.0)
-    scenario.hand_in(scenario.corpus(10))  # few, so that what it held is soon next
+    scenario.submit(scenario.corpus(10))  # few, so that what it held is soon next
     scenario.wait_for_answers(20)
 
     pid = fleet.processes["generate-1"].pid
@@ -88,7 +88,7 @@ def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, b
     provider.script(latency_seconds=0.2)
 
     scenario.settle()
-    scenario.judge()
+    scenario.check()
 
 
 def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, begin, scale):
@@ -96,7 +96,7 @@ def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, begin, sc
     provider.script(latency_seconds=0.1)
     pid = fleet.dying("generate-1", "within its transaction", nth=2, number="STOP")
     with fleet.paused("generate-2"):  # it could be done with everything before the other one is woken
-        scenario.hand_in(scenario.corpus(scale.documents // 2))
+        scenario.submit(scenario.corpus(scale.documents // 2))
         fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it came to no commit")
         scenario.in_flight += fleet.held_by(pid)
 
@@ -104,7 +104,7 @@ def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, begin, sc
     fleet.signal("generate-1", signal.SIGCONT)
     scenario.settle()
 
-    scenario.judge()
+    scenario.check()
 
 
 def wake(fleet, name):
@@ -118,7 +118,7 @@ def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, begin
     first = scenario.corpus(scale.documents // 2)
     fleet.dying("index-1", "before the upsert", number="STOP")
     with fleet.paused("index-2"):
-        scenario.hand_in(first)
+        scenario.submit(first)
         fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
 
     scenario.update(first, changed=2, version=2)
@@ -126,14 +126,14 @@ def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, begin
     wake(fleet, "index-1")
     scenario.settle(swept=True)
 
-    row = scenario.judge()
+    row = scenario.check()
     assert row.paid_twice == 0
 
 
 def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, begin, scale):
     scenario = begin("3e", "SIGSTOP before an edit's upsert")
     first = scenario.corpus(scale.documents // 4)
-    scenario.hand_in(first)
+    scenario.submit(first)
     scenario.settle()
     fleet.dying("index-1", "before the upsert", number="STOP")
     with fleet.paused("index-2"):
@@ -144,7 +144,7 @@ def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, beg
     wake(fleet, "index-1")
     scenario.settle(swept=True)
 
-    row = scenario.judge()
+    row = scenario.check()
     assert row.paid_twice == 0
 
 
@@ -152,7 +152,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
     scenario = begin("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
     fleet.dying("parse-1", "after the file was read", number="STOP")
-    scenario.hand_in(first)
+    scenario.submit(first)
     fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it read no file")
     fleet.dying("parse-2", "after the file was read", number="STOP")  # hired for this
     scenario.update(first, changed=5, version=2)
@@ -163,7 +163,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
     fleet.signal("parse-2", signal.SIGCONT)
 
     scenario.settle()
-    scenario.judge()
+    scenario.check()
 
 
 @pytest.mark.long
@@ -179,8 +179,8 @@ def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, s
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda names: [fleet.roll(name) for name in names], by_role))
 
-    scenario.settle(timeout=scale.patience_seconds)
-    row = scenario.judge(note=f"{scenario.deaths()} restarts")
+    scenario.settle(timeout=scale.timeout_seconds)
+    row = scenario.check(note=f"{scenario.deaths()} restarts")
     assert row.paid_twice == 0
     # uvicorn ends by the signal that it was asked to end with, once it has ended in order.
     assert {death.code for death in fleet.deaths[-scenario.deaths() :] if death.name != "api"} == {0}

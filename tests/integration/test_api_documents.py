@@ -530,7 +530,7 @@ async def names_of(client, **parameters):
 )
 async def test_each_order_is_paged_without_gap_or_repetition(*, client, shelf, sort, order, monkeypatch):
     monkeypatch.setattr(
-        "shared.ledger.documents.listing._LOOKED_AT", 2
+        "shared.ledger.documents.listing._CHECKED", 2
     )  # of five: the others are found by the index of words
     for limit in (1, 2, 9):
         assert await names_of(client, sort=sort, limit=limit) == order

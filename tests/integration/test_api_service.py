@@ -87,11 +87,11 @@ async def test_health_names_unavailable_components(services, settings, provider,
 
 
 async def test_concurrent_health_requests_share_one_probe(services, settings, provider, monkeypatch):
-    looks = []
+    polls = []
     ping = Database.ping
 
     async def counted(self):
-        looks.append(1)
+        polls.append(1)
         await ping(self)
 
     monkeypatch.setattr(Database, "ping", counted)
@@ -99,11 +99,11 @@ async def test_concurrent_health_requests_share_one_probe(services, settings, pr
         replies = await asyncio.gather(*(client.get("/health/ready") for _ in range(50)))
         replies.append(await client.get("/health/ready"))
         assert {reply.json()["status"] for reply in replies} == {"ready"}
-        assert len(looks) == 1
+        assert len(polls) == 1
 
-        monkeypatch.setattr("api.progress.readiness._FRESH_SECONDS", 0.0)
+        monkeypatch.setattr("api.progress.readiness._CACHE_SECONDS", 0.0)
         await client.get("/health/ready")
-        assert len(looks) == 2
+        assert len(polls) == 2
 
 
 async def test_uploads_are_accepted_without_broker(services, settings, provider):

@@ -82,7 +82,7 @@ async def test_document_too_large_for_one_transaction_is_settled(services, libra
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 100)
     (document,) = await claimed(services, library)
     hasty = Database(
-        services.settings.database_url.get_secret_value(), patience=timedelta(seconds=0.25)
+        services.settings.database_url.get_secret_value(), timeout=timedelta(seconds=0.25)
     )  # stands for 20 s and a document 80 times as large
     try:
         held = await Work(hasty, worker="w", lease=timedelta(seconds=30)).settle_parsed(

@@ -264,7 +264,7 @@ async def test_limits_and_prices_are_each_embeddings_own(serving, provider):
         await hand_in(client, "new")
         await work(built)
         for limiter in built.limiters.embeddings.values():
-            assert await limiter._client.refresh(patience_seconds=5)
+            assert await limiter._client.refresh(timeout_seconds=5)
         status = (await client.get("/v1/status")).json()
 
     limits = {limit["name"]: limit["per_minute"] for limit in status["limits"]}

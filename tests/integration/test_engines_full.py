@@ -22,7 +22,7 @@ async def full_broker(settings):
 
 
 async def test_full_broker_accepts_uploads_and_fails_health(services, settings, provider, full_broker, monkeypatch):
-    monkeypatch.setattr("api.progress.readiness._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("api.progress.readiness._CACHE_SECONDS", 0.0)
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
         health = ReadyReply.model_validate_json((await client.get("/health/ready")).content)

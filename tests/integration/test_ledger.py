@@ -169,7 +169,7 @@ async def test_content_paid_for_before_needs_no_call(services, library):
     chunks = await work.claim_to_index(10)
 
     assert [(chunk.text_only, chunk.questions) for chunk in chunks] == [(False, ("What is it?",))] * 3
-    assert sorted(chunk.text_stands for chunk in chunks) == [False, True, True]
+    assert sorted(chunk.has_text for chunk in chunks) == [False, True, True]
 
 
 async def test_content_paid_during_text_indexing_needs_no_call(services, library):
@@ -271,7 +271,7 @@ async def test_document_is_live_with_texts_finished_with_chunks(services, librar
 
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     first, second = await work.claim_to_index(10)
-    assert (first.text_stands, second.text_stands) == (True, True)
+    assert (first.has_text, second.has_text) == (True, True)
     assert await shown(IndexOutcome(first, [], 1)) == (DocumentState.SEARCHABLE, 1, 2, 1)
     assert await shown(IndexOutcome(second, [], 1)) == (DocumentState.READY, 1, 2, 2)
 

@@ -413,7 +413,7 @@ async def test_query_precedes_ingest_of_same_process(pool):
     load = asyncio.create_task(keep_calling(pool, limiter, 3, callers=50, seconds=3600))
     await asyncio.sleep(0.3)
     async with asyncio.timeout(2):
-        await pool.call(limiter, patience=QUERY)
+        await pool.call(limiter, max_wait=QUERY)
     arrived = len(pool.arrivals)
     await load
 
@@ -423,12 +423,12 @@ async def test_query_precedes_ingest_of_same_process(pool):
 async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
     rates = Rates(requests=150, window=SHORT)
     processes = [await pool.process(rates, query_share=0.1) for _ in range(3)]
-    patience = ({}, {}, {"patience": QUERY})
+    max_wait = ({}, {}, {"max_wait": QUERY})
 
     await asyncio.gather(
         *(
             keep_calling(pool, process, 1.8, callers=20, **more)
-            for process, more in zip(processes, patience, strict=True)
+            for process, more in zip(processes, max_wait, strict=True)
         )
     )
 
@@ -439,10 +439,10 @@ async def test_query_names_its_tenants_own_limit(pool):
     limiter = await pool.process(tenants={"acme": Rates(requests=1)})
     short = replace(QUERY, at_most=timedelta(seconds=0.3))
     with pytest.raises(TenantLimited) as caught:
-        await pool.call(limiter, patience=short)
+        await pool.call(limiter, max_wait=short)
 
     assert caught.value.retry_after > timedelta(seconds=30)
-    await pool.call(limiter, tenant="other", patience=short)
+    await pool.call(limiter, tenant="other", max_wait=short)
 
 
 async def test_stopping_process_wakes_waiters_without_burning_attempts(pool):
@@ -462,10 +462,10 @@ async def test_stopping_process_wakes_waiters_without_burning_attempts(pool):
 
 
 async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
-    monkeypatch.setattr("shared.providers.limiter.client._AWAY_SECONDS", 0.5)
+    monkeypatch.setattr("shared.providers.limiter.client._UNAVAILABLE_SECONDS", 0.5)
     limiter = await pool.process(Rates(requests=60), url="redis://127.0.0.1:1")
 
-    await pool.call(limiter, patience=QUERY)
+    await pool.call(limiter, max_wait=QUERY)
     assert len(pool.arrivals) == 1
     assert await limiter.paused()
     async with asyncio.timeout(30):
@@ -480,7 +480,7 @@ async def test_query_waits_a_few_seconds_at_most(pool):
     limiter = await pool.process(Rates(requests=1))
     async with asyncio.timeout(30):
         with pytest.raises(RateLimited) as caught:
-            await pool.call(limiter, patience=replace(QUERY, at_most=QUERY.at_most / 10))
+            await pool.call(limiter, max_wait=replace(QUERY, at_most=QUERY.at_most / 10))
 
     assert QUERY.at_most == timedelta(seconds=5)
     assert caught.value.retry_after >= timedelta(seconds=1)

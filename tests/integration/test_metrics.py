@@ -154,10 +154,10 @@ def expressions():
 def test_each_alert_fires_and_stays_silent_correctly():
     alerts = [rule["alert"] for rule in rules()]
     tests = yaml.safe_load((ROOT / "deploy/alerts.test.yml").read_text())["tests"]
-    looks = [look for test in tests for look in test["alert_rule_test"]]
+    polls = [look for test in tests for look in test["alert_rule_test"]]
 
-    assert sorted({look["alertname"] for look in looks if look.get("exp_alerts")}) == sorted(alerts)
-    assert sorted({look["alertname"] for look in looks if not look.get("exp_alerts")}) == sorted(alerts)
+    assert sorted({look["alertname"] for look in polls if look.get("exp_alerts")}) == sorted(alerts)
+    assert sorted({look["alertname"] for look in polls if not look.get("exp_alerts")}) == sorted(alerts)
 
 
 def series():

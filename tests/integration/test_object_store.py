@@ -12,7 +12,7 @@ from sqlalchemy import text
 from shared.domain.errors import Unavailable
 from shared.maintenance.orphans import Orphans
 from shared.settings import load
-from shared.storage.bucket import _PART_BYTES, _PATIENCE
+from shared.storage.bucket import _PART_BYTES, _TIMEOUT
 from shared.storage.opening import open_uploads
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.pages import settings_of
@@ -221,7 +221,7 @@ async def hand_in_batch(client, *names):
 @pytest.fixture
 def linked(services, s3, bucket, link, monkeypatch):
     """The services over a store that is reached by the link, and is given up soon where it does not answer."""
-    monkeypatch.setitem(_PATIENCE, "max_retries", 0)
+    monkeypatch.setitem(_TIMEOUT, "max_retries", 0)
     options = s3.options(aws_endpoint_url=link.url, read_timeout="700ms")
     return over(services, open_uploads(bucket, options, services.settings.data_dir, services.ledger.deployment))
 

@@ -87,7 +87,7 @@ def test_no_statement_depends_on_session_state():
 @pytest.mark.parametrize("pooler", ["none", "transaction"])
 async def test_every_transaction_is_bounded(settings, pooler):
     url = settings.database_url.get_secret_value()
-    database = Database(url, patience=timedelta(seconds=0.25), pooler=pooler)
+    database = Database(url, timeout=timedelta(seconds=0.25), pooler=pooler)
     if pooler == "transaction":
         forget_sessions(database)
     try:
@@ -113,7 +113,7 @@ async def other(settings):
 
 
 async def test_concurrent_migrations_release_locks_per_transaction(other):
-    database = Database(other, patience=None, pooler="transaction")
+    database = Database(other, timeout=None, pooler="transaction")
     forget_sessions(database)
     try:
         await asyncio.gather(*(migrate(database.engine) for _ in range(3)))

@@ -139,7 +139,7 @@ async def ledger(services):
     name, url = f"upgraded_{uuid4().hex}", services.settings.database_url.get_secret_value()
     connection = await asyncpg.connect(url)
     await connection.execute(f"CREATE DATABASE {name}")
-    database = Database(f"{url.rpartition('/')[0]}/{name}", patience=None)
+    database = Database(f"{url.rpartition('/')[0]}/{name}", timeout=None)
     await schema.migrate(database.engine)
     yield database
     await database.aclose()

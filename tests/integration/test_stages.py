@@ -409,8 +409,8 @@ async def test_tenants_never_meet_in_a_search(services, library, provider):
 
 
 async def test_k_distinct_chunks_return_despite_many_questions(services, library, provider):
-    crowd = [f"What is the tide number {number}?" for number in range(120)]
-    await library.add("The tide tables of the harbour.", "crowd.md", questions=crowd)
+    question_count = [f"What is the tide number {number}?" for number in range(120)]
+    await library.add("The tide tables of the harbour.", "crowd.md", questions=question_count)
     for number in range(3):
         await library.add(
             f"Tide gauge {number} stands in the bay.", f"{number}.md", questions=[f"Where is gauge {number}?"]

@@ -13,8 +13,8 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.deployment import Deployment, ScriptedProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE = 30_000  # milliseconds: what ends a test that waits in vain, never a measure of the page
-expect.set_options(timeout=PATIENCE)
+TIMEOUT = 30_000  # milliseconds: what ends a test that waits in vain, never a measure of the page
+expect.set_options(timeout=TIMEOUT)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n## First year\n\nIn the first year leave is pro rata.\n"
@@ -79,7 +79,7 @@ class Visit:
 
 async def until(holds: Callable[[], Awaitable[object]]) -> None:
     """Look ten times a second, until it holds: what no `expect` can say."""
-    async with asyncio.timeout(PATIENCE / 1000):
+    async with asyncio.timeout(TIMEOUT / 1000):
         while not await holds():
             await asyncio.sleep(0.1)
 
@@ -87,7 +87,7 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
 @asynccontextmanager
 async def visiting(browser: Browser, base: str, **options: object) -> AsyncIterator[Visit]:
     context: BrowserContext = await browser.new_context(**options)  # type: ignore[arg-type]
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT)
     visit = Visit(await context.new_page(), base)
     try:
         yield visit

@@ -21,7 +21,7 @@ async def large(deployment):
     """The name of a collection with so many documents."""
     await fill(deployment, "large", DOCUMENTS)
     yield "large"
-    database = Database(deployment.stack.settings.database_url.get_secret_value(), patience=None)
+    database = Database(deployment.stack.settings.database_url.get_secret_value(), timeout=None)
     async with database.engine.begin() as connection:
         await connection.execute(text("DELETE FROM documents WHERE external_id LIKE 'paper-%'"))
     await database.aclose()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from tests.page.conftest import PATIENCE, until
+from tests.page.conftest import TIMEOUT, until
 from tests.page.test_page import _hide
 from tests.support.deployment import Deployment
 
@@ -46,7 +46,7 @@ def tabs(browser: Browser, deployment: Deployment):
     @asynccontextmanager
     async def opened(count: int, collection: str) -> AsyncIterator[tuple[list[Page], Streams]]:
         context = await browser.new_context()
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         streams = Streams(context)
         try:
             pages = [await context.new_page() for _ in range(count)]

@@ -539,7 +539,7 @@ class Histories(RuleBasedStateMachine):
         if self.claims:
             self.world.run(self._wake_late())
             self.world.run(self._quiet())
-        self.world.run(self._judge())
+        self.world.run(self._grade())
 
     async def _wake_late(self) -> None:
         """Workers that stood still go on where they were: their leases have ended, and others have done the work."""
@@ -570,7 +570,7 @@ class Histories(RuleBasedStateMachine):
                    (SELECT count(*) FROM collections WHERE build_state NOT IN ('live', 'following')) AS builds""")
         return dict(row._mapping)
 
-    async def _judge(self) -> None:
+    async def _grade(self) -> None:
         documents = await self.world.sql("SELECT * FROM documents ORDER BY external_id")
         builds = await self.services.ledger.builds.list("default", "default")
         for one in builds:

@@ -30,7 +30,7 @@ from tests.support.provider import Script
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
-_LOOK_SECONDS, _LOOK_LATER_SECONDS = 0.05, 0.25  # between two looks: what looks must not be a part of what is measured
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # between two looks: what looks must not be a part of what is measured
 
 
 class Process(Protocol):
@@ -237,7 +237,7 @@ class Deployment:
                 if sum(states.values()) == ended == count:
                     return self.documents(collection)
                 left = max(0.0, 1 - ended / max(1, count))
-            time.sleep(_LOOK_SECONDS + left * _LOOK_LATER_SECONDS)
+            time.sleep(_POLL_SECONDS + left * _POLL_LATER_SECONDS)
         open_ = [
             (d["external_id"], d["state"], d["chunks"]) for d in self.documents(collection) if d["state"] != "ready"
         ]

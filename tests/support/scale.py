@@ -60,7 +60,7 @@ class Scale:
     minute_used: float
     away_seconds: float
     recovery_seconds: float
-    patience_seconds: float
+    timeout_seconds: float
     tuning: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ SCALES = {
         minute_used=0.8,
         away_seconds=2,
         recovery_seconds=20,
-        patience_seconds=120,
+        timeout_seconds=120,
     ),
     "full": Scale(
         documents=200,
@@ -104,7 +104,7 @@ SCALES = {
         minute_used=0.9,
         away_seconds=60,
         recovery_seconds=60,
-        patience_seconds=900,
+        timeout_seconds=900,
     ),
     "soak": Scale(
         documents=400,
@@ -124,6 +124,6 @@ SCALES = {
         minute_used=0.9,
         away_seconds=60,
         recovery_seconds=60,
-        patience_seconds=1_800,
+        timeout_seconds=1_800,
     ),
 }

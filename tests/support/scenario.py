@@ -115,7 +115,7 @@ class Scenario:
             for d in range(documents)
         }
 
-    def hand_in(self, documents: Mapping[str, list[Section]], **more: Any) -> None:
+    def submit(self, documents: Mapping[str, list[Section]], **more: Any) -> None:
         """Hand documents in; what they say is what must stand in Qdrant at the end."""
         texts = {name: text_of(name, sections) for name, sections in documents.items()}
         replies = self.fleet.ingest(texts, self.collection, **more)
@@ -131,14 +131,14 @@ class Scenario:
         """
         over = threading.Event()
 
-        def hand_in() -> None:
+        def submit() -> None:
             for name, sections in documents.items():
                 self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
                 self.documents[name] = sections
                 over.wait(every)
 
         with ThreadPoolExecutor(1) as pool:
-            handed_in = pool.submit(hand_in)
+            handed_in = pool.submit(submit)
             try:
                 yield
             finally:
@@ -195,7 +195,7 @@ class Scenario:
 
     def update(self, documents: Mapping[str, list[Section]], *, changed: int, version: int) -> None:
         """Hand documents in again, their last sections changed."""
-        self.hand_in(
+        self.submit(
             {
                 name: [
                     part if n < len(sections) - changed else section(f"{part.mark.rsplit('_', 1)[0]}_{version}")
@@ -214,7 +214,7 @@ class Scenario:
     def deaths(self) -> int:
         return len(self.fleet.deaths) - self._deaths_before
 
-    def judge(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> Row:
+    def check(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> Row:
         """Compare what was asked for with what stands there; the row goes into the table, whatever it says.
 
         Args:
@@ -273,7 +273,7 @@ class Scenario:
                 continue
             kept = self._kept(document)
             for part in sections:
-                own = [id_ for id_ in by_mark[part.mark] if _stands(stored[id_], document, part)]
+                own = [id_ for id_ in by_mark[part.mark] if _is_stored(stored[id_], document, part)]
                 if not own:
                     lost.append(f"chunk {part.mark}")
                     continue
@@ -283,7 +283,7 @@ class Scenario:
                 questions = {question_point_id(UUID(chunk), version, n) for n in passed}
                 if not questions and part.mark not in dead:
                     lost.append(f"questions of {part.mark}")
-                lost += [f"question of {part.mark}" for id_ in questions if not _stands(stored.get(id_), document)]
+                lost += [f"question of {part.mark}" for id_ in questions if not _is_stored(stored.get(id_), document)]
                 expected |= questions
         unexpected = [f"{id_}: {said(point)[:60]}" for id_, point in stored.items() if id_ not in expected]
         unexpected += [f"{name} was not handed in" for name in known if name not in self.documents]
@@ -305,7 +305,7 @@ def marked(text: str) -> str | None:
     return found[0] if found else None
 
 
-def _stands(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: Section | None = None) -> bool:
+def _is_stored(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: Section | None = None) -> bool:
     """Whether a point belongs to the document as it is now, and can be seen."""
     return (
         point is not None

@@ -8,7 +8,7 @@ import pytest
 
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.work import Lease
-from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectLooks
+from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectPolls
 from shared.ledger.postgres.database import Collided
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
@@ -20,7 +20,7 @@ class Shop:
     def __init__(self, items, slots=4):
         self.due = deque(range(items))
         self.suspects = deque()
-        self.looks = 0
+        self.polls = 0
         self.slots = slots
         self.begun = 0
         self.in_work = 0
@@ -54,7 +54,7 @@ class Shop:
         return [self.due.popleft() for _ in range(min(limit, len(self.due)))]
 
     async def claim_suspect(self):
-        self.looks += 1
+        self.polls += 1
         return [self.suspects.popleft()] if self.suspects else []
 
     async def work(self, item, _):
@@ -343,18 +343,18 @@ async def test_claims_during_commit_start_afterwards():
 
 
 async def test_suspect_search_repeats_after_a_second(monkeypatch):
-    looks = SuspectLooks()
+    polls = SuspectPolls()
     shop = Shop(4)
 
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
     shop.suspects.append(100)
     shop.due.append(4)
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
-    assert (shop.looks, sorted(shop.settled)) == (1, [0, 1, 2, 3, 4])
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
+    assert (shop.polls, sorted(shop.settled)) == (1, [0, 1, 2, 3, 4])
 
-    monkeypatch.setattr(looks, "_next", time.monotonic())
-    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
-    assert (shop.looks, shop.settled[-1]) == (3, 100)
+    monkeypatch.setattr(polls, "_next", time.monotonic())
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), polls).run()
+    assert (shop.polls, shop.settled[-1]) == (3, 100)
 
 
 async def test_claim_older_than_lease_is_not_started():

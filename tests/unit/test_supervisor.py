@@ -21,12 +21,12 @@ QUICK = RestartPolicy(base=timedelta(milliseconds=1), ceiling=timedelta(millisec
 
 
 @pytest.fixture
-def given_up():
+def abandoned():
     return SimpleQueue()
 
 
 @pytest.fixture
-def supervised(tmp_path, given_up):
+def supervised(tmp_path, abandoned):
     """Start a child that sleeps; it is stopped at the end."""
     started = []
 
@@ -39,7 +39,7 @@ def supervised(tmp_path, given_up):
             start_timeout=timedelta(seconds=seconds),
             restart=QUICK,
         )
-        started.append(Supervisor([child], given_up.put))
+        started.append(Supervisor([child], abandoned.put))
         started[0].start()
         return started[0]
 
@@ -66,18 +66,18 @@ def test_unstartable_child_is_reported_to_waiter(supervised, tmp_path):
         supervised(lambda: True, log=tmp_path / "file" / "log")
 
 
-def test_child_that_stays_unhealthy_is_abandoned(supervised, given_up):
+def test_child_that_stays_unhealthy_is_abandoned(supervised, abandoned):
     answers = iter([True])
     supervisor = supervised(lambda: next(answers, False), seconds=0.2)
 
     os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
 
-    error = given_up.get(timeout=10)
+    error = abandoned.get(timeout=10)
     assert error.message.startswith("sleeper was not healthy after 0.2 s")
     assert error.component == "sleeper"
 
 
-def test_child_that_cannot_restart_is_abandoned(supervised, given_up, tmp_path):
+def test_child_that_cannot_restart_is_abandoned(supervised, abandoned, tmp_path):
     folder = tmp_path / "logs"
     supervisor = supervised(lambda: True, log=folder / "log")
     folder.rename(tmp_path / "moved")
@@ -85,15 +85,15 @@ def test_child_that_cannot_restart_is_abandoned(supervised, given_up, tmp_path):
 
     os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
 
-    assert "could not be started" in given_up.get(timeout=10).message
+    assert "could not be started" in abandoned.get(timeout=10).message
 
 
-def test_serving_child_is_restarted_repeatedly(supervised, given_up):
+def test_serving_child_is_restarted_repeatedly(supervised, abandoned):
     supervisor = supervised(lambda: True)
     seen = set()
     for _ in range(6):  # more often than a child may fail to start
         while not (pids := set(supervisor.pids().values()) - seen):
-            assert given_up.empty()
+            assert abandoned.empty()
         seen |= pids
         os.kill(*pids, signal.SIGKILL)
 
@@ -112,7 +112,7 @@ def launcher(tmp_path):
 
 
 def test_launcher_exits_with_failed_parts_sentence(launcher):
-    threading.Timer(0.05, launcher._given_up.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
+    threading.Timer(0.05, launcher._abandoned.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
 
     with pytest.raises(Unavailable, match="qdrant is gone"):
         launcher.wait()

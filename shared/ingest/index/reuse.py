@@ -40,7 +40,7 @@ async def stored_vectors(
     points: dict[str, _Points] = defaultdict(lambda: defaultdict(set))
     for chunk, questions in wanted:
         of_index = points[chunk.index_name]
-        if chunk.text_stands:
+        if chunk.has_text:
             of_index[chunk_point_id(chunk.lease.id, chunk.lease.version)].add((chunk.lease, None))
         _add_points(of_index, chunk, questions, embedded.get(chunk.lease, ()))
     names = [name for name, of_index in points.items() if of_index]
@@ -60,7 +60,7 @@ def _add_points(
     """Add the points of the first chunk for the text, and of the first that has it for each question."""
     missing = set(questions)
     for index, source in enumerate(embedded):
-        if index == 0 and not chunk.text_stands:
+        if index == 0 and not chunk.has_text:
             points[chunk_point_id(source.id, source.version)].add((chunk.lease, None))
         for ordinal, question in enumerate(source.questions):
             if question in missing:

@@ -141,14 +141,14 @@ class _Shares:
         self._any = indexers[0]
         self._costs = costs
         self._in_work = Counter[str]()
-        self._crowded = set[str]()  # embeddings with uploads left after their last claim
+        self._over_limit = set[str]()  # embeddings with uploads left after their last claim
 
     async def claim(self, slots: int) -> list[IndexBatch]:
         """Claim up to a number of batches, of each embedding at most its share."""
         served = await self._served_now()
-        self._crowded &= set(served)
+        self._over_limit &= set(served)
         batches: list[IndexBatch] = []
-        for name in sorted(served, key=lambda name: name not in self._crowded):
+        for name in sorted(served, key=lambda name: name not in self._over_limit):
             free = min(slots - len(batches), self._share(name) - self._in_work[name])
             try:
                 batches += await self._claim(name, free)
@@ -179,7 +179,7 @@ class _Shares:
         return served
 
     def _share(self, name: str) -> int:
-        return 1 if self._crowded and name not in self._crowded else self._indexers[name].slots
+        return 1 if self._over_limit and name not in self._over_limit else self._indexers[name].slots
 
     async def _claim(self, name: str, slots: int) -> list[IndexBatch]:
         if slots <= 0:
@@ -189,7 +189,7 @@ class _Shares:
         if len(self._indexers) > 1 and is_full:
             self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
         uploads = sum(chunk.lane == 0 for chunk in chunks)
-        (self._crowded.add if is_full and uploads > len(chunks) / 2 else self._crowded.discard)(name)
+        (self._over_limit.add if is_full and uploads > len(chunks) / 2 else self._over_limit.discard)(name)
         # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
         # collections; few batches hold each.
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
@@ -255,7 +255,7 @@ async def _try_batch(
     try:
         filtered = [_filter(chunk, indexer.settings.tuning.given_per_chunk) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
-        judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
+        judged = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged, costs)
         points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
         errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
@@ -356,7 +356,7 @@ async def _embed_all(
     return vectors
 
 
-def _judge(
+def _grade(
     indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], vectors: Sequence[Vectors | Permanent]
 ) -> _FilteredChunk:
     """Drop questions that cannot be embedded or whose vectors fail the filter.

@@ -118,7 +118,7 @@ _LOCK_DROPPING = text(f"""
 
 # Give documents of a build up. Its accepted questions go with their rows.
 _DELETE_DOCUMENTS = text(f"""
-    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_AGAIN}
     WHERE d.id = ANY(ARRAY(
         SELECT id FROM documents WHERE collection_id = :id AND {states.exists()} LIMIT :limit FOR UPDATE))
     RETURNING d.id
@@ -383,9 +383,9 @@ class Builds:
 
 async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
     slice_ = {"id": build_id, "limit": _SLICE}
-    given_up = (await connection.execute(_DELETE_DOCUMENTS, slice_)).scalars().all()
-    if given_up:
-        await versions.supersede(connection, given_up)
+    abandoned = (await connection.execute(_DELETE_DOCUMENTS, slice_)).scalars().all()
+    if abandoned:
+        await versions.supersede(connection, abandoned)
         return True
     if (await connection.execute(_DELETE_ROWS, slice_)).all():
         return True

@@ -29,10 +29,10 @@ _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
 # No document of a collection is being processed, or some have been for a while. A collection that is still being loaded
 # would be calibrated again soon, and its calibration would compete with the load. The first calibration does not wait,
 # so that scores have the same meaning from then on.
-_PATIENCE = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=10)
 _SOONEST = timedelta(seconds=10)
 _IS_CALM = f"""
-    (calibration IS NULL OR calibration_due_at <= now() - CAST('{_PATIENCE}' AS interval)
+    (calibration IS NULL OR calibration_due_at <= now() - CAST('{_TIMEOUT}' AS interval)
      OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
                     AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
 

@@ -111,7 +111,7 @@ _REPLACE = text(f"""
                              CAST(:versions AS int[])) AS n(id, public_id, source, source_version)
     ), begun AS (
         UPDATE documents d
-        SET {states.REPLACE.sets()}, {versions.NEXT}, public_id = n.public_id, lane = 1, {versions.DUE_ANEW}
+        SET {states.REPLACE.sets()}, {versions.NEXT}, public_id = n.public_id, lane = 1, {versions.DUE_AGAIN}
         FROM next n WHERE d.id = n.id
         RETURNING d.id, d.version, n.source, n.source_version
     )
@@ -132,7 +132,7 @@ _FOLLOWERS = text(f"""
 # Delete the copies in other builds of documents that the live one deletes. The version number rises, so that late
 # writers are rejected.
 _DELETE = text(f"""
-    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_AGAIN}
     FROM documents g
     WHERE g.id = ANY(CAST(:ids AS uuid[])) AND NOT ({states.exists("g")})
       AND d.public_id = g.public_id AND {states.exists("d")}

@@ -83,7 +83,7 @@ _GET_LOCKED = text(f"""
 # Start the next version of a locked document with other content.
 _REPLACE = text(f"""
     WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
-        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = n.lane, {versions.DUE_ANEW}
+        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = n.lane, {versions.DUE_AGAIN}
         FROM n WHERE d.id = n.id RETURNING d.*
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
@@ -175,7 +175,7 @@ _OPTIONS = text(f"""
 # Hide a document in all builds, because a build that was just filled may contain it, too. Its version number rises, so
 # that late writers are rejected.
 _DELETE = text(f"""
-    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_AGAIN}
     FROM collections l
     WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
     RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
@@ -207,7 +207,7 @@ _LOCK_FINAL = text(f"""
 """)
 
 # Start the next version of these documents in the bulk lane.
-_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {versions.DUE_ANEW},")
+_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {versions.DUE_AGAIN},")
 
 # Find the rows that documents have in one build.
 _ROW_IDS = text(f"""

@@ -21,7 +21,7 @@ from shared.ledger.model import states
 
 Order = Literal["newest", "updated", "name", "state"]
 
-_LOOKED_AT = 1_000  # documents scanned before the index of words is used
+_CHECKED = 1_000  # documents scanned before the index of words is used
 _END_OF_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _LAST_ID = UUID(int=2**128 - 1)
 _FIRST_ID = UUID(int=0)
@@ -213,7 +213,7 @@ async def page(
         words = (await connection.execute(_QUERY, {"searched": wanted.words})).scalar_one()
         if words is None:
             return []
-        parameters |= {"words": f"'/{tenant}' & {words}", "most": max(limit, _LOOKED_AT)}
+        parameters |= {"words": f"'/{tenant}' & {words}", "most": max(limit, _CHECKED)}
     if wanted.ids is not None:
         parameters |= {"ids": list(wanted.ids)}
         return (await connection.execute(_WITH_IDS[order], parameters)).mappings().all()

@@ -28,7 +28,7 @@ _OTHERS_MAY_FOLLOW = timedelta(minutes=1)  # a pack of which many documents are 
 NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 
 # A document that waits for its next version, with no trace of the attempts at the last one.
-DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
+DUE_AGAIN = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
 
 CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash, traceparent"
 
@@ -181,10 +181,10 @@ _HALF_WRITTEN = text("""
 """)
 
 # Start the next version of these documents.
-_BEGIN_ANEW = next_of_same_content()
+_RESTART = next_of_same_content()
 
 
-async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
+async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
     """Start the next version, with the same content, of claimed documents that already have some chunks.
 
     The worker that wrote the chunks died. They belong to another parse, because the options may have changed since.
@@ -195,7 +195,7 @@ async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> 
     half_written = (await connection.execute(_HALF_WRITTEN, {"ids": list(documents)})).scalars().all()
     if not half_written:
         return {}
-    begun = (await connection.execute(_BEGIN_ANEW, {"ids": half_written})).all()
+    begun = (await connection.execute(_RESTART, {"ids": half_written})).all()
     await supersede(connection, half_written)
     return {row.id: row.version for row in begun}
 

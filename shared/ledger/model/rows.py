@@ -123,7 +123,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lane=row["lane"],
         of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
-        text_stands=row["text_stands"],
+        has_text=row["text_stands"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
     )
@@ -186,12 +186,12 @@ def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usag
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
     return _rows(
-        _lease(outcome.chunk.lease) | {"error": outcome.error, "passed": outcome.passed} | _verdicts(outcome)
+        _lease(outcome.chunk.lease) | {"error": outcome.error, "passed": outcome.passed} | _results(outcome)
         for outcome in outcomes
     )
 
 
-def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
+def _results(outcome: IndexOutcome) -> dict[str, Any]:
     """The questions of a chunk with their reasons; no questions if they equal those of the completion."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
     judged = {question["text"]: question for question in outcome.questions}
@@ -208,14 +208,14 @@ def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
 QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE k.content_key = q.content_key))"
 
 
-def judged_questions(row: RowMapping) -> list[dict[str, Any]]:
+def filtered_questions(row: RowMapping) -> list[dict[str, Any]]:
     """The questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
     judged = zip(row["questions"], row["reasons"], strict=True)
     return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
 
 
 def passed_questions(row: RowMapping) -> list[str]:
-    return [question["text"] for question in judged_questions(row) if question["passed"]]
+    return [question["text"] for question in filtered_questions(row) if question["passed"]]
 
 
 def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
-_PATIENCE = timedelta(seconds=20)
+_TIMEOUT = timedelta(seconds=20)
 _SETTLEMENTS_FIRST_SECONDS = 1.0  # workers retry settlements every half second while the ledger is unavailable
 _LOOK_SECONDS = 0.1  # between two looks whether an advisory lock is free
 _LOST = (
@@ -114,9 +114,9 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE, pooler: Pooler = "none"
+        self, url: str, *, pool_size: int = 10, timeout: timedelta | None = _TIMEOUT, pooler: Pooler = "none"
     ) -> None:
-        bound = 0.0 if patience is None else patience.total_seconds()
+        bound = 0.0 if timeout is None else timeout.total_seconds()
         self._pool_size = pool_size
         self._away = False
         self._back_at = -_SETTLEMENTS_FIRST_SECONDS

@@ -113,7 +113,7 @@ _SETTLE = text("""
 _NOTE = text("""
     UPDATE webhooks
     SET failing_since = CASE WHEN :succeeded THEN NULL ELSE coalesce(failing_since, now()) END,
-        disabled_at = CASE WHEN :gone OR NOT :succeeded AND failing_since < now() - CAST(:patience AS interval)
+        disabled_at = CASE WHEN :gone OR NOT :succeeded AND failing_since < now() - CAST(:disabled_after AS interval)
                            THEN now() END
     WHERE id = :id AND disabled_at IS NULL
       AND (:gone OR NOT :succeeded OR failing_since IS NOT NULL)
@@ -235,7 +235,7 @@ class Webhooks:
                     "id": delivery.webhook_id,
                     "succeeded": attempt.succeeded,
                     "gone": attempt.status == _GONE,
-                    "patience": _DISABLED_AFTER,
+                    "disabled_after": _DISABLED_AFTER,
                 },
             )
             return bool(noted.scalar_one_or_none())

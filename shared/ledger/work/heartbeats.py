@@ -20,7 +20,7 @@ from shared.ledger.postgres.database import Database
 
 BEAT_EVERY = timedelta(seconds=10)
 ALIVE_FOR = 3 * BEAT_EVERY  # one heartbeat may be late, and one may fail while the ledger is unavailable
-_LEAVE_SECONDS = 2
+_EXPIRY_SECONDS = 2
 _FORGET_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
@@ -88,7 +88,7 @@ class Heartbeats:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             with suppress(Unavailable, TimeoutError):
-                async with asyncio.timeout(_LEAVE_SECONDS):
+                async with asyncio.timeout(_EXPIRY_SECONDS):
                     await self._execute(_LEAVE, {"id": me})
 
     async def seen(self) -> Sequence[SeenProcess]:

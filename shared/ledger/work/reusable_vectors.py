@@ -62,13 +62,13 @@ async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease
     if not candidates:
         return {}
     leases = {candidate.lease.token: candidate.lease for candidate in candidates}
-    looks = {
+    polls = {
         "tokens": [candidate.lease.token for candidate in candidates],
         "ids": [candidate.id for candidate in candidates],
         "versions": [candidate.version for candidate in candidates],
     }
     found: dict[Lease, list[EmbeddedChunk]] = defaultdict(list)
-    for row in await database.rows(_CHUNKS, looks):
+    for row in await database.rows(_CHUNKS, polls):
         questions = passed_questions(row) if row["questions"] and row["reasons"] else ()
         found[leases[row["token"]]].append(EmbeddedChunk(row["id"], row["version"], tuple(questions)))
     return dict(found)

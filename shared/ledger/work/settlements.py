@@ -284,13 +284,13 @@ _HAS_DEAD_CHUNK = f"""
 _NO_FIRST_SWEEP = "NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)"
 
 # Every text of a document's newest version is stored, or cannot be.
-_EVERY_TEXT_STANDS = f"""
+_ALL_TEXTS_STORED = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
 # A document's newest version is about to be live; Qdrant is updated next.
 _BECOMES_LIVE = f"""
-    {states.SHOW.applies("d")} AND d.live_version IS DISTINCT FROM d.version AND {_EVERY_TEXT_STANDS}"""
+    {states.SHOW.applies("d")} AND d.live_version IS DISTINCT FROM d.version AND {_ALL_TEXTS_STORED}"""
 
 # Queries see a document's newest version.
 _IS_SHOWN = f"{states.SHOW.applies('d')} AND d.live_version = d.version AND {_NO_FIRST_SWEEP}"

@@ -107,7 +107,7 @@ class Work:
         await self._database.settlements_first()
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-            begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
+            begun = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
         return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
 

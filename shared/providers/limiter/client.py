@@ -36,8 +36,8 @@ from shared.providers.limiter.script import (
 _QUIET_SECONDS = 0.005  # between two calls of the script: requests that arrive meanwhile share the next one
 _LINGER_SECONDS = 0.02  # a call that ended well is reported within this time
 _ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before a request that must wait is repeated
-_AWAY_PAUSE_SECONDS = 0.25
-_AWAY_SECONDS = 5.0  # if the broker is unavailable for longer, waiting calls fail
+_UNAVAILABLE_PAUSE_SECONDS = 0.25
+_UNAVAILABLE_SECONDS = 5.0  # if the broker is unavailable for longer, waiting calls fail
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
@@ -112,7 +112,7 @@ class LimiterClient:
         self._renew_at = 0.0
         self._granted_lately = _AT_MOST
         self._task: asyncio.Task[None] | None = None
-        self._away_since: float | None = None
+        self._unavailable_since: float | None = None
         self._ending = False
         self._closed: Callable[[], ForeaskError] | None = None
         self.reply: LimiterReply | None = None
@@ -159,21 +159,21 @@ class LimiterClient:
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
-    async def end_badly(self, ended: FinishedCall, patience_seconds: float) -> LimiterReply | None:
+    async def end_badly(self, ended: FinishedCall, timeout_seconds: float) -> LimiterReply | None:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
         self._under_way.discard(ended.grant.id)
         self._hurry(time.monotonic())
-        await asyncio.wait([reported], timeout=patience_seconds)
+        await asyncio.wait([reported], timeout=timeout_seconds)
         return reported.result() if reported.done() else None
 
-    async def refresh(self, patience_seconds: float) -> bool:
+    async def refresh(self, timeout_seconds: float) -> bool:
         """Read the state again; return whether the broker answered in time."""
         peek: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._peeks.append(peek)
         self._hurry(time.monotonic())
-        await asyncio.wait([peek], timeout=patience_seconds)
+        await asyncio.wait([peek], timeout=timeout_seconds)
         if peek.done():
             return True
         peek.cancel()
@@ -186,17 +186,17 @@ class LimiterClient:
             _raise(waiter, error())
         self._lines.clear()
 
-    async def aclose(self, patience_seconds: float = 1.0) -> None:
+    async def aclose(self, timeout_seconds: float = 1.0) -> None:
         """Report the calls that ended, for a moment at most, and end."""
         if self._task is None:
             return
-        deadline = time.monotonic() + patience_seconds
-        while self._ended and self._away_since is None and time.monotonic() < deadline:
-            await self.refresh(patience_seconds)
+        deadline = time.monotonic() + timeout_seconds
+        while self._ended and self._unavailable_since is None and time.monotonic() < deadline:
+            await self.refresh(timeout_seconds)
         # A client that is cancelled while it connects may treat that as a failure and try again.
         self._ending = True
         self._task.cancel()
-        await asyncio.wait([self._task], timeout=patience_seconds)
+        await asyncio.wait([self._task], timeout=timeout_seconds)
 
     def _hurry(self, at: float) -> None:
         if self._task is None or self._task.done():
@@ -266,9 +266,9 @@ class LimiterClient:
 
     def _apply(self, batch: _Batch, reply: LimiterReply) -> None:
         now = time.monotonic()
-        if self._away_since is not None:
+        if self._unavailable_since is not None:
             log.info("limiter.restored", component=self._component)
-            self._away_since = None
+            self._unavailable_since = None
         self._log_change(reply)
         self.reply, self.replied_at = reply, now
         for peek in batch.peeks:
@@ -338,15 +338,15 @@ class LimiterClient:
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
         """Keep the reports: no call starts while the broker is unavailable."""
         now = time.monotonic()
-        if self._away_since is None:
+        if self._unavailable_since is None:
             log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
-            self._away_since = now
+            self._unavailable_since = now
         self._ended = batch.ended + self._ended
         self._peeks = batch.peeks + self._peeks
         for waiter in self._all_waiters():
-            if now - max(waiter.since, self._away_since) >= _AWAY_SECONDS:
+            if now - max(waiter.since, self._unavailable_since) >= _UNAVAILABLE_SECONDS:
                 _raise(waiter, Unavailable("the broker, which keeps the limits, cannot be reached", component="broker"))
-        await asyncio.sleep(_AWAY_PAUSE_SECONDS)
+        await asyncio.sleep(_UNAVAILABLE_PAUSE_SECONDS)
         self._renew_at = 0.0
         self._hurry(now)
 

@@ -32,7 +32,7 @@ from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
 from shared.providers.limiter.usage import LimitUse
 
-_FRESH_SECONDS = 1.0  # validity of the cached state
+_CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
 _CAPACITY_SECONDS = 5.0  # how far ahead of its rate work is taken up
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class MaxWait:
     """How long a caller waits for a permit.
 
     Args:
@@ -55,8 +55,8 @@ class Patience:
     is_query: bool = False
 
 
-INGEST = Patience()  # fails closed: work can wait, a limit is a promise
-QUERY = Patience(
+INGEST = MaxWait()  # fails closed: work can wait, a limit is a promise
+QUERY = MaxWait(
     timedelta(seconds=5), timedelta(seconds=0.5), is_query=True
 )  # fails open: it is interactive and a single call
 
@@ -147,7 +147,7 @@ class Limiter:
 
     @asynccontextmanager
     async def call(
-        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience = INGEST
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait = INGEST
     ) -> AsyncIterator[Call]:
         """Make one call to the provider inside this context, once every limit allows it.
 
@@ -155,7 +155,7 @@ class Limiter:
             tenant: tenant charged for the call.
             prompt_tokens: estimated tokens of the prompt.
             completion_tokens: maximum tokens of the reply; None if the request sets no limit.
-            timeout: how long to wait for the grant.
+            max_wait: how long to wait for the grant.
 
         Raises:
             RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits
@@ -165,7 +165,7 @@ class Limiter:
         """
         began = time.perf_counter()
         try:
-            grant = await self._granted(tenant, prompt_tokens, completion_tokens, patience)
+            grant = await self._granted(tenant, prompt_tokens, completion_tokens, max_wait)
         finally:
             self._waited.observe(time.perf_counter() - began)
         call = Call()
@@ -182,7 +182,7 @@ class Limiter:
 
     async def paused(self) -> bool:
         """Whether work claimed now could not start: the provider is paused, or the broker does not answer."""
-        if time.monotonic() - self._client.replied_at > _FRESH_SECONDS and not await self._client.refresh(
+        if time.monotonic() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
         ):
             return True
@@ -216,32 +216,32 @@ class Limiter:
         await self._client.aclose()
 
     async def _granted(
-        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait
     ) -> Grant | None:
         """Wait for a grant that is not a probe; None if the call is made without a grant."""
         while True:
-            grant = await self._acquired(tenant, prompt_tokens, completion_tokens, patience)
+            grant = await self._acquired(tenant, prompt_tokens, completion_tokens, max_wait)
             if grant is None or not grant.probe:
                 return grant
             await self._try(grant)
 
     async def _acquired(
-        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait
     ) -> Grant | None:
-        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=patience.is_query)
-        if patience.at_most is None:
+        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=max_wait.is_query)
+        if max_wait.at_most is None:
             return await acquiring
         began = time.monotonic()
         waiting = asyncio.ensure_future(acquiring)
         try:
-            if patience.broker is not None:
-                reached = await self._client.refresh(patience.broker.total_seconds())
+            if max_wait.broker is not None:
+                reached = await self._client.refresh(max_wait.broker.total_seconds())
                 if not reached and not waiting.done():
                     log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
                     return None
-            await asyncio.wait([waiting], timeout=patience.at_most.total_seconds() - (time.monotonic() - began))
+            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - began))
             if not waiting.done():
-                raise self._too_late(tenant, is_query=patience.is_query)
+                raise self._too_late(tenant, is_query=max_wait.is_query)
             return await waiting
         finally:
             waiting.cancel()

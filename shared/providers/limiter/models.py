@@ -10,7 +10,7 @@ from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
-from shared.providers.limiter.limiter import INGEST, Limiter, Patience
+from shared.providers.limiter.limiter import INGEST, Limiter, MaxWait
 
 PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
@@ -28,7 +28,7 @@ class LimitedChat:
     chat: ChatModel
     limiter: Limiter
     tenant: str
-    patience: Patience = INGEST
+    max_wait: MaxWait = INGEST
     before_call: Callable[[], None] = lambda: None
 
     @property
@@ -36,7 +36,7 @@ class LimitedChat:
         return self.chat.name
 
     async def complete(self, request: ChatRequest) -> Completion:
-        async with self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.patience) as call:
+        async with self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait) as call:
             self.before_call()
             completion = await self.chat.complete(request)
             call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)
@@ -44,7 +44,7 @@ class LimitedChat:
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
         async with (
-            self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.patience) as call,
+            self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.max_wait) as call,
             aclosing(self.chat.stream(request)) as events,  # type: ignore[type-var]
         ):
             async for event in events:
@@ -60,7 +60,7 @@ class LimitedEmbedder:
     embedder: Embedder
     limiter: Limiter
     tenant: str = ""
-    patience: Patience = INGEST
+    max_wait: MaxWait = INGEST
     seen: int | None = None
 
     @property
@@ -78,7 +78,7 @@ class LimitedEmbedder:
         return self.seen
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.patience):
+        async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.max_wait):
             vectors = await self.embedder.embed(texts, billed)
         self.seen = vectors.shape[1]
         return vectors

@@ -41,11 +41,10 @@ def interval(values: Sequence[float] | Values) -> Interval:
 
 
 def p_value(values: Sequence[float], others: Sequence[float]) -> float:
-    """The probability that chance alone separates the means of two strategies as far: paired randomisation test,
-    two-sided.
+    """The probability that chance alone separates the means of two strategies as far.
 
-    Recommended for retrieval by Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for
-    Information Retrieval Evaluation" (2007).
+    Two-sided paired randomisation test, recommended for retrieval by Smucker, Allan and Carterette, "A Comparison of
+    Statistical Significance Tests for Information Retrieval Evaluation" (2007).
 
     Args:
         values: values of one strategy, shape `(queries,)`; value i belongs to the same query as value i of the other.

@@ -1,16 +1,16 @@
-"""The default fusion: how much speaks for a chunk.
+"""The default fusion: one score from the scores of all channels.
 
-A channel's score `s` is the chunk's there; its crowd is the fifth best score of the channel for the same question.
+`s` is a chunk's score in a channel; `ref` is the fifth best score of that channel for the same question.
 
-    out(s) = s + 1.5 * max(0, s - crowd)       what stands out of its channel's crowd counts more
-    near   = max(out(question), out(text))     a near question or a near text is enough
-    words  = out(bm25)                         names, numbers and terms count beside either
+    out(s) = s + 1.5 * max(0, s - ref)         scores that stand out in their channel count more
+    near   = max(out(question), out(text))     one near question or text is enough
+    words  = out(bm25)                         names, numbers and terms are added to either
     same   = 8 * max(0, question - 0.7) * text
-                                               nearly the same question counts extra, as far as the text agrees
+                                               a nearly identical question adds more, weighted by the text
     score  = x / (2 + x), x = near + words + same
 
-A weighted mean of the channels instead takes from a chunk what it lacks: while questions are being written, chunks that
-have none yet fall behind worse ones that have some. See `docs/decisions/0017-what-speaks-for-a-chunk.md`.
+A weighted mean of the channels would penalise missing values: while questions are being generated, chunks without
+questions would rank below worse chunks with questions. See `docs/decisions/0017-what-speaks-for-a-chunk.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import CHANNELS, Channel
 
-_CROWD = 5  # few questions have as many answers, so the fifth best chunk seldom is one
+_REFERENCE_RANK = 5  # few questions have as many answers, so the fifth best chunk seldom is one
 _OUT = 1.5
 _SAME = 0.7
 _SAME_GAIN = 8.0
@@ -61,20 +61,20 @@ def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[We
     return _score(*_parts(chunks, channels, many))
 
 
-def crowds(channels: Channels) -> dict[Channel, float]:
+def reference_scores(channels: Channels) -> dict[Channel, float]:
     """The score that a chunk must exceed in each channel to stand out; 0 if the channel found fewer chunks.
 
     Few chunks have questions while these are being generated, so a question must also stand out from the texts.
     """
-    found = {channel: crowd(hits) for channel, hits in channels.items()}
+    found = {channel: reference_score(hits) for channel, hits in channels.items()}
     if "questions" in found:
         found["questions"] = max(found["questions"], found.get("text", 0.0))
     return found
 
 
-def crowd(hits: ChannelHits | None) -> float:
+def reference_score(hits: ChannelHits | None) -> float:
     """The score that a chunk must exceed in one channel to stand out, regardless of others; 0 if it found fewer."""
-    return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _CROWD - 1, None), 0.0))
+    return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _REFERENCE_RANK - 1, None), 0.0))
 
 
 def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> tuple[Values, Values, Values]:
@@ -84,10 +84,10 @@ def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -
     shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
     of_questions, of_texts, of_words = shares.T[:, :, None]
     questions, texts, words = (scores_in(channels.get(channel), chunks) for channel in CHANNELS)
-    of = {channel: crowd(channels.get(channel)) for channel in CHANNELS}
+    of = {channel: reference_score(channels.get(channel)) for channel in CHANNELS}
     # A channel without weight is not searched, so it has no reference score.
-    crowd_of_questions = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
-    near = np.maximum(of_questions * _out(questions, crowd_of_questions), of_texts * _out(texts, of["text"]))
+    reference = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
+    near = np.maximum(of_questions * _out(questions, reference), of_texts * _out(texts, of["text"]))
     same = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
     return near, of_words * _out(words, of["bm25"]), np.minimum(of_questions, of_texts) * same
 
@@ -102,8 +102,8 @@ def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
     return np.array([max(0.0, hits.scores[chunk]) if chunk in hits.scores else hits.floor / 2 for chunk in chunks])
 
 
-def _out(scores: Values, crowd: Values | float) -> Values:
-    return np.asarray(scores + _OUT * np.maximum(0.0, scores - crowd))
+def _out(scores: Values, reference: Values | float) -> Values:
+    return np.asarray(scores + _OUT * np.maximum(0.0, scores - reference))
 
 
 def _score(near: Values, words: Values, same: Values) -> Values:

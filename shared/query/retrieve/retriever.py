@@ -17,7 +17,7 @@ from shared.providers.tokens import Estimate, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
-from shared.query.retrieve.default_fusion import crowd, crowds
+from shared.query.retrieve.default_fusion import reference_score, reference_scores
 from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
@@ -58,10 +58,10 @@ class Retrieval:
         matched_questions: number of question points found for the question itself.
         unique_chunks: number of chunks found by any channel.
         candidates: best chunks of all channels, if requested, scored by the query's weights.
-        candidate_crowds: with candidates, the fifth best score of each channel, or 0.
+        candidate_reference_scores: with candidates, the fifth best score of each channel, or 0.
         floors: with candidates, the highest score that other chunks can have in each channel; half of it counts for a
             chunk that the channel did not find.
-        crowds: score that a chunk had to exceed in each channel to stand out, if the fusion uses it.
+        reference_scores: score that a chunk had to exceed in each channel to stand out, if the fusion uses it.
         expected: ranks of the expected chunks.
         query_id: id of the query for feedback; None until it has one.
         collection: the searched collection; None if it does not exist.
@@ -71,9 +71,9 @@ class Retrieval:
     matched_questions: int = 0
     unique_chunks: int = 0
     candidates: Sequence[Match] = ()
-    candidate_crowds: Mapping[Channel, float] = field(default_factory=dict)
+    candidate_reference_scores: Mapping[Channel, float] = field(default_factory=dict)
     floors: Mapping[Channel, float] = field(default_factory=dict)
-    crowds: Mapping[Channel, float] = field(default_factory=dict)
+    reference_scores: Mapping[Channel, float] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     rewritten: RewrittenQuestion | None = None
     usage: Usage = field(default_factory=Usage)
@@ -388,7 +388,7 @@ def _fused(search: _Search) -> list[Match]:
         matches = fuse(search.channels, query.fusion, retrieval.weights)
     retrieval.unique_chunks = len(matches)
     if query.fusion == "scores":
-        retrieval.crowds = crowds(search.channels)
+        retrieval.reference_scores = reference_scores(search.channels)
     if query.min_score is not None:
         matches = [match for match in matches if match.score >= query.min_score]
     below = retrieval.unique_chunks - len(matches)
@@ -401,7 +401,7 @@ def _take_candidates(search: _Search) -> None:
     query, retrieval = search.query, search.retrieval
     retrieval.candidates = fuse(search.channels, query.fusion, retrieval.weights)[:_MOST_CANDIDATES]
     retrieval.floors = {channel: hits.floor for channel, hits in search.channels.items()}
-    retrieval.candidate_crowds = {channel: crowd(hits) for channel, hits in search.channels.items()}
+    retrieval.candidate_reference_scores = {channel: reference_score(hits) for channel, hits in search.channels.items()}
     search.channels = {c: hits for c, hits in search.channels.items() if retrieval.weights.of(c) > 0}
 
 
