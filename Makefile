@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test page-test check faults soak fuzz audit planted bench compose-test clean
+.PHONY: help install demo up test page-test check client faults soak fuzz audit planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -36,6 +36,9 @@ page-test: $(VENV)/.page ## look at the page in a real browser (Debian's package
 
 check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types
+
+client: $(VENV)/.dev ## generate the synchronous Python client from the asynchronous one
+	$(IN) clients/python/generate_sync.py
 
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
 	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full
