@@ -49,7 +49,7 @@ def problem(status, detail="Because.", **headers):
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
     waits = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    monkeypatch.setattr("time.sleep", waits.append)
     return waits
 
 
@@ -213,7 +213,7 @@ async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
         pass
 
     server = RecordingServer(problem(503), httpx.Response(202, json=ERASURE))
-    monkeypatch.setattr("tenacity.asyncio._portable_async_sleep", sleep)
+    monkeypatch.setattr("asyncio.sleep", sleep)
     async with AsyncClient(URL, "secret", http_transport=httpx.MockTransport(server)) as foreask:
         erasure = await foreask.delete_collection("a/b")
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Json = dict[str, Any]
+KeyScope = Literal["read", "ask", "write", "manage"]
 Lane = Literal["interactive", "bulk"]
 Version = Literal["latest", "live"]
 
@@ -40,15 +41,15 @@ class Document(Model):
     id: str
     external_id: str
     collection: str
-    state: str
-    version: int
-    live_version: int | None
-    error: str | None
     title: str | None
     filename: str | None
     media_type: str | None
     metadata: Json | None
     size_bytes: int
+    state: str
+    version: int
+    live_version: int | None
+    error: str | None
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
@@ -241,6 +242,7 @@ class Collection(Model):
     documents: dict[str, int]
     points: int | None
     calibration: Json | None = None
+    notice: str | None = None
 
 
 class Build(Model):

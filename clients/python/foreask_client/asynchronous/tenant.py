@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 from foreask_client.asynchronous.connection import Connection
-from foreask_client.models import Json, Key, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
 from foreask_client.requests import (
     AsyncEvents,
     Pages,
@@ -59,7 +59,7 @@ class TenantApi(Connection):
     async def make_key(
         self,
         name: str,
-        scopes: Sequence[Literal["read", "ask", "write", "manage"]],
+        scopes: Sequence[KeyScope],
         *,
         expires_in_seconds: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name

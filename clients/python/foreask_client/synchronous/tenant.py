@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from foreask_client.models import Json, Key, Me, NewKey, NewWebhook, Webhook
+from foreask_client.models import Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
 from foreask_client.requests import (
     Events,
     Pages,
@@ -59,7 +59,7 @@ class TenantApi(Connection):
     def make_key(
         self,
         name: str,
-        scopes: Sequence[Literal["read", "ask", "write", "manage"]],
+        scopes: Sequence[KeyScope],
         *,
         expires_in_seconds: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name
