@@ -89,7 +89,7 @@ async def test_bad_rows_are_refused_by_number_and_the_others_go_in(server, servi
 
 
 async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus, monkeypatch):
-    send, running, together = server._uploads.upload_batch, [], []
+    send, running, together = server.upload_batch, [], []
 
     def watched(*args, **options):
         running.append(args)
@@ -100,7 +100,7 @@ async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corp
         finally:
             running.remove(args)
 
-    monkeypatch.setattr(server._uploads, "upload_batch", watched)
+    monkeypatch.setattr(server, "upload_batch", watched)
     same = [{"_id": "same", "text": f"Version {n}.", "lang": "en"} for n in range(7)]
     load = await taken(server, corpus(same))
 
@@ -124,7 +124,7 @@ async def test_a_truncated_file_hands_in_what_it_has(server, services, corpus, m
 
 
 async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services, corpus, monkeypatch):
-    monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda _: 0.01)
+    monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda *_: 0.01)
     submit = type(services.ledger.documents).submit_many
     failed = set()
 
