@@ -27,15 +27,23 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-test: $(VENV)/.dev ## run the tests, four at a time
-	$(IN) -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder --durations 15
+PYTEST = $(IN) -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
+
+test: $(VENV)/.dev ## run the fast tests (four minutes): all but those marked `slow`
+	$(PYTEST) -m 'not slow' --histories 15
+
+test-all: $(VENV)/.dev ## run all tests, as before a merge
+	$(PYTEST)
 
 page-test: $(VENV)/.page ## look at the page in a real browser (Debian's package chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "There is no Chromium: install your system's package, such as Debian's 'chromium'."; exit 1; }
 	$(IN) -m pytest tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 5
 
 check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types && $(IN) -m tests.support.prose
+
+prose: $(VENV)/.dev ## check prose and test names of every file, also of those that `make check` does not check yet
+	$(IN) -m tests.support.prose --all
 
 client: $(VENV)/.dev ## generate the synchronous Python client from the asynchronous one
 	$(IN) clients/python/generate_sync.py

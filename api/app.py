@@ -10,16 +10,18 @@ from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from api import mcp, page
-from api.collection_cache import CollectionCache
-from api.evaluations import EvaluationRunner
-from api.http import auth, openapi, problems, reference
+from api.access import auth
+from api.access.collection_cache import CollectionCache
+from api.access.key_cache import KeyCache
+from api.access.quotas import Quotas
+from api.http import openapi, problems, reference
+from api.http.concurrency import Slots
 from api.http.middleware import RequestMiddleware
-from api.http.slots import Slots
-from api.known_keys import KnownKeys
-from api.progress_feeds import ProgressFeeds
-from api.query_log import QueryLogWriter
-from api.quotas import Quotas
-from api.readiness import Readiness
+from api.progress.feeds import ProgressFeeds
+from api.progress.readiness import Readiness
+from api.progress.status import status_event
+from api.query.evaluations import EvaluationRunner
+from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
     builds,
@@ -48,7 +50,6 @@ from api.routes import (
     verification,
     webhooks,
 )
-from api.work_now import status_event
 from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
@@ -175,7 +176,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             settings.embedding_model or "",
             most=lambda tenant: settings.limits_of(tenant).collections,
         )
-        app.state.known_keys = KnownKeys(services.ledger.keys)
+        app.state.key_cache = KeyCache(services.ledger.keys)
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
         app.state.sizes = Sizes(services.index.count_points)
@@ -192,4 +193,4 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.evaluation_runner.aclose()
         await app.state.mcp.aclose()
         await app.state.query_log.aclose()
-        await app.state.known_keys.aclose()
+        await app.state.key_cache.aclose()

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.http.auth import hold_slot, identify
+from api.access.auth import hold_slot, identify
 from api.http.bodies import read_pieces
 from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError

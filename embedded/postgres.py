@@ -36,7 +36,6 @@ PARAMETERS = {
     "unix_socket_directories": "",  # a socket path in a deep data directory would be too long
     "max_connections": "200",
     "shared_buffers": "128MB",
-    "fsync": "on",
     "synchronous_commit": "on",
     "wal_level": "minimal",
     "max_wal_senders": "0",
@@ -46,8 +45,19 @@ PARAMETERS = {
 }
 
 
-def child(data_dir: Path, port: int, log: Path) -> Child:
-    """The server over `data_dir`, with the database made on first use."""
+DURABLE = {"fsync": "on", "full_page_writes": "on"}
+NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+
+
+def child(data_dir: Path, port: int, log: Path, *, durable: bool = True) -> Child:
+    """Return the server over `data_dir`; the first call creates the database.
+
+    Args:
+        data_dir: folder of the cluster and its password.
+        port: port on loopback.
+        log: file for the server's output.
+        durable: whether commits survive a power failure. They survive a kill of the server in any case.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
     user = _unprivileged_user()
     if user is not None:
@@ -57,7 +67,8 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
         _forget_dead_server(cluster)
     else:
         _initialise(data_dir, user)
-    parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, "port": str(port)}.items()]
+    settings = DURABLE if durable else NOT_DURABLE
+    parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, **settings, "port": str(port)}.items()]
     return Child(
         name="postgres",
         command=[str(binary("postgres")), "-D", _data_path(cluster), *parameters],

@@ -32,6 +32,8 @@ class Stack:
         settings: an engine is started only where these give no URL (and, for a model, no other model's name).
         data_dir: where the engines keep their data, logs and ports; one stack at a time.
         engines: the engines that the stack may start.
+        durable: whether committed rows survive a power failure. Tests that kill processes, but never the power, need
+            not wait for the disk.
         given_up: told of an engine that ended and did not come back; called from another thread.
     """
 
@@ -41,12 +43,14 @@ class Stack:
         data_dir: Path | None = None,
         *,
         engines: Iterable[Engine] = ENGINES,
+        durable: bool = True,
         given_up: Callable[[Unavailable], None] = lambda _: None,
     ) -> None:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
         self._configured = settings
+        self._durable = durable
         self._given_up = given_up
         self._lock: IO[str] | None = None
         self._supervisor: Supervisor | None = None
@@ -105,7 +109,7 @@ class Stack:
         log = self.data_dir / "logs" / f"{engine}.log"
         match engine:
             case "postgres":
-                return postgres.child(self.data_dir / "postgres", port, log)
+                return postgres.child(self.data_dir / "postgres", port, log, durable=self._durable)
             case "valkey":
                 return valkey.child(self.data_dir / "valkey", port, log)
             case "qdrant":

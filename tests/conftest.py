@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from redis.asyncio import Redis
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from embedded.stack import Stack
 from shared.domain.collections import Collection
@@ -23,6 +26,8 @@ from tests.support.objects import S3, serving_s3
 from tests.support.tables import columns
 from tests.support.transitions import refuse_unknown_transitions
 
+# These files take as long as all other fault files together.
+FAULTS_OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
 COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
 pytest_plugins = ["tests.support.isolated_home"]
@@ -30,16 +35,35 @@ pytest_plugins = ["tests.support.isolated_home"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
+    parser.addoption("--histories", type=int, help="number of random histories; by default as --faults says")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[gc_collect_iterations_key] = 1  # five collections, pytest's default, take seconds per process
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the suites, longest first, and let the tests of a file run in one process, which shares their fixtures."""
+    """Order the suites, longest first."""
     items.sort(key=lambda item: SUITES.index(_suite(item)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is not typed
+    """Runs the tests of a group in one process, which shares their fixtures.
+
+    A file is a group. The fault suite has two: each of its groups starts a deployment.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if file.startswith("tests/faults/"):
+            return "faults of workers" if Path(file).stem in FAULTS_OF_WORKERS else "faults"
+        return file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    return Groups(config, log)
 
 
 def _suite(item: pytest.Item) -> str:
@@ -65,7 +89,7 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
 def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """PostgreSQL, Valkey and Qdrant's engine, for the whole session."""
     folder = tmp_path_factory.mktemp("stack")
-    with Stack(provider_process.settings(), folder) as stack:
+    with Stack(provider_process.settings(), folder, durable=False) as stack:
         yield stack
 
 
@@ -98,6 +122,8 @@ async def empty(services: AllServices) -> None:
         tables = [name for name in await columns(connection) if name not in (*COUNTS, "deployment")]
         deletions = " ".join(f"DELETE FROM {name};" for name in (*tables, *COUNTS))
         await connection.exec_driver_sql(f"DO $$ BEGIN {deletions} END $$")
+    for name in tuple(services.index._existing):
+        await services.index.drop_collection(name)  # an empty one has 18 MB
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
     services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"

@@ -11,9 +11,9 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.concurrency import Slots
 from api.http.large_body import LargeBody, is_large
 from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
-from api.http.slots import Slots
 from shared.domain.errors import Unavailable
 from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Manager
 from api.http import paging
-from api.http.auth import Manager
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
 from api.schemas.common import CollectionName
+from api.state import ServicesDep
 from shared.ledger.feedback.query_log import AskedQuestion
 
 router = APIRouter(prefix="/v1", tags=["feedback"])

@@ -10,9 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.collection_cache import require_served
-from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Manager, Reader
+from api.access.auth import Manager, Reader
+from api.access.collection_cache import require_served
 from api.http.bodies import PROMPT_BODY_BYTES, read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
@@ -29,6 +28,7 @@ from api.schemas.builds import (
 )
 from api.schemas.common import CollectionName
 from api.schemas.estimates import MigrationBody
+from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.maintenance.gate import Gate, GateReport

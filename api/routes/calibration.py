@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.collection_cache import require_served
-from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Manager
+from api.access.auth import Manager
+from api.access.collection_cache import require_served
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from api.schemas.common import CollectionName
+from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.services.api import ApiServices

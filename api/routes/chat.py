@@ -13,15 +13,14 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
-from api.http.auth import Asker, AskingCaller
+from api.access.auth import Asker, AskingCaller
 from api.http.bodies import read_json, validate_as
 from api.http.event_stream import end_with_error, event_stream, message
 from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
 from api.http.openapi import EVENTS, json_body
 from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
-from api.query_log import QueryLogWriter
+from api.query.query_log import QueryLogWriter
 from api.routes.queries import citation_of, find_chunks, passages_of
 from api.schemas.chat import (
     Annotation,
@@ -40,6 +39,7 @@ from api.schemas.chat import (
 )
 from api.schemas.common import CollectionName
 from api.schemas.queries import QueryBody
+from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.usage import Usage

@@ -9,13 +9,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.deps import ServicesDep
-from api.document_views import chunk_view, view
+from api.access.auth import Reader
 from api.http import paging
-from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.chunks import ChunkInContextView, ChunkPage
+from api.schemas.document_views import chunk_view, view
+from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import InvalidInput
 from shared.domain.states import ChunkState

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.collection_cache import require_served
-from api.deps import CollectionCacheDep, ServicesDep, SizesDep
+from api.access.auth import Manager, Reader
+from api.access.collection_cache import require_served
 from api.http import paging
-from api.http.auth import Manager, Reader
 from api.http.bodies import PROMPT_BODY_BYTES, read_json
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import JsonReply
@@ -25,6 +24,7 @@ from api.schemas.collections import (
     ReindexReply,
 )
 from api.schemas.common import CollectionName
+from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.states import DocumentState

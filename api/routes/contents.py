@@ -11,10 +11,10 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response, StreamingResponse
 
-from api.deps import ServicesDep
-from api.http.auth import Reader
+from api.access.auth import Reader
 from api.http.openapi import replies
 from api.routes.chunks import Version
+from api.state import ServicesDep
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.errors import NotFound, Unreadable
 

@@ -9,9 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Reader, Writer
 from api.http import paging
-from api.http.auth import Reader, Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -26,6 +25,7 @@ from api.schemas.dead_letters import (
     DeadReasonView,
     Reason,
 )
+from api.state import ServicesDep
 from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
 from shared.ledger.documents.dead_letters import Choice

@@ -10,16 +10,15 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import batch, intake, waiting
-from api.deps import CollectionCacheDep, QuotasDep, ServicesDep
-from api.document_views import view
-from api.http import bodies, paging, preferences
-from api.http.auth import Reader, Writer
-from api.http.lines import LineStream, read_lines
+from api.access.auth import Reader, Writer
+from api.http import bodies, paging, prefer_header
+from api.http.ndjson import LineStream, read_lines
 from api.http.openapi import NDJSON, json_body, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
+from api.progress import long_poll
 from api.schemas.common import CollectionName
+from api.schemas.document_views import view
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
@@ -29,6 +28,8 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
+from api.state import CollectionCacheDep, QuotasDep, ServicesDep
+from api.submission import batch, submission
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
@@ -65,7 +66,7 @@ async def submit(
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
-    prefer: preferences.Preferences = None,
+    prefer: prefer_header.Preferences = None,
 ) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
@@ -73,13 +74,13 @@ async def submit(
     version; queries see the old version until the new one is whole. 200: the same content is there already. With
     `Prefer: wait=30` the reply comes when the document is found by its texts or has failed (201), or after 30 seconds.
     """
-    submission = await intake.receive(request, tenant, services, collection_cache, quotas)
-    document, wait = submission.document, preferences.wait_of(prefer)
+    received = await submission.receive(request, tenant, services, collection_cache, quotas)
+    document, wait = received.document, prefer_header.wait_of(prefer)
     if wait is not None:
-        document = await waiting.until_found(request, tenant, document, services.ledger.documents, wait)
-    in_time = 201 if wait is not None and waiting.is_found(document) else 202
-    headers = {"location": f"/v1/documents/{document.id}"} | preferences.applied(wait)
-    return JsonReply(view(document, services.settings), in_time if submission.accepted else 200, headers)
+        document = await long_poll.until_found(request, tenant, document, services.ledger.documents, wait)
+    in_time = 201 if wait is not None and long_poll.is_found(document) else 202
+    headers = {"location": f"/v1/documents/{document.id}"} | prefer_header.applied(wait)
+    return JsonReply(view(document, services.settings), in_time if received.accepted else 200, headers)
 
 
 @router.post(

@@ -7,13 +7,13 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Manager, Operator
+from api.access.auth import Manager, Operator
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.erasures import ErasureView, RemainsView, RemainView
 from api.schemas.operators import TenantName
+from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.erasures import Erasure
 from shared.domain.errors import Unavailable
 from shared.maintenance.erasure_check import Scope

@@ -7,10 +7,8 @@ import dataclasses
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Writer
+from api.access.auth import Writer
 from api.http.bodies import media_type, read_json, validate_as
-from api.http.multipart import read_sample
 from api.http.openapi import json_body, problems
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
@@ -23,6 +21,8 @@ from api.schemas.estimates import (
     LoadBody,
     MigrationBody,
 )
+from api.state import CollectionCacheDep, ServicesDep
+from api.submission.multipart import read_sample
 from shared.costs.estimator import Load, SampleText
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput

@@ -11,9 +11,8 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.collection_cache import require_served
-from api.deps import EvaluationRunnerDep, ServicesDep
-from api.http.auth import Manager
+from api.access.auth import Manager
+from api.access.collection_cache import require_served
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -32,6 +31,7 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
+from api.state import EvaluationRunnerDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.ledger.feedback.evaluations import EvaluationRun, StoredLabelledSet

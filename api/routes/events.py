@@ -10,10 +10,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from api.http.auth import Reader, require_still_valid
+from api.access.auth import Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from api.http.openapi import EVENTS, replies
-from api.progress_feeds import ProgressFeeds
+from api.progress.feeds import ProgressFeeds
 from api.schemas.common import CollectionName
 
 router = APIRouter(prefix="/v1", tags=["events"])

@@ -8,14 +8,14 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Asker, Manager, Reader, Writer
 from api.http import paging
-from api.http.auth import Asker, Manager, Reader, Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
+from api.state import ServicesDep
 from shared.ledger.feedback.feedback import FeedbackResult
 from shared.services.api import ApiServices
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import ReadinessDep
 from api.http.replies import JsonReply
 from api.schemas.health import LiveReply, ReadyReply
+from api.state import ReadinessDep
 
 router = APIRouter(prefix="/health", tags=["health"])
 

@@ -10,14 +10,14 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import KnownKeysDep, ServicesDep
+from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.auth import Caller, Manager
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.routes.queries import require_int64
 from api.schemas.keys import KeyBody, KeyPage, KeyView, NewKeyView
+from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import Key, NewKey, Scope
@@ -36,7 +36,7 @@ _FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
     responses=problems(400, 401, 409, 413, 415, 422),
     openapi_extra=json_body(KeyBody),
 )
-async def make(request: Request, tenant: Manager, services: ServicesDep, known_keys: KnownKeysDep) -> Response:
+async def make(request: Request, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
     """Make a key of the tenant. The reply alone has it: the server keeps its hash.
 
     A key gives scopes on that it has itself. Each process of the API knows the new key at once.
@@ -46,7 +46,7 @@ async def make(request: Request, tenant: Manager, services: ServicesDep, known_k
     _require_may_make(request.state.caller, new, services)
     key = keys.draw()
     made = await services.ledger.keys.make(new, keys.hash_of(key))
-    known_keys.forget()
+    key_cache.forget()
     return JsonReply(NewKeyView(**_shown(made), key=key), 201)
 
 
@@ -65,10 +65,10 @@ async def page(
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems(401, 404, 422))
-async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, known_keys: KnownKeysDep) -> Response:
+async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
     """Revoke a key: within five seconds no process of the API takes it any more."""
     await services.ledger.keys.revoke(tenant, key_id)
-    known_keys.forget()
+    key_cache.forget()
     return Response(status_code=204)
 
 

@@ -9,14 +9,14 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.batch import MOST_LINES
-from api.deps import ServicesDep
-from api.http.auth import AnyCaller
+from api.access.auth import AnyCaller
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.documents import METADATA_BYTES
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.schemas.queries import QUESTION_CHARS
+from api.state import ServicesDep
+from api.submission.batch import MOST_LINES
 from shared.costs.prices import price
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage

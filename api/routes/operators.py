@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Operator
 from api.http import paging
-from api.http.auth import Operator
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
+from api.progress.status import stage_view
 from api.routes.verification import VERIFY_REPLIES, ComparisonDep, verified
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
@@ -29,7 +29,7 @@ from api.schemas.operators import (
     TenantView,
 )
 from api.schemas.verification import VerificationReply
-from api.work_now import stage_view
+from api.state import ServicesDep
 from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.tenants.tenants import StateCounts

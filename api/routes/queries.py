@@ -11,15 +11,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.collection_cache import CollectionCache
-from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
-from api.explanation import sentence
-from api.http.auth import AskingCaller, Caller
+from api.access.auth import AskingCaller, Caller
+from api.access.collection_cache import CollectionCache
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
 from api.http.replies import JsonReply
-from api.query_log import QueryLogWriter
+from api.query.explanation import sentence
+from api.query.query_log import QueryLogWriter
 from api.schemas.queries import (
     CandidatesView,
     CandidateView,
@@ -39,6 +38,7 @@ from api.schemas.queries import (
     RewrittenQuestionView,
     StageExplanation,
 )
+from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage

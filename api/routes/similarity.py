@@ -9,9 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.collection_cache import require_served
-from api.deps import ServicesDep
-from api.http.auth import AskingCaller
+from api.access.auth import AskingCaller
+from api.access.collection_cache import require_served
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -22,7 +21,8 @@ from api.schemas.similarity import (
     SimilarityReply,
     StoredQuestionView,
 )
-from shared.query.similarity import ChunkLikeness, ComparedText, Likeness, compare, compare_stored, embed_compared
+from api.state import ServicesDep
+from shared.query.similarity import ChunkLikeness, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
 router = APIRouter(prefix="/v1", tags=["queries"])
@@ -64,7 +64,7 @@ async def similarity(request: Request, caller: AskingCaller, services: ServicesD
     return JsonReply(reply)
 
 
-def _likeness(each: Likeness) -> LikenessView:
+def _likeness(each: Similarity) -> LikenessView:
     return LikenessView(
         text=_rounded(each.text), questions=[_rounded(row) for row in each.questions], words=_rounded(each.words)
     )

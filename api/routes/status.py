@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.deps import ReadinessDep, ServicesDep
-from api.http.auth import Reader
+from api.access.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.progress.status import look_at_work, stage_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
-from api.work_now import look_at_work, stage_view
+from api.state import ReadinessDep, ServicesDep
 from shared.costs.budgets import BudgetUse
 from shared.costs.prices import price
 from shared.domain.estimates import KeptEstimate
@@ -75,7 +75,7 @@ async def history(
     minutes: Annotated[int, Query(ge=1, le=1440, description="this one, and those before")] = 60,
 ) -> Response:
     """Show what ended in each of the last minutes, of a day at most; minutes in which nothing ended are 0."""
-    ended = await services.ledger.tallies.history(tenant, minutes)
+    ended = await services.ledger.counters.history(tenant, minutes)
     return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in ended]))
 
 

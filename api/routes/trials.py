@@ -10,8 +10,7 @@ from contextlib import aclosing
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
-from api.http.auth import Writer
+from api.access.auth import Writer
 from api.http.bodies import read_json
 from api.http.event_stream import EventStream, end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, replies
@@ -26,6 +25,7 @@ from api.schemas.trials import (
     TrialScreenedEvent,
     TrialVerdict,
 )
+from api.state import ServicesDep
 from shared.costs.prices import price
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.deps import ServicesDep
-from api.http.auth import Writer
+from api.access.auth import Writer
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.documents import UploadOffer
+from api.state import ServicesDep
 
 router = APIRouter(prefix="/v1/uploads", tags=["documents"])
 

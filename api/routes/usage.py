@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from api.deps import ServicesDep
-from api.http.auth import Reader
+from api.access.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
+from api.state import ServicesDep
 from shared.costs.prices import price
 from shared.domain.usage import CostKind, Usage
 from shared.ledger.work.costs import CostOfDay

@@ -11,15 +11,14 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.auth import Caller, Manager
 from api.http.bodies import read_json
+from api.http.concurrency import Slots
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, replies
 from api.http.problems import TooManyRequests
 from api.http.replies import JsonReply
-from api.http.slots import Slots
 from api.schemas.common import CollectionName
 from api.schemas.verification import (
     FindingView,
@@ -28,6 +27,7 @@ from api.schemas.verification import (
     VerificationReply,
     VerifyBody,
 )
+from api.state import ServicesDep
 from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 

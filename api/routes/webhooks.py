@@ -7,9 +7,8 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.access.auth import Manager
 from api.http import paging
-from api.http.auth import Manager
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -21,6 +20,7 @@ from api.schemas.webhooks import (
     WebhookList,
     WebhookView,
 )
+from api.state import ServicesDep
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import Delivery, Webhook
 from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve

@@ -18,7 +18,7 @@ from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
-from shared.ledger.model.counters import Tallies
+from shared.ledger.model.counters import Counters
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -48,7 +48,7 @@ class Ledger:
     calibrations: Calibrations
     costs: Costs
     estimates: Estimates
-    tallies: Tallies
+    counters: Counters
     keys: Keys
     tenants: Tenants
     heartbeats: Heartbeats
@@ -64,6 +64,7 @@ __all__ = [
     "Collections",
     "Completions",
     "Costs",
+    "Counters",
     "DeadLetters",
     "DeploymentIdentity",
     "Descriptions",
@@ -77,7 +78,6 @@ __all__ = [
     "Keys",
     "Ledger",
     "QueryLog",
-    "Tallies",
     "Tenants",
     "Webhooks",
     "Work",

@@ -33,7 +33,7 @@ class ComparedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Similarity:
     """What a text has in common with each question that was asked; item i of each belongs to question i.
 
     Args:
@@ -93,7 +93,7 @@ async def embed_compared(
 
 def compare(
     asked: Vectors, given: Vectors, questions: Sequence[str], texts: Sequence[ComparedText], languages: Sequence[str]
-) -> list[Likeness]:
+) -> list[Similarity]:
     """Compare questions with texts.
 
     Args:
@@ -107,7 +107,7 @@ def compare(
     row_of = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
     shares = _shares(questions, [text.text for text in texts], languages)
     return [
-        Likeness(
+        Similarity(
             text=[row[n] for row in cosines],
             questions=[[row[row_of[question]] for question in text.questions] for row in cosines],
             words=shares[n],

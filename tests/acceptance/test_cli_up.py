@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.collector import collecting
 from tests.support.deployment import ROOT
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
@@ -120,7 +121,7 @@ def gone(processes):
     return not alive
 
 
-def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
+def test_stop_and_start_keeps_data_leaves_no_process(up):
     folder = up.folder / "handbook"
     folder.mkdir()
     (folder / "leave.md").write_text(LEAVE)
@@ -146,7 +147,8 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
     assert "thirty days" in reply["chunks"][0]["text"]
 
 
-def test_a_worker_that_dies_is_started_again_and_said_so(up):
+@pytest.mark.slow
+def test_killed_worker_is_restarted_and_logged(up):
     killed = up.child("workers", "generate")
     killed.kill()
 
@@ -163,6 +165,7 @@ def test_a_worker_that_dies_is_started_again_and_said_so(up):
         raise AssertionError("no new worker")
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_client(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
@@ -202,6 +205,7 @@ def test_the_commands_of_a_client(up):
     assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
     folder = up.folder / "reports"
@@ -225,7 +229,8 @@ def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
     assert "5 files: 5 ready" in up.foreask("ingest", "reports")
 
 
-def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
+@pytest.mark.slow
+def test_busy_port_or_folder_prints_one_sentence(up):
     port = httpx.URL(up.url).port
     for arguments, sentence in (
         (["--data-dir", str(up.folder / "other"), "--port", str(port)], "cannot listen"),
@@ -239,14 +244,16 @@ def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills(up):
     children = up.children()
+    api = up.child("api")
     up.child("workers", "generate").suspend()  # it cannot stop in order
 
     up.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    wait_until(lambda: not api.is_running() or api.status() == psutil.STATUS_ZOMBIE, "the API does not stop")
     assert up.process.poll() is None
     up.process.send_signal(signal.SIGINT)
 
-    assert up.process.wait(timeout=5) == 128 + signal.SIGINT
+    assert up.process.wait(timeout=TIMEOUT_SECONDS) == 128 + signal.SIGINT
     assert gone(children)

@@ -103,7 +103,7 @@ async def ids_near(client, collection, vector, **more):
 # --- collections ---
 
 
-async def test_a_collection_says_what_it_was_made_with(client, collection):
+async def test_collection_info_shows_creation_parameters(client, collection):
     info = await client.get_collection(collection)
 
     assert info.config.params.vectors["question"].size == 3
@@ -149,7 +149,7 @@ async def test_a_collection_is_made_once(client, collection):
         assert caught.value.status_code == 409
 
 
-async def test_one_unnamed_vector(client):
+async def test_single_unnamed_vector_is_supported(client):
     name = f"test-{uuid.uuid4().hex}"
     await client.create_collection(name, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
     await client.upsert(name, [q.PointStruct(id=1, vector=[1.0, 2.0], payload={})], wait=True)
@@ -184,7 +184,7 @@ INT8 = q.ScalarQuantization(scalar=q.ScalarQuantizationConfig(type=q.ScalarType.
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps none of it
-async def test_a_collection_of_groups_says_how_it_is_built(client, grouped):
+async def test_grouped_collection_info_shows_its_configuration(client, grouped):
     info = await client.get_collection(grouped)
 
     assert (info.config.hnsw_config.m, info.config.hnsw_config.payload_m) == (0, 16)
@@ -197,7 +197,7 @@ async def test_a_collection_of_groups_says_how_it_is_built(client, grouped):
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
-async def test_a_search_in_a_group_finds_its_points_and_no_others(client, grouped):
+async def test_group_search_returns_only_group_points(client, grouped):
     def point(number):
         angles = [1.0, 0.3 * number, 0.0, 0.1]
         return q.PointStruct(id=number, vector={"dense": angles}, payload={"group": f"b{number % 3}/q"})
@@ -212,7 +212,7 @@ async def test_a_search_in_a_group_finds_its_points_and_no_others(client, groupe
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
-async def test_an_index_for_filters_alone_says_that_it_has_no_graphs(client, grouped):
+async def test_filter_only_index_reports_no_graphs(client, grouped):
     filters_alone = q.KeywordIndexParams(type="keyword", enable_hnsw=False)
 
     await client.create_payload_index(grouped, "document_id", filters_alone, wait=True)
@@ -221,7 +221,7 @@ async def test_an_index_for_filters_alone_says_that_it_has_no_graphs(client, gro
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
-async def test_a_payload_index_is_added_to_a_collection_that_has_points(client, filled):
+async def test_payload_index_is_added_to_existing_points(client, filled):
     assert "score" not in (await client.get_collection(filled)).payload_schema
 
     await client.create_payload_index(filled, "score", q.FloatIndexParams(type="float"), wait=True)
@@ -275,7 +275,7 @@ async def test_an_upsert_replaces_the_whole_point(client, filled):
     assert (await client.count(filled)).count == len(POINTS)
 
 
-async def test_an_update_filter_overwrites_only_what_matches_and_inserts_what_is_new(client, filled):
+async def test_update_filter_overwrites_matches_and_inserts_new_points(client, filled):
     older = q.Filter(must=[q.FieldCondition(key="version", range=q.Range(lt=2))])
     points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"version": 9}) for i in (1, 2, 99)]
 
@@ -298,7 +298,7 @@ async def refused(client, collection, vector):
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps the points before the bad one
-async def test_a_vector_of_the_wrong_size_is_refused_and_nothing_is_written(client, collection):
+async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
     assert await refused(client, collection, {"question": [1.0, 2.0]}) == []
 
 
@@ -308,7 +308,7 @@ async def test_a_vector_of_the_wrong_size_is_refused_and_nothing_is_written(clie
     [{"nope": [1.0, 2.0, 3.0]}, [1.0, 2.0, 3.0], {"bm25": [1.0, 2.0]}],
     ids=["name", "unnamed", "dense-for-sparse"],
 )
-async def test_a_foreign_vector_is_refused_and_other_points_of_its_request_are_written(client, collection, vector):
+async def test_unknown_vector_is_rejected_other_points_written(client, collection, vector):
     written = await refused(client, collection, vector)
 
     assert written  # a server has written one or two of them
@@ -436,7 +436,7 @@ async def test_scrolling_reaches_every_point_once(client, filled):
     assert seen == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
 
 
-async def test_what_is_returned_of_a_point_is_chosen(client, filled):
+async def test_returned_point_parts_are_selectable(client, filled):
     only = await client.retrieve(filled, [1], with_payload=["tenant", "tags"])
     nothing = await client.retrieve(filled, [1], with_payload=False)
 
@@ -494,7 +494,7 @@ async def test_sparse_scores_are_weighted_by_rarity(client, sparse):
     assert by_id[1] / by_id[4] > 2  # token 2 is rarer than token 1
 
 
-async def test_points_are_listed_by_a_filter_within_a_filter_with_a_vector(client, filled):
+async def test_nested_filter_lists_points_with_vector(client, filled):
     chunks = q.FieldCondition(key="chunk", match=q.MatchAny(any=["c1", "c3"]))
     visible = q.Filter(must=[match("tenant", "a")], must_not=[match("version", 1)])
     listed = q.Filter(must=[visible, chunks, q.HasVectorCondition(has_vector="question")])
@@ -505,7 +505,7 @@ async def test_points_are_listed_by_a_filter_within_a_filter_with_a_vector(clien
     assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
 
 
-async def test_rarity_within_a_group_does_not_change_with_what_other_groups_write(client, sparse):
+async def test_group_idf_ignores_other_groups(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
     group = must(match("tenant", "a"))
     within = q.SearchParams(idf=q.IdfCorpusParams(corpus=group))
@@ -524,7 +524,7 @@ async def test_rarity_within_a_group_does_not_change_with_what_other_groups_writ
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode has no indexes and warns of parameters
-async def test_rarity_in_all_points_can_be_asked_for_by_name(client, sparse):
+async def test_global_idf_is_selectable_by_name(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
     everywhere = q.SearchParams(idf=q.IdfScope.GLOBAL)
 

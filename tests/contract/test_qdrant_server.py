@@ -143,7 +143,7 @@ SMALL = {"vectors": {"size": 2, "distance": "Dot"}}
         ("POST", "/collections/c/points/query/batch", {"searches": [{"params": {"telepathy": 1}}]}),
     ],
 )
-async def test_what_is_not_supported_is_answered_501_by_name(replies, method, path, body):
+async def test_unsupported_feature_returns_501_with_name(replies, method, path, body):
     await create(replies)
     await upsert(replies, points(1, 2))
 
@@ -195,7 +195,7 @@ async def test_wrong_input_has_the_status_of_the_server(replies, path, body, sta
         {"id": 1, "vector": {}, "payload": []},
     ],
 )
-async def test_a_malformed_point_is_refused_with_its_whole_request(replies, point):
+async def test_malformed_point_rejects_whole_request(replies, point):
     await create(replies)
 
     reply = await replies.put("/collections/c/points?wait=true", json={"points": [*points(10, 200), point]})
@@ -214,7 +214,7 @@ async def test_a_malformed_point_is_refused_with_its_whole_request(replies, poin
     ],
     ids=lambda quantization: next(iter(quantization)),
 )
-async def test_vectors_are_quantized_as_a_collection_or_a_vector_says(replies, quantization):
+async def test_quantization_follows_collection_or_vector_settings(replies, quantization):
     one = {"size": 2, "distance": "Dot", "quantization_config": quantization}
     body = {"vectors": {"v": one}, "quantization_config": quantization}
 
@@ -242,12 +242,12 @@ async def test_health_and_version(replies):
 # --- durability ---
 
 
-async def test_a_page_that_resolves_a_name_to_this_machine_is_refused(replies):
+async def test_rebound_host_name_is_refused(replies):
     for host, status in (("qdrant.example.com", 400), ("localhost:6333", 200)):
         assert (await replies.get("/collections", headers={"host": host})).status_code == status
 
 
-async def test_what_was_answered_survives_kill_9(server, tmp_path):
+async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http)
         await http.put("/collections/c/index", json={"field_name": "n", "field_schema": "integer"})
@@ -267,7 +267,7 @@ async def test_what_was_answered_survives_kill_9(server, tmp_path):
         assert info["config"]["params"]["sparse_vectors"] == {"s": {"modifier": "idf"}}
 
 
-async def test_kill_9_in_the_middle_of_a_load_loses_nothing_that_was_answered(server):
+async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     answered = []
 
     async def load(stream):
@@ -294,7 +294,7 @@ async def test_kill_9_in_the_middle_of_a_load_loses_nothing_that_was_answered(se
         assert len(found.json()["result"]) == len(answered)
 
 
-async def test_a_collection_half_made_or_half_deleted_is_cleared_away(server):
+async def test_incomplete_collection_is_removed_at_start(server):
     server.stop()
     (server.directory / "data" / "collections" / "half" / "shard-0").mkdir(parents=True)
     server.start()
@@ -333,7 +333,7 @@ async def nudge(http):
     assert reply.json()["result"] is True
 
 
-async def test_after_a_start_the_optimizer_waits_for_a_write(server):
+async def test_optimizer_after_start_waits_for_write(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 500))
@@ -349,7 +349,7 @@ async def test_after_a_start_the_optimizer_waits_for_a_write(server):
     assert info["indexed_vectors_count"] >= 500
 
 
-async def test_a_collection_is_nudged_while_it_waits_and_not_again(server):
+async def test_grey_collection_is_nudged_once(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 500))
@@ -377,7 +377,7 @@ async def test_a_large_collection_is_indexed_in_the_background(http, server):
     assert [path.name for path in sorted((server.directory / "data/collections/c").glob("shard-*"))] == ["shard-1"]
 
 
-async def test_the_graphs_of_groups_are_built_in_the_background(http):
+async def test_group_graphs_are_built_in_background(http):
     graphs = {"m": 0, "payload_m": 8, "ef_construct": 32, "full_scan_threshold": 10}
     await create(http, optimizers_config=EAGER["optimizers_config"], hnsw_config=graphs)
     group = {"field_name": "group", "field_schema": {"type": "keyword", "is_tenant": True}}
@@ -395,7 +395,7 @@ async def test_the_graphs_of_groups_are_built_in_the_background(http):
     assert all(501 <= point["id"] <= 1000 for point in found["points"])
 
 
-async def test_searches_of_small_vectors_have_the_scores_of_whole_ones(http):
+async def test_small_vector_scores_equal_full_vector_scores(http):
     small = {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}}
     await create(http, **EAGER, quantization_config=small)
     await upsert(http, points(1, 1000))
@@ -415,7 +415,7 @@ def cosine(one, other):
     return float(np.dot(one, other) / np.linalg.norm(one) / np.linalg.norm(other))
 
 
-async def test_what_is_written_while_optimizing_is_kept_and_survives_kill_9(server):
+async def test_writes_during_optimization_survive_kill_9(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
@@ -456,7 +456,7 @@ async def test_kill_9_while_optimizing(server):
         assert await count(http) == 3050
 
 
-async def test_a_stop_while_optimizing_is_quick_and_loses_nothing(server):
+async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 64, "ef_construct": 1000})
         await upsert(http, points(1, 3000))
@@ -483,7 +483,7 @@ async def until_optimizing(server):
     return children
 
 
-async def test_a_load_is_indexed_while_it_goes_on_and_only_what_is_new(http):
+async def test_load_is_indexed_incrementally_while_it_runs(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
     written, segments, deadline = 0, 0, time.monotonic() + 60
     while segments < 3 and time.monotonic() < deadline:
@@ -510,7 +510,7 @@ async def test_segments_are_joined_in_a_calm(shard, monkeypatch):
 
 # A segment of 150 KB holds the vectors of 600 points.
 @pytest.mark.parametrize("shard", [EAGER["optimizers_config"] | {"max_segment_size": 150}], indirect=True)
-async def test_full_segments_are_not_joined_in_vain_at_each_calm(shard, monkeypatch):
+async def test_full_segments_are_not_merged_again_when_idle(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.2)
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501, 1001):
@@ -546,7 +546,7 @@ async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
     assert shard.info()["points_count"] == 500 + 64 * 20 + 1
 
 
-async def test_writes_that_come_faster_than_others_are_replayed_wait_for_few(shard, monkeypatch):
+async def test_fast_writes_wait_briefly_for_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
@@ -584,7 +584,7 @@ async def maintained(shard, condition):
         await asyncio.sleep(0.02)
 
 
-async def test_a_collection_can_be_deleted_while_it_is_optimized(http):
+async def test_collection_is_deletable_during_optimization(http):
     await create(http, **EAGER)
     await upsert(http, points(1, 3000))
     while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
@@ -610,7 +610,7 @@ async def test_the_server_answers_while_it_indexes(http):
     assert answered_while_optimizing > 10
 
 
-async def test_a_conditional_update_replayed_after_optimizing_decides_as_it_did(server):
+async def test_replayed_conditional_update_decides_the_same(server):
     newer = {"must": [{"key": "n", "range": {"lt": 5000}}]}
     async with server_client(server) as client, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)

@@ -117,14 +117,14 @@ async def test_a_stream_is_read_as_it_was_stored(store, size):
     assert b"".join([piece async for piece in store.pieces(upload.name, size)]) == expected
 
 
-async def test_bytes_are_read_as_they_were_stored_by_another_process(storage, store, owner):
+async def test_other_process_reads_stored_bytes(storage, store, owner):
     upload = await store.store_bytes(b"bytes", max_bytes=5)
 
     assert (upload.size_bytes, upload.sha256) == (5, hashlib.sha256(b"bytes").digest())
     assert await content(storage.store(owner), upload.name) == b"bytes"
 
 
-async def test_what_was_fetched_leaves_no_file_behind(store, tmp_path, monkeypatch):
+async def test_fetched_upload_leaves_no_file(store, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     upload, (part,) = await store.store_bytes(b"bytes", max_bytes=5), await store.store_pack([b"packed"])
@@ -138,7 +138,7 @@ async def test_what_was_fetched_leaves_no_file_behind(store, tmp_path, monkeypat
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-async def test_a_part_is_read_in_pieces_and_one_that_is_gone_is_told(store):
+async def test_part_is_read_in_pieces_missing_one_reported(store):
     _, part = await store.store_pack([b"first", b"second"])
     assert [piece async for piece in store.pieces(part.name, part.size_bytes)] == [b"second"]
 
@@ -157,7 +157,7 @@ async def test_many_small_documents_are_one_object(storage, store):
     assert storage.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
 
 
-async def test_documents_of_a_pack_are_read_by_one_request(s3, monkeypatch):
+async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
     store, requests = Bucket(s3).store(Deployment()), []
     documents = [f"Document {number}.".encode() for number in range(200)]
     parts = await store.store_pack(documents)
@@ -209,7 +209,7 @@ async def test_a_request_that_is_cancelled_leaves_nothing(storage, store):
     assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
-async def test_what_is_removed_is_gone_and_is_told_so(store):
+async def test_removed_object_is_missing_and_reported(store):
     kept, *removed = [await store.store_bytes(b"x", max_bytes=1) for _ in range(3)]
     (part,) = await store.store_pack([b"packed"])
     names = [upload.stored_in for upload in (*removed, part)]
@@ -225,7 +225,7 @@ async def test_what_is_removed_is_gone_and_is_told_so(store):
     assert await store.require() is None
 
 
-async def test_a_pack_that_ends_too_early_is_as_one_that_is_gone(store):
+async def test_truncated_pack_equals_missing_pack(store):
     part, _ = await store.store_pack([b"one", b"two"])
 
     for storage in ("4,5", "400,5"):
@@ -242,7 +242,7 @@ async def test_names_come_in_pages(storage, store):
     assert {name for page in pages for name in page} == uploads == storage.names()
 
 
-async def test_more_than_a_page_of_names_is_told(store, monkeypatch):
+async def test_listing_spans_several_pages(store, monkeypatch):
     (written,) = [await store.store_bytes(b"x", max_bytes=1)]
     names = [f"{written.name[:2]}{number:030}" for number in range(1_000)]
     for first in range(0, len(names), 50):  # a thousand connections at once time out on a busy machine
@@ -262,7 +262,7 @@ async def test_notes_are_remembered(storage, store, owner):
         assert await storage.store(owner).read_note(".foreask-note") == note
 
 
-async def test_a_store_belongs_to_the_deployment_that_used_it_first(storage, store):
+async def test_store_belongs_to_its_first_deployment(storage, store):
     await store.store_bytes(b"x", max_bytes=9)
     other = storage.store(Deployment())
 
@@ -282,7 +282,7 @@ async def test_a_store_belongs_to_the_deployment_that_used_it_first(storage, sto
 
 
 @pytest.mark.parametrize("packed", [True, False])
-async def test_a_store_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(storage, store, packed):
+async def test_store_without_marker_is_adopted_if_uploads_match(storage, store, packed):
     upload = (await store.store_pack([b"x"]))[0] if packed else await store.store_bytes(b"x", max_bytes=1)
     await forget_owner(storage)
 
@@ -300,7 +300,7 @@ async def forget_owner(storage):
         await storage.store(Deployment()).remove([".foreask-deployment"])
 
 
-async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(storage, store, owner):
+async def test_emptied_store_is_unavailable_and_keeps_upload_rows(storage, store, owner):
     upload = await store.store_bytes(b"x", max_bytes=1)
     owner.uploads = [upload.name]
     storage.lose()
@@ -313,7 +313,7 @@ async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(storag
         await lost.require()
 
 
-async def test_a_store_that_is_away_is_told(storage, owner):
+async def test_unavailable_store_is_reported(storage, owner):
     away = storage.away(owner)
 
     async def stream():
@@ -341,7 +341,7 @@ async def test_ready_stores_and_leaves_nothing(storage, store):
     assert storage.names() == set()
 
 
-async def test_refused_keys_are_told_and_not_shown(s3, caplog):
+async def test_rejected_store_keys_are_reported_not_shown(s3, caplog):
     storage, owner = Bucket(s3), Deployment()
     store = storage.store(owner)
     upload = await store.store_bytes(b"x", max_bytes=1)
@@ -360,14 +360,14 @@ async def test_refused_keys_are_told_and_not_shown(s3, caplog):
     assert await content(store, upload.name) == b"x"
 
 
-async def test_a_bucket_that_is_not_there_is_told(s3):
+async def test_missing_bucket_is_reported(s3):
     missing = UploadBucket("s3://no-such-bucket-here/x", s3.options(), Deployment())
 
     with pytest.raises(Unavailable):
         await missing.store_bytes(b"x", max_bytes=1)
 
 
-async def test_an_upload_that_nobody_may_write_again_stays_as_it_is(s3):
+async def test_write_protected_upload_stays_unchanged(s3):
     store = Bucket(s3).store(Deployment())
     await store._write("name", b"first")
 
@@ -397,7 +397,7 @@ def test_a_url_says_which_store_it_is(url, kind, tmp_path):
         assert str(store.folder) == (str(tmp_path) if url is None else "/somewhere/a folder")
 
 
-def test_an_option_that_is_none_is_refused_without_its_value(tmp_path):
+def test_unknown_option_is_rejected_without_its_value(tmp_path):
     for name in ("aws_secret_acces_key", "proxi_url", "google_service_account"):
         with pytest.raises(InvalidInput, match="FOREASK_STORE_OPTIONS") as caught:
             open_uploads("s3://bucket", {name: "hidden"}, tmp_path, Deployment())
@@ -405,7 +405,7 @@ def test_an_option_that_is_none_is_refused_without_its_value(tmp_path):
     assert "hidden" not in str(caught.value)
 
 
-async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
+async def test_sent_object_is_copied_unchanged_and_measured(s3):
     storage = Bucket(s3)
     store = storage.store(Deployment())
     offer = await store.offer("acme")
@@ -421,7 +421,7 @@ async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
         await store.take("acme", offer.token, max_bytes=100)
 
 
-async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkeypatch):
+async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
     storage = Bucket(s3)
     store = storage.store(Deployment())
     offer = await store.offer("acme")
@@ -437,7 +437,7 @@ async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkey
     assert storage.names() == {f"sent/acme/{offer.token}"}
 
 
-async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
+async def test_store_failure_ends_incoming_stream(s3):
     storage = Bucket(s3)
     store = storage.store(Deployment())
     came = []
@@ -454,7 +454,7 @@ async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
     assert sum(came) < 5 * LARGE
 
 
-async def test_a_refusal_is_not_asked_for_again_with_each_upload(s3):
+async def test_rejection_is_not_requested_again_per_upload(s3):
     storage, asked = Bucket(s3), []
     await storage.store(Deployment()).store_bytes(b"x", max_bytes=1)
 

@@ -27,18 +27,20 @@ SETTINGS = {
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
     "calibrate": False,  # what it embeds would be counted as a scenario's
 }
-# These files take as long as all other fault files together, and have a deployment of their own.
-OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
+# `make test` runs these; the others are slow.
+FAST = (
+    "test_a_random_worker_is_killed_every_second",
+    "test_qdrant_outage_delays_but_loses_nothing",
+    "test_killed_broker_loses_no_work",
+)
 Begin = Callable[[str, str], Scenario]
 
 
-@pytest.hookimpl(tryfirst=True)  # before the files of other suites get their groups
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the fault suite in two processes at most, each over a deployment that its files share."""
     for item in items:
-        if item.path.parent == Path(__file__).parent:
-            group = "faults of workers" if item.path.stem in OF_WORKERS else "faults"
-            item.add_marker(pytest.mark.xdist_group(group))
+        if item.path.parent == Path(__file__).parent and item.name not in FAST:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

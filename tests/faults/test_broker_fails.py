@@ -17,7 +17,7 @@ def broker(fleet):
         yield client
 
 
-def test_it_is_killed(fleet, provider, begin, scale):
+def test_killed_broker_loses_no_work(fleet, provider, begin, scale):
     scenario = begin("4a", "kill -9 of the broker")
     provider.script(latency_seconds=0.2)
     scenario.hand_in(scenario.corpus(scale.documents // 2))
@@ -28,7 +28,7 @@ def test_it_is_killed(fleet, provider, begin, scale):
     assert_nothing_is_lost(scenario, scale)
 
 
-def test_it_forgets_every_ring(fleet, provider, begin, scale, broker):
+def test_lost_wakeups_lose_no_work(fleet, provider, begin, scale, broker):
     scenario = begin("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
@@ -51,7 +51,7 @@ def test_the_end_of_its_file_is_lost(fleet, provider, begin, scale):
     assert_nothing_is_lost(scenario, scale)
 
 
-def test_it_is_silent_with_its_connections_open(fleet, provider, begin, scale):
+def test_silent_broker_delays_but_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("5a", "broker silent")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
@@ -62,7 +62,7 @@ def test_it_is_silent_with_its_connections_open(fleet, provider, begin, scale):
     assert_recovered(scenario, scale, slowest)
 
 
-def test_its_connections_stay_open_and_silent_for_ever(fleet, provider, begin, scale):
+def test_broker_connections_silent_forever_are_replaced(fleet, provider, begin, scale):
     scenario = begin("5b", "connections to the broker silent for ever")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
@@ -73,7 +73,7 @@ def test_its_connections_stay_open_and_silent_for_ever(fleet, provider, begin, s
     assert_recovered(scenario, scale, slowest)
 
 
-def test_it_is_full(fleet, provider, begin, scale, broker):
+def test_full_broker_delays_but_loses_nothing(fleet, provider, begin, scale, broker):
     scenario = begin("6", "broker full")
     corpus = scenario.corpus(scale.documents // 2)
     before = refusals(fleet)

@@ -152,7 +152,7 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     assert row.calls - row.paid_twice == 5 * scale.documents + edits
 
 
-def test_killed_inside_a_slice_a_switch_and_a_drop(fleet, provider, begin):
+def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin):
     scenario = begin("20b", "kill -9 inside a fill, a switch and a drop")
     scenario.hand_in(scenario.corpus(10, sections=1))
     scenario.settle()

@@ -1,7 +1,7 @@
 """Every process is killed at once in the middle of an ingest, and started again over the same data directory."""
 
 
-def test_it_goes_on_by_itself_and_pays_twice_at_most_what_was_in_flight(fleet, provider, begin, scale):
+def test_killing_everything_recovers_and_pays_twice_only_inflight(fleet, provider, begin, scale):
     scenario = begin("1b", "kill -9 of everything at once")
     provider.script(latency_seconds=0.3)
     scenario.hand_in(scenario.corpus(scale.documents))

@@ -14,7 +14,7 @@ def under_load(fleet, provider, scenario, documents, fault):
         fault()
 
 
-def test_it_is_restarted_and_killed(fleet, provider, begin, scale):
+def test_ledger_restart_and_kill_lose_nothing(fleet, provider, begin, scale):
     scenario = begin("15a", "PostgreSQL restarted")
 
     def restart():
@@ -31,7 +31,7 @@ def test_it_is_restarted_and_killed(fleet, provider, begin, scale):
     scenario.judge(note=f"{scenario.turned_away} uploads told to come back")
 
 
-def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
+def test_ledger_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("15b", "PostgreSQL gone")
 
     def away():
@@ -46,7 +46,7 @@ def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
     assert scenario.turned_away > 0
 
 
-def test_it_is_gone_for_longer_than_a_lease(fleet, provider, begin, scale):
+def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("15c", "PostgreSQL gone for longer than a lease")
     provider.script(latency_seconds=1.0)
     scenario.hand_in(scenario.corpus(scale.documents))

@@ -3,7 +3,7 @@
 import time
 
 
-def test_a_share_of_its_replies_is_of_no_use(fleet, provider, begin, scale):
+def test_useless_provider_replies_lose_nothing(fleet, provider, begin, scale):
     scenario = begin("10", "500s, timeouts, truncated, slow")
     corpus = scenario.corpus(scale.documents)
     hopeless = next(iter(corpus.values()))[1].mark
@@ -25,7 +25,7 @@ def test_a_share_of_its_replies_is_of_no_use(fleet, provider, begin, scale):
     assert row.calls > row.chunks
 
 
-def test_every_text_is_found_while_the_language_model_is_dead(fleet, provider, begin, scale):
+def test_dead_language_model_keeps_texts_searchable(fleet, provider, begin, scale):
     scenario = begin("19", "the language model is dead")
     before = scenario.corpus(scale.documents // 2)
     scenario.hand_in(before)

@@ -3,7 +3,7 @@
 import time
 
 
-def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
+def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7a", "Qdrant gone")
     provider.script(latency_seconds=0.2)
     scenario.hand_in(scenario.corpus(scale.documents))
@@ -25,7 +25,7 @@ def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
     assert provider.stats()["embedded_inputs"] < 2 * needed  # indexing pauses instead of embedding in vain
 
 
-def test_its_engine_dies(fleet, provider, begin, scale):
+def test_killed_qdrant_engine_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7b", "kill -9 of Qdrant")
     provider.script(latency_seconds=0.2)
     scenario.hand_in(scenario.corpus(scale.documents))
@@ -57,7 +57,7 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
     assert row.calls == row.chunks + 2 * len(corpus)
 
 
-def test_it_reads_and_refuses_writes(fleet, provider, begin, scale):
+def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("7c", "Qdrant refuses writes")
     provider.script(latency_seconds=0.2)
     scenario.hand_in(scenario.corpus(scale.documents))

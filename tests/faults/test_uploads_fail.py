@@ -8,7 +8,7 @@ ATTEMPTS = """
 """
 
 
-def test_it_is_gone_for_a_while(fleet, begin, scale):
+def test_upload_store_outage_loses_nothing(fleet, begin, scale):
     scenario = begin("17", "uploads gone")
     folder = fleet.data_dir / "uploads"
     away = folder.with_name("uploads-away")

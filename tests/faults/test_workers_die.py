@@ -73,7 +73,7 @@ def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point
     assert row.calls == row.chunks + (2 * len(first) if point.startswith("before") else 0)
 
 
-def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
+def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, begin):
     scenario = begin("3a", "SIGSTOP while asking")
     provider.script(latency_seconds=1.0)
     scenario.hand_in(scenario.corpus(10))  # few, so that what it held is soon next
@@ -91,7 +91,7 @@ def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
     scenario.judge()
 
 
-def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scale):
+def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, begin, scale):
     scenario = begin("3d", "SIGSTOP within a transaction")
     provider.script(latency_seconds=0.1)
     pid = fleet.dying("generate-1", "within its transaction", nth=2, number="STOP")
@@ -113,7 +113,7 @@ def wake(fleet, name):
     time.sleep(2)
 
 
-def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider, begin, scale):
+def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, begin, scale):
     scenario = begin("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
     fleet.dying("index-1", "before the upsert", number="STOP")
@@ -130,7 +130,7 @@ def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider,
     assert row.paid_twice == 0
 
 
-def test_an_indexing_worker_wakes_with_points_of_the_live_version(fleet, provider, begin, scale):
+def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, begin, scale):
     scenario = begin("3e", "SIGSTOP before an edit's upsert")
     first = scenario.corpus(scale.documents // 4)
     scenario.hand_in(first)
@@ -148,7 +148,7 @@ def test_an_indexing_worker_wakes_with_points_of_the_live_version(fleet, provide
     assert row.paid_twice == 0
 
 
-def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version(fleet, provider, begin):
+def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
     scenario = begin("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
     fleet.dying("parse-1", "after the file was read", number="STOP")

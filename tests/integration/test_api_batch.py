@@ -6,9 +6,9 @@ import socket
 import orjson
 import pytest
 
-from api import batch
-from api.http.lines import read_lines
+from api.http.ndjson import read_lines
 from api.schemas.documents import BatchResult, DocumentView
+from api.submission import batch
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.storage.uploads import stored_in
@@ -39,7 +39,7 @@ def texts(count):
     return [{"external_id": f"faq-{n:03}", "text": f"Question {n} is answered by number {n}."} for n in range(count)]
 
 
-async def test_each_line_is_answered_and_all_are_one_object(client, services, settings, wakes):
+async def test_each_batch_line_is_answered_in_one_object(client, services, settings, wakes):
     told = await hand_in(client, *texts(300), collection="faq")
 
     assert [(result.line, result.status, result.external_id) for result in told] == [
@@ -71,7 +71,7 @@ async def test_documents_of_a_batch_are_found(client, services):
     assert [chunk["metadata"] for chunk in found if chunk["title"] == "Bell"] == [{"kind": "bell"}]
 
 
-async def test_the_same_batch_again_changes_nothing_and_leaves_no_object(client, services, settings):
+async def test_repeated_batch_changes_nothing_and_stores_no_object(client, services, settings):
     first = await hand_in(client, *texts(5))
     again = await hand_in(client, *texts(5))
 
@@ -81,7 +81,7 @@ async def test_the_same_batch_again_changes_nothing_and_leaves_no_object(client,
     assert (rows, len(files)) == (5, 1)
 
 
-async def test_a_line_is_the_same_document_as_a_request_of_its_own(client):
+async def test_batch_line_equals_single_request(client):
     body = {"text": "One text.", "title": " A title ", "metadata": {"b": 1, "a": 2}, "questions": ["Why?"]}
     (line,) = await hand_in(client, body)
     alone = await client.post("/v1/documents", json=body)
@@ -90,7 +90,7 @@ async def test_a_line_is_the_same_document_as_a_request_of_its_own(client):
     assert alone.json()["external_id"] == line.external_id
 
 
-async def test_a_changed_line_begins_the_next_version_and_its_pack_serves_the_others(client, services, settings):
+async def test_changed_line_starts_version_pack_serves_others(client, services, settings):
     first = await hand_in(client, *texts(3))
     changed = texts(3)
     changed[1]["text"] = "Another answer."
@@ -111,7 +111,7 @@ async def test_a_changed_line_begins_the_next_version_and_its_pack_serves_the_ot
     assert (await services.orphans.count()).orphans == {}
 
 
-async def test_of_one_name_twice_the_second_counts(client):
+async def test_duplicate_external_ids_in_batch_last_wins(client):
     told = await hand_in(client, *({"external_id": "a", "text": text} for text in ("one", "two", "two")))
 
     assert [(result.status, result.document.version) for result in told] == [(202, 1), (202, 2), (200, 2)]
@@ -136,7 +136,7 @@ async def test_of_one_name_twice_the_second_counts(client):
         ({"external_id": "x", "text": "a", "metadata": {"year": "next"}}, 422, "metadata.year", "x"),
     ],
 )
-async def test_a_line_that_is_refused_stops_no_other_one(*, services, settings, provider, line, status, field, named):
+async def test_rejected_line_does_not_stop_batch(*, services, settings, provider, line, status, field, named):
     small = settings.model_copy(update={"max_upload_bytes": 2_000, "max_json_bytes": 4_000})
     async with calling(small, services) as client:
         await client.put("/v1/collections/faq", json={"filterable": {"year": "integer"}})
@@ -150,7 +150,7 @@ async def test_a_line_that_is_refused_stops_no_other_one(*, services, settings, 
     assert len((await left_behind(services, settings))[1]) == 1
 
 
-async def test_a_request_that_is_no_batch_is_refused_whole(client, settings, services):
+async def test_invalid_batch_is_rejected_whole(client, settings, services):
     address = "/v1/documents:batch"
     assert (await client.post(address, content=b"{}")).status_code == 415
     packed = await client.post(address, content=b"{}", headers=NDJSON | {"content-encoding": "gzip"})
@@ -166,7 +166,7 @@ async def test_a_request_that_is_no_batch_is_refused_whole(client, settings, ser
         assert (await other.get("/v1/documents", headers=as_tenant("bob"))).json()["items"] == []
 
 
-async def test_more_lines_than_a_batch_has_are_told(client, monkeypatch):
+async def test_excess_batch_lines_are_reported(client, monkeypatch):
     monkeypatch.setattr(batch, "MOST_LINES", 5)
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
 
@@ -176,7 +176,7 @@ async def test_more_lines_than_a_batch_has_are_told(client, monkeypatch):
     assert (told[-1].line, "at most 5 documents" in told[-1].error.detail) == (6, True)
 
 
-async def test_a_store_that_is_away_is_asked_once_and_all_lines_are_answered(client, services, monkeypatch):
+async def test_unavailable_store_is_asked_once_lines_answered(client, services, monkeypatch):
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
     asked = []
 
@@ -193,7 +193,7 @@ async def test_a_store_that_is_away_is_asked_once_and_all_lines_are_answered(cli
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_pack_stays_where_a_lost_commit_may_have_named_it(client, services, settings, monkeypatch, committed):
+async def test_pack_survives_uncertain_commit(client, services, settings, monkeypatch, committed):
     commit = Documents.submit_many
 
     async def lost(self, new):
@@ -209,7 +209,7 @@ async def test_a_pack_stays_where_a_lost_commit_may_have_named_it(client, servic
     assert (rows, len(files)) == ((3, 1) if committed else (0, 0))
 
 
-async def test_batches_of_the_same_names_at_once_are_all_taken(client, services):
+async def test_concurrent_batches_with_same_names_all_succeed(client, services):
     documents = texts(120)
     mixed = [documents, documents[::-1], documents[60:] + documents[:60]]
     for number in range(3):
@@ -222,9 +222,7 @@ async def test_batches_of_the_same_names_at_once_are_all_taken(client, services)
     assert versions == [9]
 
 
-async def test_lines_are_answered_while_others_are_sent_and_a_client_that_goes_leaves_whole_groups(
-    services, settings, provider, monkeypatch
-):
+async def test_lines_stream_answers_disconnect_keeps_whole_groups(services, settings, provider, monkeypatch):
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
     sent = asyncio.Event()
 
@@ -249,7 +247,7 @@ async def test_lines_are_answered_while_others_are_sent_and_a_client_that_goes_l
     assert (rows, len(files)) == (4, 2)
 
 
-async def test_answers_that_nobody_reads_hold_up_no_reading(services, settings, provider, monkeypatch):
+async def test_unread_answers_do_not_block_reading(services, settings, provider, monkeypatch):
     """A client that reads only when all is sent: its socket is full of answers long before."""
     monkeypatch.setattr(batch, "_GROUP_LINES", 50)
     async with serving(settings, services) as client:
@@ -273,7 +271,7 @@ async def test_answers_that_nobody_reads_hold_up_no_reading(services, settings, 
     assert reply.count(b'"status":422') >= 9_000
 
 
-async def test_lines_are_the_same_in_whatever_pieces_they_come():
+async def test_lines_are_independent_of_network_chunks():
     body = b'{"a": 1}\r\n\n' + b"x" * 30 + b"\n" + b"\n" + b"y" * 11 + b"\nlast"
 
     async def pieces(size):

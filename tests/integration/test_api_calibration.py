@@ -61,7 +61,7 @@ async def test_weights_are_chosen_kept_and_forgotten(client, indexed):
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
-async def test_what_cannot_be_judged_is_refused(client, indexed):
+async def test_invalid_labels_are_rejected(client, indexed):
     unknown = [*LABELLED, {"question": "where", "external_ids": ["nowhere.md"]}]
     for questions in (LABELLED[:9], unknown, [*LABELLED, {"question": "where"}]):
         reply = await calibrate(client, questions)
@@ -70,7 +70,7 @@ async def test_what_cannot_be_judged_is_refused(client, indexed):
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
-async def test_without_labels_a_collection_is_measured_with_its_own_questions(client, indexed, services):
+async def test_unlabelled_collection_calibrates_with_own_questions(client, indexed, services):
     assert (await calibrate(client, None)).status_code == 422
     for number in range(12, 30):  # so that there are enough
         body = {
@@ -89,7 +89,7 @@ async def test_without_labels_a_collection_is_measured_with_its_own_questions(cl
     assert (await client.get("/v1/collections/default")).json()["calibration"] == evidence.model_dump()
 
 
-async def test_what_was_labelled_is_not_replaced_by_what_was_not(client, indexed):
+async def test_labelled_calibration_is_not_replaced_by_unlabelled(client, indexed):
     labelled = (await calibrate(client)).json()
     assert (await calibrate(client, None)).status_code == 409
 
@@ -97,7 +97,7 @@ async def test_what_was_labelled_is_not_replaced_by_what_was_not(client, indexed
     assert labelled["source"] == "labelled"
 
 
-async def test_a_collection_that_is_not_there_cannot_be_calibrated(client, services):
+async def test_missing_collection_cannot_be_calibrated(client, services):
     assert (await calibrate(client)).status_code == 404
 
 

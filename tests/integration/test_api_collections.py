@@ -14,7 +14,7 @@ async def put(client, name, **options):
     return reply.status_code, CollectionView.model_validate_json(reply.content)
 
 
-async def test_a_collection_is_made_and_its_options_are_replaced(client, services):
+async def test_collection_is_created_and_options_replaced(client, services):
     status, made = await put(client, "a", questions_per_chunk=7, prompt="Ask about {text}", chunk_max_chars=900)
     assert (status, made.options.questions_per_chunk, made.documents, made.points) == (201, 7, {}, 0)
 
@@ -46,7 +46,7 @@ async def test_an_upload_does_not_undo_the_options(client, services):
         ("a" * 64, {}, "name"),
     ],
 )
-async def test_what_is_refused_makes_no_collection(client, name, options, field):
+async def test_rejected_request_creates_no_collection(client, name, options, field):
     reply = await client.put(f"/v1/collections/{name}", json=options)
 
     assert reply.status_code == 422
@@ -54,7 +54,7 @@ async def test_what_is_refused_makes_no_collection(client, name, options, field)
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
-async def test_documents_are_counted_by_state_and_points_in_qdrant(client, services):
+async def test_documents_are_counted_by_state_points_in_qdrant(client, services):
     await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
     await work(services)
     await client.post("/v1/documents", json={"text": "more", "collection": "a"})
@@ -66,7 +66,7 @@ async def test_documents_are_counted_by_state_and_points_in_qdrant(client, servi
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
 
 
-async def test_a_model_that_knows_english_alone_says_so_where_no_text_is_english(client, services, monkeypatch):
+async def test_english_only_model_warns_without_english_texts(client, services, monkeypatch):
     texts = {
         "de": "Alle haben dreißig Tage Urlaub im Jahr und zahlen nichts dafür.",
         "en": "Everybody who works here has thirty days of leave in a year, and nobody has to pay for them.",
@@ -83,7 +83,7 @@ async def test_a_model_that_knows_english_alone_says_so_where_no_text_is_english
     assert after["de"]["notice"].startswith("The embedding model scripted-embedding knows English alone")
 
 
-async def test_points_are_null_while_qdrant_is_away(client, library, monkeypatch):
+async def test_points_are_null_during_qdrant_outage(client, library, monkeypatch):
     await library.collection("a")
 
     async def away(*_):
@@ -105,14 +105,14 @@ async def test_a_list_is_paged_by_name(client):
     assert (await client.get("/v1/collections", params={"cursor": "WzFd"})).status_code == 400
 
 
-async def test_a_collection_that_is_not_there_is_not_found(client):
+async def test_missing_collection_returns_404(client):
     reply = await client.get("/v1/collections/nowhere")
 
     assert reply.status_code == 404
     assert "nowhere" in reply.json()["detail"]
 
 
-async def test_a_reindex_begins_every_document_anew_and_pays_for_nothing_twice(client, services, provider):
+async def test_reindex_restarts_documents_and_pays_nothing_twice(client, services, provider):
     await client.post(
         "/v1/documents", json={"text": "The keeper lives alone on the northern cliff.", "collection": "a"}
     )
@@ -128,5 +128,5 @@ async def test_a_reindex_begins_every_document_anew_and_pays_for_nothing_twice(c
     assert provider.stats()["calls"] == paid
 
 
-async def test_a_collection_that_is_not_there_cannot_be_reindexed(client):
+async def test_missing_collection_cannot_be_reindexed(client):
     assert (await client.post("/v1/collections/nowhere/reindex")).status_code == 404

@@ -32,7 +32,7 @@ async def look(client, document_id):
 
 
 @pytest.mark.parametrize("form", [True, False])
-async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, wakes, form):
+async def test_accepted_document_bytes_are_stored(client, services, settings, wakes, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
     accepted = DocumentView.model_validate_json(reply.content)
@@ -62,7 +62,7 @@ async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
     assert order == ["row", "ring"]
 
 
-async def test_a_client_that_waits_is_told_when_the_document_is_found(client, services):
+async def test_waiting_client_is_answered_when_document_is_searchable(client, services):
     async def worked():
         while not (await client.get("/v1/documents")).json()["items"]:
             await asyncio.sleep(0.01)
@@ -106,7 +106,7 @@ async def test_everything_that_a_form_says_is_kept(client):
     assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
 
 
-async def test_the_same_again_is_answered_with_what_is_there(client, services, settings, wakes):
+async def test_unchanged_document_returns_existing_one(client, services, settings, wakes):
     first = await submit(client, metadata={"a": 1, "b": 2})
     again = await client.post("/v1/documents", json=JSON | {"metadata": {"b": 2, "a": 1}})
 
@@ -129,7 +129,7 @@ async def test_the_same_again_is_answered_with_what_is_there(client, services, s
         {"media_type": "text/html"},
     ],
 )
-async def test_any_change_begins_the_next_version(client, services, settings, change):
+async def test_any_change_starts_next_version(client, services, settings, change):
     first = await submit(client)
     reply = await client.post("/v1/documents", json=JSON | change)
 
@@ -141,7 +141,7 @@ async def test_any_change_begins_the_next_version(client, services, settings, ch
     assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
 
 
-async def test_without_a_name_a_document_is_called_by_its_content(client):
+async def test_unnamed_document_is_named_by_content(client):
     accepted = await submit(client, filename=None)
 
     assert accepted.external_id == f"sha256-{hashlib.sha256(JSON['text'].encode()).hexdigest()[:32]}"
@@ -245,7 +245,7 @@ async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, prov
 
 
 @pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
-async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services, settings, monkeypatch, request_):
+async def test_unavailable_ledger_is_reported_and_leaves_no_file(client, services, settings, monkeypatch, request_):
     async def away(*_, **__):
         raise Unavailable("the ledger is away", component="ledger")
 
@@ -260,7 +260,7 @@ async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services
 
 @pytest.mark.parametrize("content", ["a", "x" * 3_000_000])
 @pytest.mark.parametrize("form", [True, False])
-async def test_a_full_disk_is_told_and_leaves_nothing(*, client, services, settings, monkeypatch, content, form):
+async def test_full_disk_is_reported_and_leaves_nothing(*, client, services, settings, monkeypatch, content, form):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -273,7 +273,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(*, client, services, setti
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_a_file_that_a_lost_commit_may_have_named_is_kept(client, services, settings, monkeypatch):
+async def test_file_of_uncertain_commit_is_retained(client, services, settings, monkeypatch):
     commit = Documents.submit_many
 
     async def lost(self, new):
@@ -292,7 +292,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.collection_cache.CollectionCache.ensure", broken)
+    monkeypatch.setattr("api.access.collection_cache.CollectionCache.ensure", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 
@@ -302,9 +302,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_a_collection_of_another_embedding_model_is_refused_with_what_to_do(
-    client, services, settings, provider, wakes
-):
+async def test_collection_of_other_embedding_model_explains_remedy(client, services, settings, provider, wakes):
     await services.ledger.collections.ensure("default", "old", embedding_model="older")
 
     for reply in (
@@ -318,7 +316,7 @@ async def test_a_collection_of_another_embedding_model_is_refused_with_what_to_d
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, services, settings):
+async def test_document_leads_to_chunks_and_questions(client, services, settings):
     accepted = await submit(client, text="# A\n\n" + "alpha beta. " * 30 + "\n\n# B\n\n" + "gamma delta. " * 30)
     await work(services)
 
@@ -348,7 +346,7 @@ async def chunks_of(client, document_id, **parameters):
     return ChunkPage.model_validate_json(reply.content)
 
 
-async def test_chunks_are_read_forwards_and_backwards_from_any_of_them(client, services):
+async def test_chunks_are_read_in_both_directions(client, services):
     document = await submit(client, text=SECTIONS)
     await work(services, "parse", "index")
     every = (await chunks_of(client, document.id)).items
@@ -376,7 +374,7 @@ async def test_chunks_are_read_forwards_and_backwards_from_any_of_them(client, s
         assert (reply.status_code, reply.json()["field"]) == (status, "around")
 
 
-async def test_a_citation_is_found_in_the_version_that_queries_see(client, services):
+async def test_citation_resolves_in_live_version(client, services):
     document = await submit(client, text=SECTIONS)
     address = f"/v1/documents/{document.id}/chunks"
     assert (await client.get(address, params={"version": "live"})).status_code == 404
@@ -395,7 +393,7 @@ async def test_a_citation_is_found_in_the_version_that_queries_see(client, servi
     assert (await client.get(f"/v1/chunks/{uuid4()}")).status_code == 404
 
 
-async def test_a_chunk_says_what_became_of_its_questions_and_what_they_cost(client, services, library, provider):
+async def test_chunk_shows_question_results_and_costs(client, services, library, provider):
     document = await submit(client, text="# Harbour\n\nThe harbour opens at six and closes at nine.")
     given = await submit(client, text="The lamp burns until dawn.", external_id="b", questions=["Until when?", "Who?"])
     await work(services)
@@ -416,7 +414,7 @@ async def test_a_chunk_says_what_became_of_its_questions_and_what_they_cost(clie
     assert chunk.usage.cost == 0
 
 
-async def test_the_original_and_its_text_can_be_read_and_run_nothing(client, services):
+async def test_original_and_text_are_served_without_execution(client, services):
     page = b"<html><body><h1>Leave</h1><script>alert(1)</script><p>Thirty days.</p></body></html>"
     sent = {"file": ("a 1;\u00e4.html", page, "text/html")}
     document = DocumentView.model_validate_json((await client.post("/v1/documents", files=sent)).content)
@@ -439,7 +437,7 @@ async def test_the_original_and_its_text_can_be_read_and_run_nothing(client, ser
     assert "alert" not in read.text
 
 
-async def test_the_text_is_whole_where_chunks_overlap_and_come_in_pages(client, services, monkeypatch):
+async def test_text_is_complete_despite_overlaps_and_pages(client, services, monkeypatch):
     monkeypatch.setattr("api.routes.contents._PAGE", 2)
     text_ = "One sentence of the harbour stands here, and the next follows it. " * 120
     document = await submit(client, text=text_)
@@ -450,7 +448,7 @@ async def test_the_text_is_whole_where_chunks_overlap_and_come_in_pages(client, 
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == text_.rstrip()
 
 
-async def test_bytes_that_are_gone_are_told_to_be_uploaded_again(client, services, settings):
+async def test_missing_bytes_ask_for_new_upload(client, services, settings):
     document = await submit(client)
     _, (path,) = await left_behind(services, settings)
     path.unlink()
@@ -540,7 +538,7 @@ async def test_each_order_is_paged_without_gap_or_repetition(*, client, shelf, s
             assert await names_of(client, sort=sort, limit=limit, q=q) == [name for name in order if name in names]
 
 
-async def test_a_list_is_searched_by_the_words_of_titles_and_names(client, shelf):
+async def test_list_is_searchable_by_title_and_name(client, shelf):
     for q, names in {
         "leave": {"b.md"},
         "POL lea": {"b.md"},
@@ -557,7 +555,7 @@ async def test_a_list_is_searched_by_the_words_of_titles_and_names(client, shelf
         assert set(await names_of(client, q=q)) == names, q
 
 
-async def test_a_list_leaves_metadata_out_and_holds_a_cursor_to_its_order(client, shelf):
+async def test_list_omits_metadata_and_binds_cursor_to_order(client, shelf):
     first = (await client.get("/v1/documents", params={"limit": 1, "metadata": "false"})).json()
     assert [document["metadata"] for document in first["items"]] == [None]
     assert (await client.get("/v1/documents", params={"limit": 1})).json()["items"][0]["metadata"] == {"a": 1}
@@ -611,7 +609,7 @@ async def test_a_cursor_of_chunks_cannot_be_made_up(client, key):
     assert reply.status_code == 400, reply.text
 
 
-async def test_a_deleted_document_is_gone_at_once(client):
+async def test_deleted_document_is_invisible_at_once(client):
     accepted = await submit(client)
     address = f"/v1/documents/{accepted.id}"
 
@@ -626,7 +624,7 @@ async def test_a_deleted_document_is_gone_at_once(client):
     assert (await submit(client)).id != accepted.id
 
 
-async def test_only_what_failed_can_be_retried(client, services, wakes):
+async def test_only_failures_can_be_retried(client, services, wakes):
     accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
     address = f"/v1/documents/{accepted.id}"
     assert (await client.post(f"{address}/retry")).status_code == 409
@@ -659,7 +657,7 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
     assert (await client.get(address)).json()["state"] == "ready"
 
 
-async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
+async def test_tenants_cannot_see_each_other(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         own, theirs = as_tenant("alice"), as_tenant("bob")
         mine = (await client.post("/v1/documents", json=JSON, headers=own)).json()
@@ -701,7 +699,7 @@ PROTECTED = [
 ]
 
 
-async def test_nothing_but_health_is_told_without_a_key(services, settings):
+async def test_only_health_is_public(services, settings):
     async with calling(with_keys(settings), services) as client:
         for method, address in PROTECTED:
             reply = await client.request(method, address)

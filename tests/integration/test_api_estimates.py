@@ -61,7 +61,7 @@ async def test_an_estimate_by_size_alone(client):
     assert short["chunks"] == 10
 
 
-async def test_what_came_is_compared_with_the_last_estimate(client, services, provider):
+async def test_actual_costs_are_compared_with_last_estimate(client, services, provider):
     await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
     await work(services)
     estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()
@@ -76,7 +76,7 @@ async def test_what_came_is_compared_with_the_last_estimate(client, services, pr
     assert kept["since"]["embedding_tokens"] > 0
 
 
-async def test_an_estimate_of_a_collection_that_is_made_anew(client, services, provider):
+async def test_estimate_of_recreated_collection_is_new(client, services, provider):
     await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
     await work(services)
 

@@ -40,7 +40,7 @@ async def retrieve(client, **change):
     return RetrieveReply.model_validate_json(reply.content)
 
 
-async def test_chunks_come_with_everything_that_is_known_of_them(client, indexed):
+async def test_chunks_are_returned_with_all_fields(client, indexed):
     found = await retrieve(client)
 
     assert [chunk.external_id for chunk in found.chunks] == ["leave.md", "pay.md"]
@@ -55,7 +55,7 @@ async def test_chunks_come_with_everything_that_is_known_of_them(client, indexed
     assert {"embed", "search", "fuse", "fetch", "assemble", "record", "total"} == found.metadata.milliseconds.keys()
 
 
-async def test_what_is_asked_for_is_narrowed(client, indexed):
+async def test_query_parameters_narrow_results(client, indexed):
     assert [c.external_id for c in (await retrieve(client, top_k=1)).chunks] == ["leave.md"]
     assert (await retrieve(client, min_score=0.99)).chunks == []
     assert (await retrieve(client, max_tokens=1)).chunks == []
@@ -149,7 +149,7 @@ async def test_an_answer_cites_its_chunks(client, indexed, provider):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_where_nothing_is_found_the_answer_says_so_and_no_model_is_called(client, indexed, provider, stream):
+async def test_empty_result_answers_without_model_call(client, indexed, provider, stream):
     for change in ({"collection": "nowhere"}, {"filter": {"year": 1}}, {"min_score": 0.99}):
         reply = await client.post("/v1/query", json=QUESTION | change | {"stream": stream})
 
@@ -165,7 +165,7 @@ async def test_where_nothing_is_found_the_answer_says_so_and_no_model_is_called(
     assert provider.stats()["calls"] == 0
 
 
-async def test_asking_a_collection_that_is_not_there_makes_none(client, provider):
+async def test_query_does_not_create_missing_collection(client, provider):
     await client.post("/v1/query", json=QUESTION | {"collection": "nowhere"})
 
     assert (await client.get("/v1/collections")).json()["items"] == []
@@ -239,7 +239,7 @@ async def test_quotes_are_whole_sentences_in_every_language(services, settings, 
     assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
 
 
-async def test_answers_in_every_language_cite_the_handbook_of_that_language(client, services):
+async def test_answers_cite_handbook_in_question_language(client, services):
     for each, sentences in HANDBOOK.items():
         text = ("" if each == "zh" else " ").join(sentences)
         await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md", "external_id": each})
@@ -261,7 +261,7 @@ async def test_answers_in_every_language_cite_the_handbook_of_that_language(clie
     ("error", "status"),
     [(Unavailable("away", component="llm"), 503), (BadReply("nothing"), 502), (RuntimeError("a secret"), 500)],
 )
-async def test_an_answer_that_fails_is_a_problem_or_an_event_of_one(client, indexed, monkeypatch, error, status):
+async def test_failed_answer_is_problem_or_error_event(client, indexed, monkeypatch, error, status):
     async def fail(*_):
         raise error
 
@@ -283,7 +283,7 @@ async def test_an_answer_that_fails_is_a_problem_or_an_event_of_one(client, inde
     assert "secret" not in streamed.text
 
 
-async def test_a_client_that_goes_away_stops_the_version(services, settings, provider, monkeypatch):
+async def test_disconnected_client_stops_version_query(services, settings, provider, monkeypatch):
     ended = asyncio.Event()
 
     async def endless(*_):
@@ -336,7 +336,7 @@ async def test_a_client_that_goes_away_stops_the_version(services, settings, pro
         ({"temperature": 0}, "temperature"),
     ],
 )
-async def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_paid(client, provider, change, field):
+async def test_invalid_question_is_rejected_before_any_payment(client, provider, change, field):
     for route in ("retrieve", "query"):
         reply = await client.post(f"/v1/{route}", json=QUESTION | change)
 
@@ -363,7 +363,7 @@ STRANGE = (
 )
 
 
-async def test_a_strange_filter_is_answered_with_nothing_or_refused_but_is_no_fault_of_ours(client, indexed):
+async def test_odd_filters_never_cause_server_errors(client, indexed):
     for filter_ in STRANGE:
         reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
         assert (reply.status_code, reply.json().get("chunks")) == (200, []), (filter_, reply.text)
@@ -372,7 +372,7 @@ async def test_a_strange_filter_is_answered_with_nothing_or_refused_but_is_no_fa
         assert (reply.status_code, reply.json()["field"]) == (422, "filter"), (filter_, reply.text)
 
 
-async def test_fields_of_any_name_and_nested_ones_can_be_filtered_by(client, services):
+async def test_any_field_name_and_nested_fields_are_filterable(client, services):
     metadata = {"my field": "ü", "größe": {"in m²": 3}, "a-b_c": 1, "rows": [{"n": 1}, {"n": 2}]}
     await client.post("/v1/documents", json=LEAVE | {"metadata": metadata})
     await work(services)
@@ -383,7 +383,7 @@ async def test_fields_of_any_name_and_nested_ones_can_be_filtered_by(client, ser
         assert not (await retrieve(client, filter=filter_)).chunks, filter_
 
 
-async def test_what_is_away_is_named(client, indexed, provider):
+async def test_unavailable_component_is_named(client, indexed, provider):
     provider.script(down=True)
     reply = await client.post("/v1/retrieve", json=QUESTION)
 
@@ -392,7 +392,7 @@ async def test_what_is_away_is_named(client, indexed, provider):
     assert reply.json()["component"] == "embedding"
 
 
-async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
+async def test_tenants_cannot_find_each_others_chunks(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         reply = await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
         await client.post("/v1/documents", json=PAY, headers=as_tenant("bob"))
@@ -429,7 +429,7 @@ async def expected_of(client, ids, **change):
 
 
 @pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
-async def test_what_should_have_been_found_has_the_places_of_a_deep_search(client, services, provider, fusion):
+async def test_expected_chunks_get_ranks_of_deep_search(client, services, provider, fusion):
     ids = await many(client, services)
     deep = (await retrieve(client, top_k=200, max_tokens=100_000, explain=True, fusion=fusion)).chunks
     wanted = [deep[0].chunk_id, deep[5].chunk_id, *[chunk.chunk_id for chunk in deep[-4:]]]
@@ -448,7 +448,7 @@ async def test_what_should_have_been_found_has_the_places_of_a_deep_search(clien
     assert ids["pay.md"] in wanted
 
 
-async def test_what_should_have_been_found_says_what_left_it_out(client, services, indexed):
+async def test_expected_chunks_show_reason_for_exclusion(client, services, indexed):
     leave, pay = [chunk.chunk_id for chunk in (await retrieve(client)).chunks]
     nowhere = str(uuid4())
 
@@ -465,7 +465,7 @@ async def test_what_should_have_been_found_says_what_left_it_out(client, service
     assert (refused.status_code, refused.json()["field"]) == (422, "expected")
 
 
-async def test_candidates_are_enough_to_fuse_them_again_with_other_weights(client, indexed):
+async def test_candidates_suffice_to_fuse_with_other_weights(client, indexed):
     alone = {"questions": 1.0, "text": 0.0, "bm25": 0.0}
     plain = await retrieve(client, weights=alone, explain=True)
     found = await retrieve(client, weights=alone, explain="candidates")

@@ -63,7 +63,7 @@ async def retrieve(client, **change):
         ({"step_back": True}, {"step_back_question": "What is the holiday entitlement of staff in working days?"}),
     ],
 )
-async def test_a_rewriting_in_the_texts_words_finds_what_the_question_does_not(client, provider, rewrite, reply):
+async def test_rewriting_finds_chunk_that_question_misses(client, provider, rewrite, reply):
     provider.script(rewriting=reply)
 
     directly, plain = await retrieve(client, explain=True)
@@ -76,7 +76,7 @@ async def test_a_rewriting_in_the_texts_words_finds_what_the_question_does_not(c
     assert found.metadata.usage.prompt_tokens > plain.metadata.usage.prompt_tokens == 0
 
 
-async def test_what_the_question_itself_finds_as_near_comes_first(client, provider):
+async def test_question_hits_precede_equal_rewriting_hits(client, provider):
     provider.script(rewriting={"hypothetical_answer": TEXTS["time.md"]})
 
     names, found = await retrieve(client, question=TEXTS["leave.md"], rewrite={"hyde": True}, top_k=2, explain=True)
@@ -85,7 +85,7 @@ async def test_what_the_question_itself_finds_as_near_comes_first(client, provid
     assert found.chunks[1].channels["text"].score == pytest.approx(0.9, abs=0.05)
 
 
-async def test_everything_is_one_call_one_embedding_request_and_one_more_search(client, provider):
+async def test_rewriting_is_one_call_one_embedding_one_search(client, provider):
     wanted = {"hyde": True, "queries": 8, "step_back": True, "entities": True}
 
     _, found = await retrieve(client, rewrite=wanted, explain=True)
@@ -96,7 +96,7 @@ async def test_everything_is_one_call_one_embedding_request_and_one_more_search(
     assert (len(rewritten.queries), rewritten.step_back_question is None) == (8, False)
 
 
-async def test_the_question_itself_is_searched_for_in_the_meantime(client, provider):
+async def test_question_is_searched_during_rewriting(client, provider):
     provider.script(latency_seconds=1, embedding_latency_seconds=1)
 
     _, found = await retrieve(client, rewrite={"entities": True})
@@ -107,7 +107,7 @@ async def test_the_question_itself_is_searched_for_in_the_meantime(client, provi
     assert took["total"] < took["embed"] + took["rewrite"]
 
 
-async def test_chunks_with_the_names_in_the_question_go_up(client, provider):
+async def test_named_entities_raise_matching_chunks(client, provider):
     provider.script(rewriting={"entities": ["halifax"]})
     question = "Who is sent tickets for the assistant of the house, to Halifax?"
 
@@ -129,7 +129,7 @@ async def test_chunks_with_the_names_in_the_question_go_up(client, provider):
         ("hang", "no reply within its budget of 0.3 s"),
     ],
 )
-async def test_the_answer_comes_in_time_without_a_rewriting_that_fails(client, provider, fault, reason):
+async def test_failed_rewriting_does_not_delay_answer(client, provider, fault, reason):
     directly, _ = await retrieve(client, top_k=4)
     provider.script(rewrite_fault=fault, rewriting={"hypothetical_answer": ANSWERING})
     body = QUESTION | {"top_k": 4, "rerank": False, "rewrite": {"hyde": True, "budget_ms": 300}}
@@ -145,7 +145,7 @@ async def test_the_answer_comes_in_time_without_a_rewriting_that_fails(client, p
     assert took < 5
 
 
-async def test_the_tokens_of_a_useless_rewriting_are_told(client, provider):
+async def test_useless_rewriting_reports_its_tokens(client, provider):
     provider.script(rewrite_fault="rubbish")
 
     _, found = await retrieve(client, rewrite={"hyde": True})
@@ -153,7 +153,7 @@ async def test_the_tokens_of_a_useless_rewriting_are_told(client, provider):
     assert found.metadata.usage.prompt_tokens > 0
 
 
-async def test_a_rewriting_that_cannot_be_embedded_is_done_without(client, provider):
+async def test_unembeddable_rewriting_is_skipped(client, provider):
     provider.script(rewriting={"hypothetical_answer": "A poisonous passage."}, refuse_containing="poisonous")
 
     names, found = await retrieve(client, rewrite={"hyde": True}, explain=True)
@@ -163,7 +163,7 @@ async def test_a_rewriting_that_cannot_be_embedded_is_done_without(client, provi
     assert found.metadata.explain.rewritten is None
 
 
-async def test_a_rewriting_that_no_channel_can_search_for_changes_nothing(client, provider):
+async def test_unsearchable_rewriting_changes_nothing(client, provider):
     provider.script(rewriting={"queries": ["To be or not to be?"]})
 
     names, found = await retrieve(client, channels=["bm25"], rewrite={"queries": 1}, explain=True)
@@ -177,7 +177,7 @@ async def test_a_rewriting_that_no_channel_can_search_for_changes_nothing(client
     ("rewrite", "field"),
     [({"queries": 9}, "queries"), ({"queries": -1}, "queries"), ({"budget_ms": 0}, "budget_ms"), ({"hide": 1}, "hide")],
 )
-async def test_what_cannot_be_wanted_of_a_rewriting_is_refused_by_name(client, rewrite, field):
+async def test_invalid_rewriting_option_is_rejected_by_name(client, rewrite, field):
     reply = await client.post("/v1/retrieve", json=QUESTION | {"rewrite": rewrite})
 
     assert reply.status_code == 422
@@ -224,7 +224,7 @@ async def test_only_the_wanted_number_is_left_after_reranking(kites):
     assert names == ["long.md"]
 
 
-async def test_diversity_goes_on_from_the_rerankers_order(kites):
+async def test_diversity_follows_reranker_order(kites):
     names, found = await retrieve(kites, **JUDGED | {"top_k": 3}, rerank=True, diversity=0.1)
 
     assert names[0] == "long.md"
@@ -241,7 +241,7 @@ async def test_diversity_goes_on_from_the_rerankers_order(kites):
         ("indexes", "the rerank provider's results are not one for each of the 6 documents"),
     ],
 )
-async def test_the_answer_comes_in_time_without_a_reranker_that_fails(kites, provider, fault, reason):
+async def test_failed_reranker_does_not_delay_answer(kites, provider, fault, reason):
     directly, _ = await retrieve(kites, **JUDGED)
     provider.script(rerank_fault=fault)
 

@@ -23,7 +23,7 @@ from shared.ledger.postgres.database import Database
 from tests.support.api import calling, events_of, left_behind, serving, work
 
 
-async def test_every_reply_has_its_headers_and_its_request_id(client):
+async def test_every_reply_has_headers_and_request_id(client):
     for address in ("/health/live", "/nowhere", "/v1/documents?limit=0"):
         reply = await client.get(address, headers={"x-request-id": "mine-1"})
         assert reply.headers["x-request-id"] == "mine-1"
@@ -65,7 +65,7 @@ async def test_the_routers_own_errors_are_problems_too(client, method, address, 
         assert reply.headers["allow"]
 
 
-async def test_health_names_what_is_down(services, settings, provider, monkeypatch):
+async def test_health_names_unavailable_components(services, settings, provider, monkeypatch):
     async with calling(settings) as client:
         assert (await client.get("/health/live")).json() == {"status": "live"}
         healthy = await client.get("/health/ready")
@@ -86,7 +86,7 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
         assert health.status == ("unavailable" if name == "ledger" else "degraded")
 
 
-async def test_whoever_asks_for_health_shares_one_look_at_the_parts(services, settings, provider, monkeypatch):
+async def test_concurrent_health_requests_share_one_probe(services, settings, provider, monkeypatch):
     looks = []
     ping = Database.ping
 
@@ -101,18 +101,18 @@ async def test_whoever_asks_for_health_shares_one_look_at_the_parts(services, se
         assert {reply.json()["status"] for reply in replies} == {"ready"}
         assert len(looks) == 1
 
-        monkeypatch.setattr("api.readiness._FRESH_SECONDS", 0.0)
+        monkeypatch.setattr("api.progress.readiness._FRESH_SECONDS", 0.0)
         await client.get("/health/ready")
         assert len(looks) == 2
 
 
-async def test_without_the_broker_uploads_are_accepted_all_the_same(services, settings, provider):
+async def test_uploads_are_accepted_without_broker(services, settings, provider):
     change = {"redis_url": type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")}
     async with calling(settings.model_copy(update=change)) as client:
         assert (await client.post("/v1/documents", json={"text": "a"})).status_code == 202
 
 
-async def test_without_the_ledger_uploads_are_refused_and_leave_nothing(services, settings, provider):
+async def test_uploads_without_ledger_are_rejected_and_leave_nothing(services, settings, provider):
     url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     async with calling(settings.model_copy(update={"database_url": url})) as client:
         for request_ in ({"json": {"text": "a"}}, {"files": {"file": ("a", b"a")}}):
@@ -122,7 +122,7 @@ async def test_without_the_ledger_uploads_are_refused_and_leave_nothing(services
     assert (await left_behind(services, settings))[1] == []
 
 
-async def test_it_describes_every_request_and_reply_with_an_example(client):
+async def test_openapi_describes_everything_with_examples(client):
     document = (await client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]
 
@@ -156,7 +156,7 @@ def test_the_examples_of_replies_are_such_replies():
             model.model_validate_json(orjson.dumps(example))
 
 
-async def test_progress_is_told_as_it_happens(services, settings, provider):
+async def test_progress_is_streamed_live(services, settings, provider):
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         assert await anext(events) == ("progress", {"documents": {}})
@@ -175,7 +175,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
                     break
 
 
-async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings, provider, monkeypatch):
+async def test_ledger_outage_is_reported_to_listeners(services, settings, provider, monkeypatch):
     from shared.domain.errors import Unavailable
     from shared.ledger.documents.documents import Documents
 
@@ -273,7 +273,7 @@ async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, prov
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_a_body_over_the_limit_is_answered_though_it_is_still_being_sent(services, settings, provider, launch):
+async def test_oversized_body_is_answered_while_being_sent(services, settings, provider, launch):
     def body():
         for _ in range(300):
             yield b" " * 100_000
@@ -286,7 +286,7 @@ async def test_a_body_over_the_limit_is_answered_though_it_is_still_being_sent(s
     assert await asyncio.to_thread(send) == 413
 
 
-async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, provider, launch, tmp_path):
+async def test_shutdown_with_listeners_is_quick_without_texts_logged(services, provider, launch, tmp_path):
     def run():
         with process(launch) as (child, client):
             client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
@@ -306,7 +306,7 @@ async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, p
     assert "Traceback" not in log
 
 
-async def test_it_says_that_it_is_not_ready_before_it_takes_no_more_connections(services, provider, launch):
+async def test_shutdown_reports_unready_before_closing_connections(services, provider, launch):
     def run():
         with process(launch, FOREASK_API_DRAIN="0.6") as (child, client):
             assert client.get("/health/ready").status_code == 200
@@ -330,7 +330,7 @@ async def test_it_says_that_it_is_not_ready_before_it_takes_no_more_connections(
         ({"FOREASK_LLM_MODEL": ""}, "FOREASK_LLM_MODEL"),
     ],
 )
-def test_it_says_why_it_cannot_start(launch, tmp_path, environment, said):
+def test_startup_failure_is_explained(launch, tmp_path, environment, said):
     assert launch(**environment).wait(timeout=60) == 1
 
     log = (tmp_path / "api.log").read_text()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from api.pace import pace
+from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
 from shared.costs.budgets import BudgetUse
@@ -33,11 +33,11 @@ def stage(view, name):
     return view.stages[name].model_dump(exclude={"oldest_seconds"})
 
 
-async def test_it_needs_a_key(client):
+async def test_status_requires_key(client):
     assert (await client.get("/v1/status")).status_code == 401
 
 
-async def test_with_nothing_to_do_there_is_no_rate_and_no_end(client):
+async def test_idle_status_has_no_rate_and_no_end(client):
     view = await status(client)
 
     assert view.documents == {}
@@ -45,7 +45,7 @@ async def test_with_nothing_to_do_there_is_no_rate_and_no_end(client):
     assert (view.dead, view.chunks_per_minute, view.eta_seconds) == (0, 0, None)
 
 
-async def test_work_is_counted_where_it_stands(client, services):
+async def test_work_is_counted_by_stage(client, services):
     library = Library(services, "alice")
     for number in range(4):
         await library.add(f"A text about lighthouse number {number} and its keeper.")
@@ -60,7 +60,7 @@ async def test_work_is_counted_where_it_stands(client, services):
     assert stage(await status(client, "bob"), "parse") == {"due": 1, "in_flight": 0, "later": 0}
 
 
-async def test_what_waits_for_its_time_is_told_apart(client, services):
+async def test_deferred_work_is_counted_separately(client, services):
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET due_at = now() + interval '1 hour'"))
@@ -70,7 +70,7 @@ async def test_what_waits_for_its_time_is_told_apart(client, services):
     assert view.stages["parse"].oldest_seconds is None
 
 
-async def test_the_rate_and_the_end_follow_from_what_has_ended(client, services):
+async def test_rate_and_end_follow_from_finished_work(client, services):
     library = Library(services, "alice")
     for number in range(6):
         await library.add(f"A text about lighthouse number {number} and its keeper.")
@@ -87,7 +87,7 @@ async def test_the_rate_and_the_end_follow_from_what_has_ended(client, services)
     assert view.eta_seconds is None  # what is not parsed yet has no chunks to count
 
 
-async def test_what_is_dead_is_counted(client, services, provider):
+async def test_dead_chunks_are_counted(client, services, provider):
     library = Library(services, "alice")
     provider.script(malformed_containing="lighthouse")
     await library.add("A text about a lighthouse and its keeper.")
@@ -121,7 +121,7 @@ async def test_usage_is_shown_by_collection_with_its_price(services, settings, p
     assert embedded.cost == embedded.prompt_tokens / 2_000_000 > 0
 
 
-async def test_it_says_in_one_sentence_why_it_is_not_faster(client, services, settings):
+async def test_status_explains_bottleneck_in_one_sentence(client, services, settings):
     assert (await status(client)).pace.cause == "idle"
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
 
@@ -142,7 +142,7 @@ async def test_it_says_in_one_sentence_why_it_is_not_faster(client, services, se
     assert without.pace.sentence == "The broker does not answer."
 
 
-def test_what_comes_first_of_all_that_holds_the_work_back():
+def test_most_important_bottleneck_is_shown():
     backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 12.0, timedelta(seconds=20), {})
     up = dict.fromkeys(("ledger", "broker", "qdrant", "uploads"), True)
     used_up, minute = BudgetUse(10, None, 10, 0.0), timedelta(minutes=1)
@@ -168,7 +168,7 @@ def test_what_comes_first_of_all_that_holds_the_work_back():
     assert said().sentence == "12 chunks end a minute, and the open ones end in about 20 s."
 
 
-async def test_the_history_shows_what_ended_in_each_minute(client, services):
+async def test_history_shows_finished_work_per_minute(client, services):
     await Library(services, "alice").add("A text about the harbour.")
     await work(services)
 

@@ -45,7 +45,7 @@ async def retrieve(client, question, **change):
     return RetrieveReply.model_validate_json(reply.content)
 
 
-async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divided):
+async def test_small_chunk_returns_its_whole_section(client, divided):
     question = "what stands beside orchard2?"
     small = await retrieve(client, question, top_k=1)
     whole = await retrieve(client, question, top_k=2, unit="section", explain=True)
@@ -65,7 +65,7 @@ async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divid
     assert whole.metadata.explain.stages["return"].did.startswith("2 by section, of the first 8 chunks")
 
 
-async def test_a_section_that_is_not_whole_is_not_returned(client, services):
+async def test_incomplete_section_is_not_returned(client, services):
     """While its document is indexed, a chunk is returned itself rather than a section with a hole."""
     (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
     await add(client, guide())
@@ -84,7 +84,7 @@ async def test_a_section_that_is_not_whole_is_not_returned(client, services):
     assert len(found.text) > len(first_and_third[0].content.text)
 
 
-async def test_where_there_are_no_sections_a_chunk_is_its_own(client, services):
+async def test_unsectioned_chunk_is_returned_alone(client, services):
     await add(client, guide())
     await work(services)
 
@@ -116,7 +116,7 @@ async def test_sentences_around_the_nearest_are_returned(client, services):
         assert found.chunk_span[0] <= found.span[0] < found.span[1] <= found.chunk_span[1]
 
 
-async def test_the_same_text_in_another_document_is_not_returned_again(client, services):
+async def test_duplicate_text_in_other_document_is_omitted(client, services):
     for filename in ("a.md", "b.md"):
         await add(client, section("harbour"), filename)
     await add(client, section("orchard"), "c.md")
@@ -175,7 +175,7 @@ async def test_tokens_are_those_of_the_models_own_tokenizer(settings, services, 
         assert (await retrieve(client, "harbour1", max_tokens=exact - 1)).chunks == []
 
 
-async def test_every_stage_says_what_it_did(client, divided):
+async def test_every_stage_is_explained(client, divided):
     found = await retrieve(client, "orchard2", explain=True, unit="sentences", diversity=0.3, top_k=3)
 
     stages = found.metadata.explain.stages

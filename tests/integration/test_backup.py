@@ -48,7 +48,7 @@ async def found(client):
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
 
-async def test_what_was_deleted_after_the_backup_is_found_again_and_not_paid_for(client, services, settings, provider):
+async def test_restored_documents_are_found_and_not_paid_again(client, services, settings, provider):
     handed_in = await client.post("/v1/documents", json={"external_id": "lamp", "text": LAMP})
     await work(services)
     await run(commands("How do I back up?"), settings)

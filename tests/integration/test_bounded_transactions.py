@@ -54,7 +54,7 @@ async def rows(services, statement):
         return [tuple(row) for row in await connection.execute(text(statement))]
 
 
-async def test_the_chunks_of_a_large_document_are_written_in_slices(services, library, monkeypatch):
+async def test_large_document_chunks_are_written_in_slices(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     chunks = new_chunks(10)
@@ -78,7 +78,7 @@ async def test_a_group_of_documents_is_written_in_slices(services, library, monk
     assert sizes == [3, 2, 3, 4, 4, 1]  # the largest last: others need not wait for its slices
 
 
-async def test_a_document_that_no_single_transaction_could_take_is_settled(services, library, monkeypatch):
+async def test_document_too_large_for_one_transaction_is_settled(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 100)
     (document,) = await claimed(services, library)
     hasty = Database(
@@ -95,7 +95,7 @@ async def test_a_document_that_no_single_transaction_could_take_is_settled(servi
     assert await rows(services, "SELECT count(*) FROM chunks") == [(6_000,)]
 
 
-async def test_a_document_whose_worker_died_between_two_slices_begins_anew(services, library, monkeypatch):
+async def test_worker_death_between_slices_restarts_document(services, library, monkeypatch):
     """The options may have changed since: nothing of the first parse may stay."""
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
@@ -122,7 +122,7 @@ async def test_a_document_whose_worker_died_between_two_slices_begins_anew(servi
     assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
 
 
-async def test_chunks_of_the_same_content_go_on_in_slices(services, library, monkeypatch):
+async def test_same_content_chunks_advance_in_slices(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._MOST_TWINS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
@@ -178,7 +178,7 @@ async def test_old_versions_are_deleted_in_slices(services, library, provider, m
         assert await rows(services, f"SELECT DISTINCT version FROM {table}") == [(2,)]
 
 
-async def test_a_deleted_document_goes_in_slices(services, library, provider, monkeypatch):
+async def test_deleted_document_is_removed_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     monkeypatch.setattr("shared.ledger.documents.versions._MOST_SLICES", 1)
     (document,) = await claimed(services, library)
@@ -217,7 +217,7 @@ async def test_a_lost_index_is_repaired_in_slices(services, library, provider, m
     assert (await services.ledger.documents.get("default", document.lease.id)).state == DocumentState.READY
 
 
-async def test_what_an_erasure_left_is_looked_for_in_slices_of_tables(services, monkeypatch):
+async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):
     await rows(
         services,
         "INSERT INTO queries (id, tenant, collection_id, question, chunk_ids)"

@@ -68,7 +68,7 @@ async def same(services, build):
 # --- fill ---
 
 
-async def test_a_build_is_filled_with_what_the_live_one_has(services, library, provider):
+async def test_build_is_filled_from_live_build(services, library, provider):
     documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(3)]
     await work(services)
     provider.reset()
@@ -104,7 +104,7 @@ async def test_owners_see_the_live_build_alone(services, library, provider):
         await ledger.documents.get("default", copy)
 
 
-async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
+async def test_interrupted_fill_resumes(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md")
@@ -126,7 +126,7 @@ async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
     assert await same(services, build)
 
 
-async def test_a_fill_waits_while_many_documents_are_in_work(services, library, provider, monkeypatch):
+async def test_fill_waits_while_many_documents_are_processed(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.builds.builds._MOST_OPEN", 2)
     for number in range(3):
         await library.add(f"Text number {number}.", f"{number}.md")
@@ -151,7 +151,7 @@ async def test_a_second_build_waits_for_the_first(services, library):
         await begun(services)
 
 
-async def test_two_begin_at_once_and_one_does(services, library):
+async def test_concurrent_build_starts_create_one(services, library):
     await library.add("A text.", "a.md")
 
     results = await asyncio.gather(*(begun(services) for _ in range(4)), return_exceptions=True)
@@ -160,7 +160,7 @@ async def test_two_begin_at_once_and_one_does(services, library):
 
 
 @pytest.mark.parametrize("slice_", [1, 2, 1_000])
-async def test_what_a_build_lacks_is_told(services, library, monkeypatch, slice_):
+async def test_incomplete_build_reports_missing_documents(services, library, monkeypatch, slice_):
     monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     await library.add("Missing.", "a.md")
     await library.add("Stale.", "b.md")
@@ -209,7 +209,7 @@ async def test_a_build_follows_uploads_edits_and_deletions(services, library, pr
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
 
 
-async def test_an_upload_that_saw_no_build_is_in_the_build(services, library):
+async def test_concurrent_upload_reaches_new_build(services, library):
     """It holds the live build's row until it has committed; the build begins behind it."""
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
@@ -249,7 +249,7 @@ async def blocked(services, statement, action, **parameters):
     return await task
 
 
-async def test_an_upload_that_waits_while_a_build_begins_is_in_the_build(services, library):
+async def test_upload_waiting_for_build_start_reaches_build(services, library):
     await library.add("A text.", "a.md")
     new = await library.new("New.", "b.md")
 
@@ -273,7 +273,7 @@ async def test_many_make_a_collection_at_once(services):
     assert len({collection.id for collection in made}) == 1
 
 
-async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
+async def test_deletion_and_fill_wait_for_each_other(services, library):
     document = await library.add("A text.", "a.md")
     build = await begun(services)
 
@@ -288,7 +288,7 @@ async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
     assert await rows_of(services, build) == []
 
 
-async def test_a_deletion_waits_for_the_copy_of_its_document(services, library):
+async def test_deletion_waits_for_document_copy(services, library):
     document = await library.add("A text.", "a.md")
     build = await begun(services)
     hindrance = (
@@ -311,7 +311,7 @@ async def test_a_deletion_waits_for_the_copy_of_its_document(services, library):
 
 
 @pytest.mark.parametrize("round_", range(5))
-async def test_edits_and_deletions_during_a_fill_reach_the_build(services, library, monkeypatch, round_):
+async def test_changes_during_fill_reach_build(services, library, monkeypatch, round_):
     monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(6)]
     build = await begun(services)
@@ -372,7 +372,7 @@ async def searched(services, library, question, **more):
     return (await services.retriever.retrieve(collection, Query(question, **more))).chunks
 
 
-async def test_a_switch_shows_the_other_build_under_the_same_ids(services, library, provider):
+async def test_switch_shows_other_build_under_same_ids(services, library, provider):
     document = await library.add("The harbour opens at seven.", "a.md")
     await work(services)
     (before,) = await searched(services, library, "When does the harbour open?")
@@ -415,7 +415,7 @@ async def test_queries_name_documents_by_their_owners_ids(services, library, pro
     assert await same(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_a_rollback_finds_what_came_since(services, library, provider):
+async def test_rollback_contains_later_changes(services, library, provider):
     document = await library.add("The harbour opens at seven.", "a.md")
     await work(services)
     build = await filled(services)
@@ -434,7 +434,7 @@ async def test_a_rollback_finds_what_came_since(services, library, provider):
 
 
 @pytest.mark.parametrize("parsed", [True, False])
-async def test_a_switch_to_a_build_that_is_behind_loses_no_edit(services, library, provider, parsed):
+async def test_switch_to_lagging_build_loses_no_edit(services, library, provider, parsed):
     """The build has to show first what queries see; the edit is in the build before alone."""
     await library.add("The harbour opens at seven.", "a.md")
     await worked_off(services)
@@ -480,7 +480,7 @@ async def waiting(services, count):
         await asyncio.sleep(0.01)
 
 
-async def test_two_switches_behind_a_third_do_not_wait_for_each_other(services, library):
+async def test_queued_switches_do_not_deadlock(services, library):
     """The first has waited for a build that is not live any more; it must hold nothing that the second one needs."""
     await library.add("A text.", "a.md")
     builds, switch = services.ledger.builds, Builds.switch.__wrapped__
@@ -506,7 +506,7 @@ async def test_two_switches_behind_a_third_do_not_wait_for_each_other(services, 
     assert sorted(states) == ["following", "following", "live"]
 
 
-async def test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks(services, library):
+async def test_build_counts_as_seen_until_switch_has_locks(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
     ((before,),) = await run(services, "SELECT clock_timestamp()")
@@ -520,7 +520,7 @@ async def test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks(
     assert (await services.ledger.builds.get(*NAME, 1)).live_until - before > timedelta(seconds=0.15)
 
 
-async def test_options_that_meet_a_switch_are_those_of_the_build_that_is_live_then(services, library):
+async def test_options_changed_during_switch_apply_to_live_build(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
 
@@ -539,7 +539,7 @@ async def test_options_that_meet_a_switch_are_those_of_the_build_that_is_live_th
     assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]
 
 
-async def test_a_reindex_that_knows_the_build_before_a_switch_is_of_the_live_one(services, library, provider):
+async def test_reindex_during_switch_applies_to_live_build(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     old = await services.ledger.collections.get(*NAME)
@@ -553,7 +553,7 @@ async def test_a_reindex_that_knows_the_build_before_a_switch_is_of_the_live_one
     assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}
 
 
-async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(services, library, provider):
+async def test_upload_with_outdated_build_reaches_both(services, library, provider):
     old = await library.new("Known before.", "a.md")
     await library.add("A text.", "b.md")
     build = await filled(services)
@@ -568,7 +568,7 @@ async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(servi
 
 
 @pytest.mark.parametrize("round_", range(4))
-async def test_uploads_around_a_switch_have_the_same_winner_in_both_builds(services, library, round_):
+async def test_uploads_around_switch_have_same_winner(services, library, round_):
     await library.add("A text.", "a.md")
     build = await filled(services)
     news = [await library.new(f"Text number {number}.", "a.md") for number in range(6)]
@@ -582,7 +582,7 @@ async def test_uploads_around_a_switch_have_the_same_winner_in_both_builds(servi
     assert await same(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_a_switch_waits_for_an_upload_and_the_upload_is_in_both(services, library):
+async def test_switch_waits_for_upload_both_builds_have_it(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
 
@@ -618,7 +618,7 @@ async def test_nothing_of_a_dropped_build_remains(services, library, provider):
     build = await filled(services)
     await work(services)
     assert await services.index.count_points(build.location)
-    await services.ledger.tallies.fold(timedelta())
+    await services.ledger.counters.fold(timedelta())
 
     await services.ledger.builds.drop(*NAME, build.number)
     await cleaned(services)
@@ -649,7 +649,7 @@ async def test_a_live_build_is_not_dropped(services, library):
         await services.ledger.builds.drop(*NAME, 1)
 
 
-async def test_a_build_that_was_live_just_now_is_dropped_a_minute_later(services, library, provider):
+async def test_former_live_build_is_dropped_after_a_minute(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     build = await filled(services)
@@ -669,7 +669,7 @@ async def test_a_build_that_was_live_just_now_is_dropped_a_minute_later(services
     assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
 
 
-async def test_a_late_writer_of_a_dropped_build_leaves_nothing(services, library, provider):
+async def test_late_writer_of_dropped_build_leaves_nothing(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     build = await filled(services)
@@ -686,7 +686,7 @@ async def test_a_late_writer_of_a_dropped_build_leaves_nothing(services, library
     assert await services.index.count_points(build.location) == 0
 
 
-async def test_what_a_dropped_build_has_cost_stays_the_collections(services, library, provider):
+async def test_dropped_build_costs_stay_with_collection(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     before = await services.ledger.costs.sums("default")
@@ -737,7 +737,7 @@ async def questions_of(services, build):
     return await run(services, statement, id=build.id)
 
 
-async def test_an_accepted_question_is_accepted_in_both_builds_and_taken_back_in_both(services, library, provider):
+async def test_accepted_question_is_mirrored_and_retracted_in_both(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)
     live = await services.ledger.collections.get(*NAME)
@@ -760,7 +760,7 @@ async def test_an_accepted_question_is_accepted_in_both_builds_and_taken_back_in
     assert await questions_of(services, live) == await questions_of(services, build) == []
 
 
-async def test_a_build_that_divides_otherwise_has_the_question_where_most_of_its_text_is(services, library, provider):
+async def test_differently_chunked_build_maps_question_by_overlap(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)
     live = await services.ledger.collections.get(*NAME)
@@ -780,7 +780,7 @@ async def test_a_build_that_divides_otherwise_has_the_question_where_most_of_its
     assert provider.stats()["calls"] == 0
 
 
-async def test_feedback_on_a_query_of_the_build_before_goes_to_the_live_one(services, library, provider):
+async def test_feedback_on_previous_build_reaches_live_one(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)
     before = await services.ledger.collections.get(*NAME)
@@ -798,7 +798,7 @@ async def test_feedback_on_a_query_of_the_build_before_goes_to_the_live_one(serv
     assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
 
 
-async def test_what_was_accepted_before_a_switch_is_accepted_by_a_build_that_was_not_there_yet(services, library):
+async def test_accepted_questions_reach_build_created_later(services, library):
     await library.add(SECTIONS, "a.md")
     await work(services)
     before = await services.ledger.collections.get(*NAME)
@@ -815,7 +815,7 @@ async def test_what_was_accepted_before_a_switch_is_accepted_by_a_build_that_was
     assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
 
 
-async def test_a_question_that_a_model_refuses_is_not_offered_again_and_again(services, library, provider):
+async def test_question_rejected_by_model_is_not_retried_forever(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)
     live = await services.ledger.collections.get(*NAME)
@@ -857,7 +857,7 @@ async def test_a_discarded_edit_is_discarded_in_every_build(services, library, p
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
 
 
-async def test_what_failed_in_a_build_is_retried_with_the_document(services, library, provider):
+async def test_failures_in_build_are_retried_with_document(services, library, provider):
     document = await library.add("A good text.", "a.md")
     await work(services)
     build = await filled(services)
@@ -874,7 +874,7 @@ async def test_what_failed_in_a_build_is_retried_with_the_document(services, lib
 
 
 @pytest.mark.parametrize("worked", [True, False], ids=["before the copy", "after the copy"])
-async def test_a_build_shows_what_the_live_one_shows_though_an_edit_fails(services, library, provider, worked):
+async def test_failed_edit_keeps_build_equal_to_live(services, library, provider, worked):
     document = await library.add("The harbour opens at seven.", "a.md")
     await worked_off(services)
     await library.add(UNREADABLE, "a.md")
@@ -890,7 +890,7 @@ async def test_a_build_shows_what_the_live_one_shows_though_an_edit_fails(servic
     assert await same(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_a_build_that_is_slow_comes_to_an_edit_over_what_is_seen(services, library, provider):
+async def test_slow_build_reaches_edit_after_visible_version(services, library, provider):
     await library.add("The harbour opens at seven.", "a.md")
     await worked_off(services)
     build = await filled(services)
@@ -902,7 +902,7 @@ async def test_a_build_that_is_slow_comes_to_an_edit_over_what_is_seen(services,
     assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
 
 
-async def test_a_document_that_a_build_cannot_read_at_all_comes_to_an_end(services, library, provider, monkeypatch):
+async def test_document_unreadable_in_build_reaches_final_state(services, library, provider, monkeypatch):
     await library.add("The harbour opens at seven.", "a.md")
     await worked_off(services)
     build = await filled(services)

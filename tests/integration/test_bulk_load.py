@@ -75,7 +75,7 @@ async def test_each_command_of_the_page_loads_its_corpus(server, services, forea
     assert "30 rows: 0 new, 30 unchanged" in again[1]
 
 
-async def test_a_bad_row_is_named_and_the_exit_code_is_1(server, foreask):
+async def test_bad_row_is_named_with_exit_code_1(server, foreask):
     write("corpus.jsonl", [{"_id": "a", "text": "One."}, {"_id": "b", "text": ""}, {"_id": "c", "text": "Three."}])
     code, said = await foreask("foreask ingest corpus.jsonl")
     assert code == 1

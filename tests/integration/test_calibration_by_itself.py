@@ -105,7 +105,7 @@ async def test_a_collection_that_has_grown_is_calibrated_once(services, library,
     assert provider.stats()["embedded_inputs"] == asked
 
 
-async def test_it_is_not_looked_at_again_before_its_time(services, library, grow):
+async def test_calibration_is_not_rechecked_early(services, library, grow):
     await grow(0, FEW)
     assert await services.calibrator.calibrate_grown()
     await grow(FEW, 2 * FEW)
@@ -116,7 +116,7 @@ async def test_it_is_not_looked_at_again_before_its_time(services, library, grow
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_only_the_first_time_waits_for_no_document_in_work(services, library, grow):
+async def test_only_first_calibration_ignores_running_documents(services, library, grow):
     await grow(0, FEW)
     await library.add("Not parsed yet.", "next.md")
     await grown(services)
@@ -141,7 +141,7 @@ async def test_a_small_collection_is_left_alone(services, library, grow):
     assert await calibration(library) is None
 
 
-async def test_without_questions_texts_alone_are_measured_until_there_are_some(services, library, grow, monkeypatch):
+async def test_missing_questions_calibrate_texts_only(services, library, grow, monkeypatch):
     monkeypatch.setattr(calibrator, "_GROWTH", 10)
     await grow(0, 1)
     for number in range(1, FEW):
@@ -179,7 +179,7 @@ async def test_a_new_collection_is_looked_at_sooner(services, library):
             assert wait.scalar_one().total_seconds() == pytest.approx(seconds, abs=3)
 
 
-async def test_the_baseline_is_measured_and_no_weight_is_chosen(services, library, grow):
+async def test_baseline_is_measured_without_choosing_weights(services, library, grow):
     await grow(0, FEW)
     await grown(services)
 
@@ -218,7 +218,7 @@ async def test_scores_are_on_one_scale_from_then_on(services, library, grow):
     assert [chunk.score for chunk in after] == pytest.approx(expected, abs=1e-4)
 
 
-async def test_what_was_labelled_stays(services, library, grow):
+async def test_labelled_weights_are_retained(services, library, grow):
     await grow(0, FEW)
     stored = await services.index.scroll_points((await library.collection()).location)
     labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
@@ -233,7 +233,7 @@ async def test_what_was_labelled_stays(services, library, grow):
     assert await calibration(library) == first
 
 
-async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(services, library, grow):
+async def test_calibrations_are_serial_dead_worker_costs_time_only(services, library, grow):
     await grow(0, FEW)
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
@@ -248,7 +248,7 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(services, library):
+async def test_expired_claim_does_not_end_next_claim(services, library):
     await library.collection()
     await due(services)
     late = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=timedelta())
@@ -262,7 +262,7 @@ async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(serv
     assert await claims(services) == 0
 
 
-async def test_a_provider_that_is_down_is_asked_again_later(services, library, provider, grow):
+async def test_unavailable_provider_is_retried_later(services, library, provider, grow):
     await grow(0, FEW)
     provider.script(down=True)
     await grown(services)
@@ -284,7 +284,7 @@ async def test_too_few_texts_are_refused(services, library, grow):
 
 
 @pytest.mark.parametrize(("calibrate", "wakes"), [(True, 1), (False, 0)])
-async def test_the_scheduler_wakes_for_it_unless_it_is_switched_off(services, library, settings, calibrate, wakes):
+async def test_scheduler_wakes_calibration_unless_disabled(services, library, settings, calibrate, wakes):
     await library.collection()
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     chosen = settings.model_copy(update={"calibrate": calibrate})

@@ -50,7 +50,7 @@ def test_every_field_has_a_value_of_its_own(content):
         assert getattr(content, field.name) != field.default, field.name
 
 
-async def test_every_field_goes_from_the_parser_to_a_query(services, library, provider, content):
+async def test_every_field_travels_from_parser_to_query(services, library, provider, content):
     work = services.ledger.work
     document = await library.add("unused")
     (claimed,) = await work.claim_documents(1)
@@ -74,5 +74,5 @@ async def test_every_field_goes_from_the_parser_to_a_query(services, library, pr
 
 
 @pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, set())])
-def test_the_api_shows_every_field_but_those_that_are_named_here(view, not_shown):
+def test_api_shows_every_field_except_listed_ones(view, not_shown):
     assert {field.name for field in dataclasses.fields(ChunkContent)} - view.model_fields.keys() == not_shown

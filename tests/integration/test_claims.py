@@ -61,7 +61,7 @@ async def test_free_slots_are_shared_out_equally(services):
     assert tenants(await claim(services.ledger.work, 10)) == {"big": 7, "small": 3}
 
 
-async def test_what_a_tenant_holds_already_counts(services):
+async def test_held_leases_count_toward_tenant_share(services):
     await chunks_due(services, "big", 40)
     work = services.ledger.work
     assert tenants(await claim(work, 10)) == {"big": 10}
@@ -71,7 +71,7 @@ async def test_what_a_tenant_holds_already_counts(services):
     assert tenants(await claim(work, 8)) == {"big": 3, "small": 5}
 
 
-async def test_an_ended_lease_is_held_by_nobody(services):
+async def test_expired_lease_is_free(services):
     await chunks_due(services, "big", 40)
     work = services.ledger.work
     await claim(work, 10)
@@ -89,7 +89,7 @@ async def test_a_heavier_tenant_gets_more(services):
     assert tenants(await claim(weighted, 8)) == {"big": 6, "small": 2}
 
 
-async def test_with_many_tenants_every_one_gets_its_turn(services):
+async def test_many_tenants_all_get_claims(services):
     for number in range(12):
         await chunks_due(services, f"t{number}", 5)
 
@@ -97,7 +97,7 @@ async def test_with_many_tenants_every_one_gets_its_turn(services):
     assert len(await claim(services.ledger.work, 100)) == 48
 
 
-async def test_a_claim_locks_only_what_it_takes(services):
+async def test_claim_locks_only_claimed_rows(services):
     for number in range(4):
         await chunks_due(services, f"t{number}", 10)
 
@@ -107,7 +107,7 @@ async def test_a_claim_locks_only_what_it_takes(services):
         assert (await connection.execute(text(locked))).scalar_one() == 0
 
 
-async def test_claims_at_the_same_moment_pass_over_each_others_rows(services):
+async def test_concurrent_claims_skip_locked_rows(services):
     await chunks_due(services, "one", 40)
     at_once = [claim(services.ledger.work, 8) for _ in range(4)]
 
@@ -141,7 +141,7 @@ async def test_questions_are_indexed_in_turn_as_well(services):
     assert tenants(await work.claim_to_index(4)) == {"big": 2, "small": 2}
 
 
-async def test_what_was_in_two_dying_workers_is_claimed_alone_from_then_on(services):
+async def test_rows_of_two_dead_workers_are_claimed_alone(services):
     await chunks_due(services, "one", 3)
     work = services.ledger.work
     for deaths in range(SUSPECT_AFTER):
@@ -156,7 +156,7 @@ async def test_what_was_in_two_dying_workers_is_claimed_alone_from_then_on(servi
     assert "generate" in await work.due()  # the other two are suspects too
 
 
-async def test_an_innocent_suspect_is_none_any_more_once_it_is_done(services):
+async def test_finished_suspect_is_cleared(services):
     await chunks_due(services, "one", 1)
     work = services.ledger.work
     for _ in range(SUSPECT_AFTER):
@@ -168,7 +168,7 @@ async def test_an_innocent_suspect_is_none_any_more_once_it_is_done(services):
     assert [chunk.lost_leases for chunk in await work.claim_to_index(1)] == [0]
 
 
-async def test_a_suspect_stays_one_where_its_attempt_said_nothing_about_it(services):
+async def test_inconclusive_attempt_keeps_suspect(services):
     await chunks_due(services, "one", 1)
     work = services.ledger.work
     for _ in range(SUSPECT_AFTER):
@@ -183,7 +183,7 @@ async def test_a_suspect_stays_one_where_its_attempt_said_nothing_about_it(servi
     assert len(await claim(work, 1)) == 1
 
 
-async def test_a_tenant_holds_no_more_than_its_limits_let_begin(services):
+async def test_tenant_claims_stay_within_its_limits(services):
     await chunks_due(services, "slow", 10)
     await chunks_due(services, "free", 10)
     most = {"slow": Rates(requests=2), "free": Rates()}
@@ -206,7 +206,7 @@ async def test_nothing_is_set_aside_before_it_killed_alone(lost_leases):
         poison.check(SUSPECT_AFTER + DEATHS_ALONE)
 
 
-async def test_work_that_waits_for_its_time_is_not_due(services):
+async def test_deferred_work_is_not_due(services):
     await chunks_due(services, "one", 5)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))

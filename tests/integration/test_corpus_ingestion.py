@@ -49,7 +49,7 @@ async def there(services):
     return [d.external_id for d in await services.ledger.documents.page("default", limit=1_000)]
 
 
-async def test_every_row_is_a_document_and_twice_changes_nothing(server, services, corpus):
+async def test_every_row_becomes_document_repeat_changes_nothing(server, services, corpus):
     whole = corpus(rows(95))
     first = await taken(server, whole)
     second = await taken(server, whole)
@@ -61,7 +61,7 @@ async def test_every_row_is_a_document_and_twice_changes_nothing(server, service
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
 
-async def test_what_broke_off_is_begun_again(server, services, corpus):
+async def test_interrupted_ingest_resumes(server, services, corpus):
     whole = corpus(rows(95))
 
     def some():
@@ -78,7 +78,7 @@ async def test_what_broke_off_is_begun_again(server, services, corpus):
     assert len(await there(services)) == 95
 
 
-async def test_bad_rows_are_refused_by_number_and_the_others_go_in(server, services, corpus):
+async def test_bad_rows_are_numbered_others_ingested(server, services, corpus):
     bad = [*rows(25), b"{\n", {"_id": "x" * 501, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
     load = await taken(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
 
@@ -110,7 +110,7 @@ async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corp
     assert document.version == 7
 
 
-async def test_a_truncated_file_hands_in_what_it_has(server, services, corpus, monkeypatch):
+async def test_truncated_file_ingests_complete_rows(server, services, corpus, monkeypatch):
     whole = corpus(rows(25))
 
     def cut():

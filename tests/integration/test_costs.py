@@ -114,7 +114,7 @@ async def test_a_failure_that_comes_too_late_is_counted(services, library, provi
 
 
 @pytest.mark.parametrize("change", ["edit", "delete"])
-async def test_a_call_whose_chunk_goes_meanwhile_is_counted(services, library, provider, change):
+async def test_call_of_deleted_chunk_is_charged(services, library, provider, change):
     document = await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     outcome = await generate(services.generator, await claimed(services))
@@ -128,7 +128,7 @@ async def test_a_call_whose_chunk_goes_meanwhile_is_counted(services, library, p
     assert (await spent(services))[0] == provider.stats()["calls"] == 1
 
 
-async def test_what_superseded_versions_have_cost_stays_counted(services, library, provider):
+async def test_costs_of_superseded_versions_are_retained(services, library, provider):
     document = await library.add(KEEPER, "a.md")
     await work(services)
     await library.add(HARBOUR, "a.md")
@@ -195,7 +195,7 @@ def text_by_text(services):
     return replace(services.indexer, settings=settings.model_copy(update={"tuning": tuning}))
 
 
-async def test_embeddings_of_a_batch_that_is_given_back_are_counted(services, library, provider, text_by_text):
+async def test_embeddings_of_released_batch_are_charged(services, library, provider, text_by_text):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
     interrupted = Interrupted(services.indexer.embedder)
@@ -211,7 +211,7 @@ async def test_embeddings_of_a_batch_that_is_given_back_are_counted(services, li
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
 
 
-async def test_embeddings_beside_a_request_that_fails_are_counted(services, library, provider, text_by_text):
+async def test_embeddings_next_to_failed_request_are_charged(services, library, provider, text_by_text):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
     away = Interrupted(services.indexer.embedder, Unavailable("away", component="embedding"))
@@ -245,7 +245,7 @@ async def test_each_tenant_bears_its_share_of_a_request(services, provider):
     assert min(tokens) > 0
 
 
-async def test_costs_of_older_attempts_are_added_up_by_day(services, library, provider):
+async def test_costs_of_older_attempts_are_summed_by_day(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services)
     before = await services.ledger.costs.sums("default")
@@ -273,7 +273,7 @@ async def _grow_old(services):
         await connection.execute(text("UPDATE spent SET at = at - interval '25 hours'"))
 
 
-async def test_attempts_that_last_do_not_hold_back_older_costs(services):
+async def test_long_attempts_do_not_delay_older_costs(services):
     """The oldest rows by their tokens are young: their attempts began long ago."""
     async with services.database.begin() as connection:
         for token, age in enumerate((0, 30, 0, 30)):

@@ -27,7 +27,7 @@ OF_ARGUMENTS = "SELECT CAST(:text AS int)"
 
 
 @pytest.mark.parametrize("statement", [OF_ROWS, OF_VALUES, OF_ARGUMENTS])
-async def test_an_error_quotes_no_row_and_no_value_in_its_traceback(services, statement):
+async def test_error_traceback_contains_no_row_values(services, statement):
     secret = uuid4().hex
     with pytest.raises((exc.DBAPIError, Permanent)) as caught:
         async with services.database.begin() as connection:
@@ -45,7 +45,7 @@ async def sort_much(services):
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
 
 
-async def test_connections_are_opened_ahead_where_the_ledger_is_there(settings):
+async def test_connections_are_preopened_if_ledger_is_available(settings):
     url = settings.database_url.get_secret_value()
     away = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"
     for address, most, opened in ((url, 4, 2), (url, 1, 1), (away, 4, 0)):
@@ -55,7 +55,7 @@ async def test_connections_are_opened_ahead_where_the_ledger_is_there(settings):
         await database.aclose()
 
 
-async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
+async def test_postgresql_shortage_details_are_only_logged(services):
     with capture_logs() as logs, pytest.raises(Unavailable) as caught:
         await sort_much(services)
 
@@ -64,7 +64,7 @@ async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
     assert "temp_file_limit" in answered["words"]
 
 
-async def test_a_connection_that_was_opened_ahead_knows_the_types_of_arrays(settings):
+async def test_preopened_connection_knows_array_types(settings):
     database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
     await database.warm(1)
     async with database.engine.connect() as connection:

@@ -119,7 +119,7 @@ async def test_the_role_reads_nothing_else(services, parsing):
         assert set(CLOSED) <= set(await columns(connection))
 
 
-async def test_whoever_serves_and_works_has_rows_and_nothing_else(services, settings):
+async def test_app_role_has_rows_and_no_other_rights(services, settings):
     await make_app_role(services.database.engine, QUOTED)
     async with build("all", settings_of(APP_ROLE, settings)) as app:
         await require_current(app.database)
@@ -138,7 +138,7 @@ async def test_whoever_serves_and_works_has_rows_and_nothing_else(services, sett
                     await connection.execute(text(statement))
 
 
-async def test_no_function_works_with_the_rights_of_its_owner(services):
+async def test_no_function_runs_with_owner_rights(services):
     """It would look into temporary tables first, where a worker that was taken over could put its own."""
     async with services.database.begin() as connection:
         found = await connection.execute(

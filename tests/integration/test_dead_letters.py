@@ -116,7 +116,7 @@ async def test_reasons_are_counted(client, services, provider):
     assert narrowed == [second]
 
 
-async def test_a_letter_tells_its_attempts(client, services, provider):
+async def test_dead_letter_lists_attempts(client, services, provider):
     await one_of_each(client, services, provider)
 
     for letter in await letters(client):
@@ -126,7 +126,7 @@ async def test_a_letter_tells_its_attempts(client, services, provider):
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
 
-async def test_what_is_paid_for_is_not_called_for_again(client, services, provider, wakes):
+async def test_paid_content_is_not_called_again(client, services, provider, wakes):
     paid = await paid_but_dead(client, services)
     calls = provider.stats()["calls"]
     assert calls >= 2
@@ -158,7 +158,7 @@ async def test_ready_questions_are_indexed_again_without_a_call(client, services
     assert provider.stats()["calls"] == 0
 
 
-async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provider, wakes):
+async def test_retry_respects_its_limit(client, services, provider, wakes):
     failed, degraded = await one_of_each(client, services, provider)
     (chunk,) = await letters(client, collection="novels")
     wakes.clear()
@@ -174,7 +174,7 @@ async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provi
     assert (await document(client, degraded))["state"] == "searchable"
 
 
-async def test_one_chunk_of_a_document_is_retried_alone(client, services, provider):
+async def test_single_chunk_is_retried_alone(client, services, provider):
     paid = await paid_but_dead(client, services)
     first, *others = await letters(client)
 
@@ -185,7 +185,7 @@ async def test_one_chunk_of_a_document_is_retried_alone(client, services, provid
     assert (await document(client, paid))["state"] == "degraded"
 
 
-async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(client, services, provider):
+async def test_chunk_stays_searchable_during_retry(client, services, provider):
     await submit(client, "A first text that is replaced by another one.", "a.md")
     await work(services)
     provider.script(malformed_containing="lighthouse")
@@ -199,7 +199,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
     assert not chunk.hidden
 
 
-async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
+async def test_mass_retry_runs_in_groups(client, services, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.dead_letters._BATCH_SIZE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
@@ -210,7 +210,7 @@ async def test_a_retry_of_many_goes_through_in_groups(client, services, provider
     assert await settle(client, "retry", all=True) == {"documents": 5, "chunks": 5, "in_work": 0}
 
 
-async def test_chunks_of_a_document_in_work_are_left_alone(client, services, provider):
+async def test_chunks_of_running_document_are_not_retried(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *others = await letters(client)
     await settle(client, "retry", letter_id=str(first.id))
@@ -223,7 +223,7 @@ async def test_chunks_of_a_document_in_work_are_left_alone(client, services, pro
         }
 
 
-async def test_a_dropped_chunk_makes_its_document_ready_once_it_was_the_last(client, services, provider):
+async def test_dropping_last_dead_chunk_makes_document_ready(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *others = await letters(client)
 
@@ -240,7 +240,7 @@ async def test_a_dropped_chunk_makes_its_document_ready_once_it_was_the_last(cli
     assert await letters(client) == []
 
 
-async def test_a_document_that_finishes_with_a_dropped_chunk_is_ready(client, services, provider):
+async def test_document_finishing_with_dropped_chunk_is_ready(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *_ = await letters(client)
     await settle(client, "discard", letter_id=str(first.id))
@@ -251,7 +251,7 @@ async def test_a_document_that_finishes_with_a_dropped_chunk_is_ready(client, se
     assert (shown["state"], shown["chunks"]["discarded"]) == ("ready", 1)
 
 
-async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, provider):
+async def test_dropped_chunk_is_found_by_its_text(client, services, provider):
     _, degraded = await one_of_each(client, services, provider)
     await settle(client, "discard", document_id=degraded)
 
@@ -259,7 +259,7 @@ async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, prov
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
 
 
-async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, services, provider):
+async def test_dropped_unsearchable_document_is_deleted(client, services, provider):
 
     failed, _ = await one_of_each(client, services, provider)
 
@@ -270,7 +270,7 @@ async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, s
         assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
 
 
-async def test_a_dropped_document_goes_back_to_what_queries_see(client, services, provider):
+async def test_dropped_document_reverts_to_live_version(client, services, provider):
     document_id = await submit(client, KEEPER, "a.md")
     await work(services)
     assert await submit(client, NO_PDF, "a.md") == document_id
@@ -316,7 +316,7 @@ async def test_only_the_newest_version_counts(client, services, provider):
     assert (await settle(client, "retry", document_id=document_id))["chunks"] == 0
 
 
-async def test_no_tenant_sees_or_touches_what_is_anothers(services, settings, provider):
+async def test_tenants_cannot_see_or_change_each_other(services, settings, provider):
     provider.script(malformed_containing="lighthouse")
     mine, theirs = as_tenant("alice"), as_tenant("bob")
     async with calling(with_keys(settings), services) as client:

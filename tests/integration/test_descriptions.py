@@ -35,7 +35,7 @@ async def found(client, **filter_):
 
 
 @pytest.mark.parametrize("declared", [{}, FIELDS])
-async def test_a_change_of_metadata_is_found_at_once_and_costs_nothing(client, services, provider, declared):
+async def test_metadata_change_is_searchable_at_once_for_free(client, services, provider, declared):
     await client.put("/v1/collections/c", json={"filterable": declared})
     document, other = await submit(client), await submit(client, "b")
     await work(services)
@@ -54,7 +54,7 @@ async def test_a_change_of_metadata_is_found_at_once_and_costs_nothing(client, s
     assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
 
 
-async def test_a_change_of_title_is_shown_by_chunks_and_lists(client, services, provider):
+async def test_title_change_is_shown_in_chunks_and_lists(client, services, provider):
     document = await submit(client)
     await work(services)
 
@@ -70,7 +70,7 @@ async def test_a_change_of_title_is_shown_by_chunks_and_lists(client, services, 
 
 
 @pytest.mark.parametrize("lost", ["qdrant", "process"])
-async def test_a_change_that_qdrant_missed_is_made_up_for(client, services, provider, monkeypatch, lost):
+async def test_change_missed_by_qdrant_is_repeated(client, services, provider, monkeypatch, lost):
     document = await submit(client)
     await work(services)
 
@@ -89,7 +89,7 @@ async def test_a_change_that_qdrant_missed_is_made_up_for(client, services, prov
     assert await services.ledger.descriptions.claim(10) == []
 
 
-async def test_of_two_changes_the_later_one_stays_though_the_first_is_slow(client, services, provider, monkeypatch):
+async def test_concurrent_updates_last_write_wins(client, services, provider, monkeypatch):
     document = await submit(client)
     await work(services)
     describe, slow, told = Index.describe, asyncio.Event(), []
@@ -113,7 +113,7 @@ async def test_of_two_changes_the_later_one_stays_though_the_first_is_slow(clien
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_worker_that_read_the_old_description_does_not_bring_it_back(client, services, provider, late):
+async def test_worker_with_outdated_description_does_not_restore_it(client, services, provider, late):
     document = await submit(client)
     await work(services, "parse", "index", "generate")
     claimed = await services.ledger.work.claim_to_index(10)
@@ -154,7 +154,7 @@ async def said(services):
     return [(point.payload["group"], point.payload["metadata"]["department"]) for point in points]
 
 
-async def test_a_parser_that_read_the_old_title_does_not_bring_it_back(client, services, provider):
+async def test_parser_with_outdated_title_does_not_restore_it(client, services, provider):
     document = await submit(client, title="Old")
     (claimed,) = await services.ledger.work.claim_documents(1)
     await change(client, document, title="New")

@@ -55,7 +55,7 @@ async def discard(client, document_id):
     assert reply.json() == {"documents": 1, "chunks": 0, "in_work": 0}
 
 
-async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(client, services, settings, provider):
+async def test_dropped_failed_edit_keeps_live_version(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     assert (await document(client, document_id))["metadata"] == {"department": "legal"}
 
@@ -69,7 +69,7 @@ async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(c
     assert await uploads(services, settings) == 1
 
 
-async def test_what_was_live_under_a_failed_edit_can_be_reindexed(client, services, provider):
+async def test_live_version_under_failed_edit_is_reindexable(client, services, provider):
     document_id = await live_then_broken(client, services)
     await discard(client, document_id)
 
@@ -82,7 +82,7 @@ async def test_what_was_live_under_a_failed_edit_can_be_reindexed(client, servic
     assert await departments(services) == {"hr"}
 
 
-async def test_a_reindex_reads_the_newest_content_that_nobody_dropped(client, services, provider):
+async def test_reindex_uses_newest_undropped_content(client, services, provider):
     document_id = await live_then_broken(client, services)
 
     assert (await client.post("/v1/collections/default/reindex")).json() == {"documents": 1}
@@ -93,7 +93,7 @@ async def test_a_reindex_reads_the_newest_content_that_nobody_dropped(client, se
     assert await departments(services) == {"hr"}
 
 
-async def test_the_live_content_handed_in_after_a_failed_edit_is_the_next_version(client, services, settings, provider):
+async def test_resubmitting_live_content_after_failure_starts_version(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     calls = provider.stats()["calls"]
 
@@ -107,14 +107,14 @@ async def test_the_live_content_handed_in_after_a_failed_edit_is_the_next_versio
     assert await uploads(services, settings) == 1
 
 
-async def test_the_live_content_handed_in_after_a_dropped_edit_is_there_already(client, services, provider):
+async def test_resubmitting_live_content_after_drop_changes_nothing(client, services, provider):
     document_id = await live_then_broken(client, services)
     await discard(client, document_id)
 
     assert await submit(client, LIVE, status=200) == document_id
 
 
-async def test_a_live_chunk_that_is_written_again_beside_an_edit_keeps_its_own_fields(client, services, provider):
+async def test_rewritten_live_chunk_keeps_its_fields_during_edit(client, services, provider):
     document_id = await submit(client, LIVE)
     await work(services)
     found = (await client.post("/v1/retrieve", json={"question": "Where does somebody live alone?"})).json()
@@ -128,7 +128,7 @@ async def test_a_live_chunk_that_is_written_again_beside_an_edit_keeps_its_own_f
     assert await departments(services) == {"hr"}
 
 
-async def test_bytes_stay_as_long_as_a_live_or_newest_version_needs_them(client, services, settings, provider):
+async def test_bytes_are_kept_while_a_version_needs_them(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     assert await uploads(services, settings) == 2
 

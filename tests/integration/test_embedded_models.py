@@ -111,7 +111,7 @@ SCHEMA = {
 }
 
 
-async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
+async def test_llm_follows_schema_for_concurrent_callers(models):
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
 
         async def ask(river):
@@ -137,7 +137,7 @@ async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
     assert any(reply["choices"][0]["finish_reason"] == "stop" for reply in replies)
 
 
-def test_the_models_leave_nothing_in_the_home_of_their_user(models):
+def test_models_leave_no_files_in_home(models):
     assert list(Path.home().iterdir()) == []
 
 

@@ -107,7 +107,7 @@ def launched(directory):
     return process, json.loads(process.stdout.readline())
 
 
-def test_a_stack_starts_keeps_its_data_and_its_ports(tmp_path):
+def test_stack_keeps_data_and_ports_across_restarts(tmp_path):
     with Stack(settings(), tmp_path, engines=STORES) as stack:
         first = stack.settings
         leave_marks(first, "one")
@@ -120,7 +120,7 @@ def test_a_stack_starts_keeps_its_data_and_its_ports(tmp_path):
         assert marks(stack.settings) == (["one", "three"],) * 3
 
 
-def test_only_what_has_no_url_is_started(tmp_path):
+def test_engines_with_url_are_not_started(tmp_path):
     given = settings(
         database_url="postgresql://elsewhere/db",
         redis_url="redis://elsewhere/0",
@@ -134,7 +134,7 @@ def test_only_what_has_no_url_is_started(tmp_path):
         assert stack.settings == given.model_copy(update={"data_dir": tmp_path.resolve()})
 
 
-def test_a_named_embedding_never_goes_to_the_embedded_model(tmp_path):
+def test_named_embedding_never_uses_embedded_model(tmp_path):
     given = settings(embeddings={"large": Embedding(model="large")}, llm_api_key=SecretStr("secret"))
     stack = Stack(given, tmp_path, engines=("embedding",))
 
@@ -182,7 +182,7 @@ def test_a_crashed_engine_comes_back_with_its_data(data_dir):
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["launcher", "everything"])
-def test_after_kill_9_nothing_is_left_running_and_the_data_is_whole(data_dir, everything):
+def test_kill_9_leaves_no_process_and_intact_data(data_dir, everything):
     launcher, started = launched(data_dir)
     with Stack(Settings.model_validate(_fields(started["environment"])), data_dir / "unused") as view:
         leave_marks(view.settings, "one")
@@ -225,7 +225,7 @@ def test_sigterm_stops_everything_in_order(data_dir):
     assert "received fast shutdown request" in (data_dir / "logs" / "postgres.log").read_text()
 
 
-def test_one_stack_at_a_time(tmp_path):
+def test_second_stack_on_same_folder_is_refused(tmp_path):
     with Stack(settings(), tmp_path, engines=("valkey",)):
         with pytest.raises(InvalidInput, match=f"in use by process {os.getpid()}") as caught:
             Stack(settings(), tmp_path, engines=("valkey",)).start()
@@ -241,7 +241,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path):
         assert stack.pids()["valkey"]
 
 
-def test_an_engine_that_does_not_start_is_named_with_the_end_of_its_log(tmp_path):
+def test_failed_engine_is_named_with_log_tail(tmp_path):
     (tmp_path / "valkey" / "appendonlydir").mkdir(parents=True)
     (tmp_path / "valkey" / "appendonlydir" / "appendonly.aof.manifest").write_text("not a manifest\n")
 
@@ -263,7 +263,7 @@ def test_secrets_are_private_and_no_argument(data_dir):
             assert password.read_text() not in command
 
 
-def test_strangers_are_refused(data_dir):
+def test_engines_require_passwords(data_dir):
     with Stack(settings(), data_dir, engines=("postgres", "valkey")) as stack:
         url = stack.settings.database_url.get_secret_value()
         wrong = url.replace(url.split(":")[2].split("@")[0], "wrong")
@@ -275,7 +275,7 @@ def test_strangers_are_refused(data_dir):
             broker.ping()
 
 
-def test_a_directory_that_nobody_else_may_enter_holds_a_cluster(tmp_path):
+def test_private_directory_can_hold_cluster(tmp_path):
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     for _ in range(2):
@@ -285,7 +285,7 @@ def test_a_directory_that_nobody_else_may_enter_holds_a_cluster(tmp_path):
     assert private.stat().st_mode & 0o777 == 0o700
 
 
-def test_durability_is_not_traded_away(data_dir):
+def test_stack_is_durable_by_default(data_dir):
     with Stack(settings(), data_dir, engines=("postgres", "valkey")) as stack:
         rows = run(
             execute(
@@ -311,7 +311,7 @@ def test_durability_is_not_traded_away(data_dir):
 
 
 @pytest.mark.parametrize("holder", ["nobody", "somebody else"])
-def test_the_pid_file_of_a_dead_server_does_not_hold_up_the_next(data_dir, holder):
+def test_stale_pid_file_does_not_block_start(data_dir, holder):
     with Stack(settings(), data_dir, engines=("postgres",)):
         pid_file = data_dir / "postgres" / "cluster" / "postmaster.pid"
         left = pid_file.read_text().splitlines()

@@ -116,7 +116,7 @@ async def test_each_collection_is_found_by_its_own_embedding(serving, other, pro
     assert {(body["model"], body["dimensions"]) for body in other.bodies} == {("e5-small", 512)}
 
 
-async def test_a_quoted_answer_is_found_by_the_embedding_of_its_collection(serving, other, provider):
+async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, provider):
     async with serving() as built:
         quoting = replace(built, settings=built.settings.model_copy(update={"answering": "extractive"}))
         async with build("api", quoting.settings) as api, client_of(built) as client:
@@ -133,7 +133,7 @@ async def test_a_quoted_answer_is_found_by_the_embedding_of_its_collection(servi
     assert PASSAGE + "The harbour opens at nine." in other.inputs
 
 
-async def test_a_worker_of_one_embedding_takes_its_own_alone(serving, other, provider):
+async def test_worker_claims_only_its_embeddings_chunks(serving, other, provider):
     async with serving() as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})
         for collection in ("default", "new"):
@@ -149,7 +149,7 @@ async def test_a_worker_of_one_embedding_takes_its_own_alone(serving, other, pro
         assert [state for _, state in await chunk_states(built)] == ["indexed", "indexed"]
 
 
-async def test_what_nobody_serves_waits_and_is_named(services, serving, settings, provider):
+async def test_unserved_embedding_waits_and_is_named(services, serving, settings, provider):
     async with serving() as built:
         async with client_of(built) as client:
             await client.put("/v1/collections/new", json={"embedding": "e5"})
@@ -166,7 +166,7 @@ async def test_what_nobody_serves_waits_and_is_named(services, serving, settings
         assert "No setting describes the embedding 'e5': name it in FOREASK_EMBEDDINGS" in refused.json()["detail"]
 
 
-async def test_a_name_that_stands_for_something_else_meets_no_older_vectors(serving, provider):
+async def test_redefined_embedding_name_ignores_older_vectors(serving, provider):
     async with serving() as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})
         await hand_in(client, "new")
@@ -233,7 +233,7 @@ async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other,
         assert embeddings_of(await stage.claim(stage.slots)).count("e5") == slow.slots
 
 
-async def test_uploads_of_one_embedding_go_ahead_of_bulk_work_of_another(serving, provider):
+async def test_uploads_precede_bulk_work_of_other_embedding(serving, provider):
     async with serving() as built, client_of(built) as client:
         small = {"chunk_max_chars": 200, "chunk_overlap_chars": 0}
         await client.put("/v1/collections/new", json={"embedding": "e5"} | small)
@@ -273,7 +273,7 @@ async def test_limits_and_prices_are_each_embeddings_own(serving, provider):
     assert (spent["model"], spent["cost"]) == ("e5", spent["prompt_tokens"] * 2 / 1_000_000)
 
 
-async def test_a_process_calibrates_what_it_serves(services, serving, provider):
+async def test_process_calibrates_served_embeddings(services, serving, provider):
     async with serving() as built, client_of(built) as client:
         for name, change in (("default", {}), ("new", {"embedding": "e5"})):
             await client.put(f"/v1/collections/{name}", json=change)

@@ -35,7 +35,7 @@ def test_every_engine_can_be_loaded_here():
     assert {engine: requirements.lack(engine) for engine in ENGINES} == dict.fromkeys(ENGINES)
 
 
-def test_the_language_models_engine_loads_the_openmp_that_came_with_it(tmp_path):
+def test_llm_engine_loads_bundled_openmp(tmp_path):
     code = "import xllamacpp; print(open('/proc/self/maps').read())"
     environment = {**os.environ, **openmp.variables(tmp_path / "llm")}
     maps = subprocess.run(
@@ -55,13 +55,13 @@ def test_the_link_follows_an_installation_that_moved(tmp_path):
     assert (tmp_path / "libgomp.so.1").exists()
 
 
-def test_a_path_that_is_set_is_searched_after_it(tmp_path, monkeypatch):
+def test_configured_library_path_is_searched_afterwards(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
 
     assert openmp.variables(tmp_path) == {"LD_LIBRARY_PATH": f"{tmp_path}:/given"}
 
 
-def test_where_a_library_is_missing_the_installation_says_so_in_one_line(lacking):
+def test_missing_library_is_reported_in_one_line(lacking):
     lacking("libgomp.so.1")
 
     told = subprocess.run([sys.executable, "-m", "embedded.requirements"], check=True, capture_output=True, text=True)
@@ -77,7 +77,7 @@ def test_a_library_of_an_unknown_package_is_named(lacking):
     )
 
 
-def test_a_stack_that_cannot_start_for_want_of_it_says_the_same(lacking, tmp_path):
+def test_stack_without_library_reports_same_sentence(lacking, tmp_path):
     lacking("libgomp.so.1")
     with pytest.raises(Unavailable) as caught:
         Stack(Settings(_env_file=None), tmp_path / "data", engines=("llm",)).start()

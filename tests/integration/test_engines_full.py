@@ -21,10 +21,8 @@ async def full_broker(settings):
         await redis.config_set("maxmemory", "0")
 
 
-async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(
-    services, settings, provider, full_broker, monkeypatch
-):
-    monkeypatch.setattr("api.readiness._FRESH_SECONDS", 0.0)
+async def test_full_broker_accepts_uploads_and_fails_health(services, settings, provider, full_broker, monkeypatch):
+    monkeypatch.setattr("api.progress.readiness._FRESH_SECONDS", 0.0)
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
         health = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
@@ -58,7 +56,7 @@ async def test_the_reason_of_a_full_broker_is_logged(settings, full_broker, caps
         (asyncpg.AdminShutdownError("terminating connection"), "AdminShutdownError"),
     ],
 )
-def test_what_the_ledger_is_short_of_is_said(cause, said):
+def test_ledger_shortage_is_reported(cause, said):
     original = Exception("driver")
     original.__cause__ = cause
 

@@ -136,13 +136,13 @@ async def state_of(services, tenant):
             for table in ("documents", "chunks", "completions", "queries")
         )
     )
-    return counts, await services.index.count_points(collection.part)
+    return counts, await services.index.count_points(collection.location)
 
 
 # --- a tenant ---
 
 
-async def test_nothing_of_an_erased_tenant_remains_and_another_keeps_all(services, provider, check, keys):
+async def test_erased_tenant_leaves_nothing_others_keep_everything(services, provider, check, keys):
     await filled(services)
     for key in ("foreask:limits:{llm}:tenant:alice", "foreask:use:alice:requests"):
         await keys._redis.set(key, "1")
@@ -164,7 +164,7 @@ async def test_nothing_of_an_erased_tenant_remains_and_another_keeps_all(service
     await Library(services, "alice").add("A new beginning.", "a.md")
 
 
-async def test_an_erasure_that_is_broken_off_anywhere_goes_on(services, provider, check, monkeypatch):
+async def test_interrupted_erasure_resumes_anywhere(services, provider, check, monkeypatch):
     for module in ("builds.builds", "erasure.erasures", "documents.completions"):
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await filled(services)
@@ -188,7 +188,7 @@ async def test_an_erasure_that_is_broken_off_anywhere_goes_on(services, provider
     assert await state_of(services, "bob") == before
 
 
-async def test_while_a_tenant_is_erased_its_uploads_are_refused(services, provider, library):
+async def test_uploads_during_tenant_erasure_are_rejected(services, provider, library):
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
     erasure = await services.ledger.erasures.begin("default")
@@ -203,7 +203,7 @@ async def test_while_a_tenant_is_erased_its_uploads_are_refused(services, provid
     assert (await library.add("Late.", "b.md")).external_id == "b.md"
 
 
-async def test_a_collection_that_is_made_meanwhile_is_erased_or_refused(services, provider, check):
+async def test_collection_created_during_erasure_is_erased_or_rejected(services, provider, check):
     for _ in range(5):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
@@ -222,7 +222,7 @@ async def test_erasure_covers_every_table_with_a_tenant(services):
     assert with_tenant == {*TABLES_OF_TENANT, *DELETED_BEFORE, "erasures"}  # the record of erasures is retained
 
 
-async def test_an_operator_erases_a_tenant_over_http_and_sees_what_is_left(services, settings, provider):
+async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, settings, provider):
     operator, key = {"authorization": f"Bearer {OPERATORS_KEY}"}, ApiKey.parse_operator(OPERATORS_KEY)
     keyed = with_keys(settings).model_copy(update={"operator_keys": (key,)})
     body, address = {"text": "A secret text.", "external_id": "secret.md"}, "/v1/operator/tenants/alice"
@@ -251,7 +251,7 @@ async def test_an_operator_erases_a_tenant_over_http_and_sees_what_is_left(servi
 # --- a collection ---
 
 
-async def test_an_erased_collection_goes_with_all_its_builds(services, provider, library, check):
+async def test_erased_collection_includes_all_builds(services, provider, library, check):
     await library.add("A text.", "a.md")
     await work(services)
     collection = await library.collection()
@@ -287,7 +287,7 @@ async def test_an_erased_collection_goes_with_all_its_builds(services, provider,
     for table in ("labelled_sets", "evaluations"):
         assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
-    assert await services.index.count_points(other.part)
+    assert await services.index.count_points(other.location)
     assert await run(services, DIFFERENCES) == []
 
 
@@ -366,7 +366,7 @@ def objects_of(services):
 
 @pytest.mark.usefixtures("provider")
 @pytest.mark.parametrize("cut", ["nowhere", "before the rename", "before the removal"])
-async def test_a_pack_is_written_anew_without_an_erased_document(services, library, check, monkeypatch, cut):
+async def test_pack_is_rewritten_without_erased_document(services, library, check, monkeypatch, cut):
     documents, uploads = await packed(services, library)
     await work(services)
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
@@ -401,7 +401,7 @@ async def test_a_pack_is_written_anew_without_an_erased_document(services, libra
     assert await services.ledger.documents.counts("default") == {"ready": 3}
 
 
-async def test_a_pack_stays_while_a_worker_may_read_it(services, provider, library):
+async def test_pack_is_kept_while_worker_may_read_it(services, provider, library):
     documents, uploads = await packed(services, library)
     await work(services, "parse")
     await services.ledger.documents.delete("default", documents[0].id)
@@ -429,7 +429,7 @@ def held():
 
 @pytest.mark.parametrize("moment", ["at its beginning", "between two slices", "when it has ended"])
 @pytest.mark.parametrize("stage", ["generate", "index"])
-async def test_what_a_worker_settles_while_its_tenant_is_erased_does_not_stay(services, provider, check, stage, moment):
+async def test_settlement_during_tenant_erasure_leaves_nothing(services, provider, check, stage, moment):
     library = Library(services, "alice")
     for number in range(3):
         await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
@@ -454,7 +454,7 @@ async def test_what_a_worker_settles_while_its_tenant_is_erased_does_not_stay(se
     assert await run(services, DIFFERENCES) == []
 
 
-async def test_what_a_worker_was_answered_does_not_stay_once_its_document_is_erased(services, provider, library, check):
+async def test_replies_for_erased_document_are_not_kept(services, provider, library, check):
     document = await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services, "parse", "index")
@@ -482,7 +482,7 @@ async def test_what_a_worker_was_answered_does_not_stay_once_its_document_is_era
 # --- what is paid for ---
 
 
-async def test_questions_of_a_deleted_document_go_after_a_while(services, provider, library):
+async def test_questions_of_deleted_document_expire(services, provider, library):
     document = await library.add("A text.", "a.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
@@ -538,7 +538,7 @@ async def test_a_completion_stays_that_a_new_chunk_holds(services, provider, lib
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
 
 
-async def test_the_key_of_what_a_chunk_says_is_the_chunks(services, provider, library):
+async def test_content_key_matches_its_chunk(services, provider, library):
     await library.add("A text.", "a.md")
     await work(services, "parse", "index")
     await services.ledger.work.claim_to_generate(10, key_of=lambda _: b"another")
@@ -577,7 +577,7 @@ def foreask(services, settings, capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("provider")
-async def test_the_page_erases_and_shows_what_is_left(services, foreask):
+async def test_documented_erasure_page_shows_leftovers(services, foreask):
     library = Library(services, "acme")
     document = await library.add("A text.", "a.md")
     await work(services)

@@ -74,7 +74,7 @@ async def rebuilt(services, collection, options):
     ],
     ids=["prompt", "count", "smaller", "larger", "sections", "model"],
 )
-async def test_a_rebuild_costs_what_was_estimated(services, collection, change):
+async def test_rebuild_costs_match_estimate(services, collection, change):
     options = dataclasses.replace(collection.options, **change)
     estimate, (calls, prompt, completion), (_, embedded, _) = await rebuilt(services, collection, options)
 
@@ -89,14 +89,14 @@ async def test_a_rebuild_costs_what_was_estimated(services, collection, change):
     assert estimate.documents == 9
 
 
-async def test_a_text_that_is_there_twice_is_paid_for_once(services, collection):
+async def test_duplicate_text_is_paid_once(services, collection):
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )
     assert estimate.chunks == estimate.calls + 4
 
 
-async def test_a_load_costs_what_was_estimated(services, library, collection):
+async def test_load_costs_match_estimate(services, library, collection):
     sample = [SampleText(text_of(f"New {place}", 2)) for place in PLACES]
     estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
     before = await spent(services)
@@ -117,7 +117,7 @@ async def test_a_load_that_is_there_costs_nothing(services, collection):
     assert estimate.embeddings > estimate.chunks > 0
 
 
-async def test_a_part_stands_for_the_whole_load(services, collection):
+async def test_sample_represents_whole_load(services, collection):
     sample = [SampleText(text_of(f"{place} II", 5)) for place in PLACES[:4]]
     size = sum(len(document.text) for document in sample)
     part = await services.estimator.estimate_load("default", collection, Load(4, None, sample))

@@ -81,7 +81,7 @@ def test_scores_are_those_worked_out_by_hand(foreask, tmp_path):
     assert "birds: 10 passages, 6 questions of users" in out
 
 
-def test_what_is_stored_is_counted_for_each_strategy(foreask, tmp_path):
+def test_stored_points_are_counted_per_strategy(foreask, tmp_path):
     foreask("eval", write(tmp_path / "set"), "--output", tmp_path / "out")
 
     _, rows = saved(tmp_path / "out")
@@ -95,7 +95,7 @@ def test_what_is_stored_is_counted_for_each_strategy(foreask, tmp_path):
     assert rows["text"]["bytes_per_chunk"] < rows["text+bm25 rrf"]["bytes_per_chunk"] < both
 
 
-async def test_points_are_taken_away_again(foreask_once, stack):
+async def test_evaluation_points_are_removed(foreask_once, stack):
     index = Index(stack.settings.qdrant_url)
     try:
         names = [collection.name for collection in (await index._client.get_collections()).collections]
@@ -110,7 +110,7 @@ def foreask_once(foreask, tmp_path):
     return foreask("eval", write(tmp_path / "set"), "--strategies", "text,questions joined")[0]
 
 
-def test_rewriting_and_reranking_are_rows_where_they_are_named(foreask, provider, tmp_path, monkeypatch):
+def test_rewriting_and_reranking_rows_appear_if_requested(foreask, provider, tmp_path, monkeypatch):
     provider.script(rewriting={"hypothetical_answer": TEXTS[9]})
     run = ("eval", write(tmp_path / "set"), "--output", tmp_path / "out")
     foreask(*run, "--strategies", "default,default hyde,default rerank")
@@ -133,7 +133,7 @@ def test_rewriting_and_reranking_are_rows_where_they_are_named(foreask, provider
     assert results["per_query"]["default rerank"]["none"] == 1
 
 
-def test_a_second_run_embeds_nothing_and_finds_the_same(foreask, provider, tmp_path):
+def test_second_run_embeds_nothing_with_same_results(foreask, provider, tmp_path):
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--output", tmp_path / "one")
     assert provider.stats()["embedded_inputs"] > len(TEXTS)
@@ -151,7 +151,7 @@ def test_a_second_run_embeds_nothing_and_finds_the_same(foreask, provider, tmp_p
     assert "+0.000 to +0.000" in out
 
 
-def test_a_run_that_failed_goes_on_where_it_was(foreask, provider, tmp_path, monkeypatch):
+def test_failed_run_resumes(foreask, provider, tmp_path, monkeypatch):
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "1")
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--strategies", "text")  # the texts and the questions of users
@@ -178,7 +178,7 @@ def stopping(what, done, total):
         raise Stopped
 
 
-def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
+def test_embeddings_before_stop_are_reused(provider, tmp_path):
     settings = provider.settings(tuning={"embedding_batch_size": 4, "embedding_max_in_flight": 1})
     texts = [f"Text number {number}." for number in range(12)]
 
@@ -227,7 +227,7 @@ def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_pa
     assert results["rows"][0]["ndcg@10"] == pytest.approx((1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6, abs=1e-4)
 
 
-def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provider, tmp_path):
+def test_rows_without_questions_are_omitted(foreask, provider, tmp_path):
     code, out, _ = foreask("eval", write(tmp_path / "set", generated=False), "--output", tmp_path / "out")
 
     assert code == 0
@@ -268,7 +268,7 @@ def answers(texts):
     return {} if texts is None else {"answers": texts}
 
 
-def test_answers_are_judged_and_paid_for_once(foreask, provider, tmp_path):
+def test_answers_are_graded_and_paid_once(foreask, provider, tmp_path):
     folder = with_answers(tmp_path / "set")
     code, out, _ = foreask("eval", folder, "--answers", "--output", tmp_path / "one")
     foreask("eval", folder, "--answers", "--output", tmp_path / "two")
@@ -294,7 +294,7 @@ def test_answers_are_judged_and_paid_for_once(foreask, provider, tmp_path):
     assert "Answers (generative, from what `default` finds, 7 questions" in out
 
 
-def test_without_a_model_that_writes_answers_they_are_quotations(foreask, provider, tmp_path, monkeypatch):
+def test_missing_answer_model_returns_quotations(foreask, provider, tmp_path, monkeypatch):
     monkeypatch.setenv("FOREASK_ANSWERING", "extractive")
 
     foreask("eval", with_answers(tmp_path / "set"), "--answers", "--strategies", "text", "--output", tmp_path / "out")
@@ -331,7 +331,7 @@ def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path
         (["--compare", "nowhere"], "nowhere has no results.json: it is not the output of an evaluation."),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(foreask, tmp_path, arguments, sentence):
+def test_impossible_request_prints_one_sentence(foreask, tmp_path, arguments, sentence):
     code, out, err = foreask("eval", write(tmp_path / "set"), *arguments)
     assert (code, out) == (1, "")
     assert err.startswith(sentence)
@@ -380,7 +380,7 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
     assert "default: 6 questions of users" in markdown.page(results)
 
 
-async def test_a_server_that_refuses_to_say_how_far_it_is_goes_on(settings, services, library, provider, tmp_path):
+async def test_server_without_progress_is_tolerated(settings, services, library, provider, tmp_path):
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}")
     await work(services)
@@ -417,7 +417,7 @@ def test_a_collection_needs_its_questions(foreask, arguments, sentence):
     assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
 
 
-def test_scores_count_above_the_baseline_of_the_model_as_in_a_collection(foreask, tmp_path):
+def test_scores_are_relative_to_model_baseline(foreask, tmp_path):
     common = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register"
     folder = tmp_path / "ships"
     folder.mkdir()

@@ -39,7 +39,7 @@ async def ended(api, run):
     return shown
 
 
-async def test_a_labelled_set_is_kept_measured_with_and_gone_when_it_is_deleted(settings, services, labelled):
+async def test_labelled_set_is_stored_used_and_deleted(settings, services, labelled):
     async with serving(settings, services) as api:
         written = await api.put(SET, json={"questions": labelled})
         assert written.status_code == 200, written.text
@@ -79,7 +79,7 @@ async def test_a_labelled_set_is_kept_measured_with_and_gone_when_it_is_deleted(
         assert (await api.get(f"{RUNS}/{run['id']}")).status_code == 404
 
 
-async def test_a_question_is_added_to_a_set_and_labelled_anew(settings, services, library):
+async def test_question_is_added_and_relabelled(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     path = f"{SET}/questions"
     async with serving(settings, services) as api:
@@ -92,7 +92,7 @@ async def test_a_question_is_added_to_a_set_and_labelled_anew(settings, services
     ]
 
 
-async def test_a_question_that_is_there_twice_has_all_its_answers(settings, services, library):
+async def test_duplicate_question_merges_answers(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     twice = [{"question": "Where?", "external_ids": names} for names in (["a"], ["b", "a"])]
     async with serving(settings, services) as api:
@@ -119,7 +119,7 @@ async def test_a_set_stays_of_one_kind_and_small(settings, services, library):
     assert "larger than" in grown.json()["detail"]
 
 
-async def test_labels_that_name_nothing_are_told(settings, services, labelled, provider):
+async def test_labels_without_documents_are_reported(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         some = [{"question": labelled[0]["question"], "external_ids": [*labelled[0]["external_ids"], "no such"]}]
         run = await ended(api, (await api.post(RUNS, json={"questions": some, "strategies": ["text"]})).json())
@@ -157,7 +157,7 @@ async def test_a_channel_without_weight_is_measured_too(settings, services, labe
     assert after["text+bm25 rrf"] == pytest.approx(before["text+bm25 rrf"])
 
 
-async def test_a_run_under_way_is_not_forgotten_for_later_ones(services, library):
+async def test_running_evaluation_is_retained_over_later_ones(services, library):
     await library.add("Herons nest in reeds.", "herons")
     evaluations = services.ledger.evaluations
     first, *_, last = [await evaluations.begin("default", "default", None, 1) for _ in range(102)]
@@ -187,7 +187,7 @@ LABELLED = {"question": "a", "external_ids": ["herons"]}
         ({"questions": [LABELLED, {"question": "b", "chunk_ids": [str(uuid4())]}]}, (422, "Label all questions by")),
     ],
 )
-async def test_a_run_that_cannot_begin_says_why(settings, services, library, body, refusal):
+async def test_impossible_run_explains_why(settings, services, library, body, refusal):
     await library.add("Herons nest in reeds.", "herons")
     async with serving(settings, services) as api:
         refused = await api.post(RUNS, json=body)
@@ -195,7 +195,7 @@ async def test_a_run_that_cannot_begin_says_why(settings, services, library, bod
     assert refused.json()["detail"].startswith(refusal[1])
 
 
-async def test_a_run_is_stopped_by_its_deletion_and_by_the_end_of_its_process(settings, services, labelled, provider):
+async def test_run_stops_on_deletion_and_process_exit(settings, services, labelled, provider):
     slow = {"questions": labelled * 100, "strategies": ["text"]}
     many = [question | {"question": f"{question['question']} {n}"} for n, question in enumerate(slow["questions"])]
     async with serving(settings, services) as api:
@@ -209,9 +209,7 @@ async def test_a_run_is_stopped_by_its_deletion_and_by_the_end_of_its_process(se
     assert [(run["id"], run["state"]) for run in left] == [(second["id"], "interrupted")]
 
 
-async def test_a_run_that_fails_has_a_sentence_and_one_that_nobody_does_any_more_is_interrupted(
-    settings, services, labelled, provider
-):
+async def test_failed_run_has_reason_abandoned_run_is_interrupted(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(refuse_containing=labelled[0]["question"])
         begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
@@ -225,7 +223,7 @@ async def test_a_run_that_fails_has_a_sentence_and_one_that_nobody_does_any_more
     assert (await services.ledger.evaluations.run_of("default", "default", begun.id)).state == "interrupted"
 
 
-async def test_a_run_waits_for_a_provider_that_is_away(settings, services, labelled, provider):
+async def test_run_waits_for_unavailable_provider(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(down=True)
         begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
@@ -237,9 +235,7 @@ async def test_a_run_waits_for_a_provider_that_is_away(settings, services, label
     assert run["results"]["rows"][0]["ndcg@10"] == pytest.approx(BY_HAND, abs=1e-5)
 
 
-async def test_a_run_that_is_silent_in_a_long_search_is_not_taken_for_interrupted(
-    settings, services, labelled, provider
-):
+async def test_long_search_is_not_mistaken_for_interruption(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=3)
         begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
@@ -249,7 +245,7 @@ async def test_a_run_that_is_silent_in_a_long_search_is_not_taken_for_interrupte
         assert (await api.get(f"{RUNS}/{begun['id']}")).json()["state"] == "running"
 
 
-async def test_a_run_over_a_build_that_is_replaced_fails(settings, services, labelled, provider):
+async def test_run_over_replaced_build_fails(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
         begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()

@@ -76,7 +76,7 @@ async def state_of(client, document_id):
     return (await client.get(f"/v1/documents/{document_id}")).json()["state"]
 
 
-async def test_a_question_in_other_words_finds_its_chunk_once_it_was_accepted(client, indexed, services, provider):
+async def test_accepted_question_finds_chunk_by_other_words(client, indexed, services, provider):
     query_id, before = await asked(client)
     assert list(before) == ["pay.md", "leave.md"]
 
@@ -105,7 +105,7 @@ async def test_a_question_in_other_words_finds_its_chunk_once_it_was_accepted(cl
 
 
 @pytest.mark.parametrize("way", ["feedback", "delete"])
-async def test_what_is_taken_back_is_undone(client, indexed, services, way):
+async def test_retraction_is_undone_completely(client, indexed, services, way):
     before = (await asked(client))[1]
     given = await accept(client)
     await work(services, "index")
@@ -130,7 +130,7 @@ async def test_what_is_taken_back_is_undone(client, indexed, services, way):
     assert (await accept(client)).outcome == "accepted"  # and it may come again
 
 
-async def test_what_is_taken_back_while_qdrant_is_away_goes_when_it_is_back(client, indexed, services):
+async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed, services):
     given = await accept(client)
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
@@ -157,7 +157,7 @@ async def test_the_same_question_is_accepted_once(client, indexed, services):
     assert await state_of(client, indexed["leave.md"]) == "ready"
 
 
-async def test_a_question_that_the_chunk_has_already_is_not_added(client, indexed, services):
+async def test_existing_chunk_question_is_not_added(client, indexed, services):
     chunks = (await client.get(f"/v1/documents/{indexed['leave.md']}/chunks")).json()["items"]
     own = next(question["text"] for question in chunks[0]["questions"] if question["passed"])
 
@@ -168,7 +168,7 @@ async def test_a_question_that_the_chunk_has_already_is_not_added(client, indexe
     assert await state_of(client, indexed["leave.md"]) == "ready"
 
 
-async def test_what_was_not_accepted_cannot_be_taken_back(client, indexed):
+async def test_unaccepted_question_cannot_be_retracted(client, indexed):
     query_id, chunks = await asked(client)
 
     reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
@@ -177,7 +177,7 @@ async def test_what_was_not_accepted_cannot_be_taken_back(client, indexed):
     assert await accepted(client) == []
 
 
-async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings, indexed):
+async def test_question_limit_retracts_oldest(services, settings, indexed):
     async with calling(settings.model_copy(update={"tuning": Tuning(accepted_per_chunk=2)}), services) as client:
         for number in range(4):
             await accept(client, f"{STRANGE} {number}")
@@ -190,7 +190,7 @@ async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings,
     assert await verified(services) == []
 
 
-async def test_feedback_on_what_was_not_returned_or_asked_is_refused(client, indexed):
+async def test_feedback_on_unreturned_chunk_is_rejected(client, indexed):
     query_id, chunks = await asked(client, top_k=1)
     _, others = await asked(client)
     shown, hidden = chunks["pay.md"].chunk_id, others["leave.md"].chunk_id
@@ -207,7 +207,7 @@ async def test_feedback_on_what_was_not_returned_or_asked_is_refused(client, ind
         assert (reply.status_code, reply.json()["field"]) == (status, field), reply.text
 
 
-async def test_feedback_on_a_chunk_that_is_gone_is_refused_and_names_it(client, indexed, services):
+async def test_feedback_on_deleted_chunk_is_rejected_by_name(client, indexed, services):
     query_id, chunks = await asked(client)
     await accept(client, name="leave.md")
     await client.delete(f"/v1/documents/{indexed['leave.md']}")
@@ -239,7 +239,7 @@ async def test_no_tenant_gives_feedback_on_or_sees_anothers(services, settings, 
         assert await points(services, tenant="bob") == {}
 
 
-async def test_a_list_goes_on_where_its_page_ended(client, indexed):
+async def test_list_continues_after_page(client, indexed):
     for number in range(5):
         await accept(client, f"{STRANGE} {number}")
     seen, cursor = [], None
@@ -279,7 +279,7 @@ async def accept_of_leave(client, question=STRANGE):
     return (await give(client, reply["metadata"]["query_id"], chunk["chunk_id"])).json()
 
 
-async def test_a_question_stays_while_a_version_has_its_chunk_and_goes_with_it(client, two_chunks, services):
+async def test_question_lives_as_long_as_its_chunk(client, two_chunks, services):
     await accept_of_leave(client)
     await work(services, "index")
 
@@ -300,9 +300,7 @@ async def test_a_question_stays_while_a_version_has_its_chunk_and_goes_with_it(c
     assert await verified(services) == []
 
 
-async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_that_is_done(
-    client, two_chunks, services, provider
-):
+async def test_question_accepted_during_processing_is_indexed_afterwards(client, two_chunks, services, provider):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "index", "generate")
     claimed = await services.ledger.work.claim_to_index(10)
@@ -318,9 +316,7 @@ async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_th
     assert await verified(services) == []
 
 
-async def test_what_is_accepted_while_an_edit_is_written_that_is_given_up_is_written_for_what_is_live(
-    client, two_chunks, services, provider
-):
+async def test_question_accepted_during_failed_edit_reaches_live_version(client, two_chunks, services, provider):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     await work(services, "parse", "generate")
@@ -343,9 +339,7 @@ async def unreadable(client):
     await client.post("/v1/documents", json=body)
 
 
-async def test_what_is_accepted_for_the_live_version_is_in_an_edit_that_was_written_without_it(
-    client, two_chunks, services, provider
-):
+async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks, services, provider):
     await accept_of_leave(client)
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services, "parse", "generate")
@@ -367,9 +361,7 @@ async def test_what_is_accepted_for_the_live_version_is_in_an_edit_that_was_writ
     assert await verified(services) == []
 
 
-async def test_what_is_taken_back_goes_from_the_live_version_and_from_one_that_is_written(
-    client, two_chunks, services, provider
-):
+async def test_retraction_applies_to_live_and_pending_versions(client, two_chunks, services, provider):
     given = await accept_of_leave(client)
     await work(services, "index")
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
@@ -385,7 +377,7 @@ async def test_what_is_taken_back_goes_from_the_live_version_and_from_one_that_i
     assert await accepted(client) == []
 
 
-async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_that(client, indexed, services):
+async def test_retraction_during_write_is_applied_afterwards(client, indexed, services):
     given = await accept(client)
     claimed = await services.ledger.work.claim_to_index(10)
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
@@ -400,7 +392,7 @@ async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_tha
     assert await verified(services) == []
 
 
-async def test_a_late_writer_brings_nothing_back_that_was_taken_back(client, indexed, services):
+async def test_late_writer_does_not_restore_retracted_question(client, indexed, services):
     given = await accept(client)
     late = await services.ledger.work.claim_to_index(10)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
@@ -417,7 +409,7 @@ async def test_a_late_writer_brings_nothing_back_that_was_taken_back(client, ind
     assert await verified(services) == []
 
 
-async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_removed(client, indexed, services):
+async def test_question_is_not_reaccepted_during_removal(client, indexed, services):
     given = await accept(client)
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
@@ -436,9 +428,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
     assert await verified(services) == []
 
 
-async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_again(
-    client, two_chunks, services, provider
-):
+async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks, services, provider):
     await accept_of_leave(client)
     await work(services, "index")
     options = (await client.get("/v1/collections/default")).json()["options"]
@@ -466,9 +456,7 @@ async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_agai
     assert await verified(services) == []
 
 
-async def test_a_question_that_cannot_be_embedded_is_said_to_be_refused_and_holds_up_nothing(
-    client, indexed, services, provider
-):
+async def test_unembeddable_question_is_rejected_and_blocks_nothing(client, indexed, services, provider):
     await accept(client)
     provider.script(refuse_containing="sick children")
     await work(services, "index")
@@ -535,7 +523,7 @@ async def test_accepted_questions_are_labelled_ones(client, indexed, services):
     ]
 
 
-async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(client, indexed, services, monkeypatch):
+async def test_retraction_during_verification_is_not_a_finding(client, indexed, services, monkeypatch):
     given = await accept(client)
     await work(services, "index")
     stored_points = services.index.stored_points
@@ -552,7 +540,7 @@ async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(clie
     assert await points(services) == {}
 
 
-async def test_a_question_is_accepted_for_a_chunk_that_no_query_has_returned(client, indexed, services, wakes):
+async def test_question_is_accepted_for_unreturned_chunk(client, indexed, services, wakes):
     _, chunks = await asked(client)
     body = {"question": STRANGE, "chunk_id": chunks["leave.md"].chunk_id}
     path = "/v1/collections/default/accepted"

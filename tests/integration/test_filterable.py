@@ -135,7 +135,7 @@ async def found(index, location, filter_, fields):
         {"at": "2024-01-01"},
     ],
 )
-async def test_a_declared_field_finds_what_it_finds_undeclared(
+async def test_declared_field_matches_like_undeclared_field(
     session_services, shared_collection, documents, others, filters
 ):
     index = session_services.index
@@ -211,7 +211,7 @@ def _fits(value, condition):
     filters=st.lists(NESTED_FILTERS, min_size=6, max_size=10),
 )
 @example(documents=[{}, {"year": None}, {"year": []}, {"year": 1}], filters=[{"year": None}, {"not": {"year": None}}])
-async def test_filters_within_filters_find_what_they_say(session_services, shared_collection, documents, filters):
+async def test_nested_filters_match_as_written(session_services, shared_collection, documents, filters):
     index = session_services.index
     declared, undeclared = (IndexLocation(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b"))
     same = {uuid4(): values for values in documents}
@@ -240,7 +240,7 @@ async def test_filters_within_filters_find_what_they_say(session_services, share
         ({"department": {"text": "hr"}}, ["leave", "list"]),
     ],
 )
-async def test_what_filters_on_declared_fields_mean(session_services, shared_collection, filter_, expected):
+async def test_declared_field_filters_have_documented_meaning(session_services, shared_collection, filter_, expected):
     location = IndexLocation(shared_collection, "a", uuid4().hex)
     of_names = {
         "leave": {"department": "hr", "year": 2026, "draft": True, "price": 2, "at": "2024-06-01T10:00:00Z"},
@@ -258,7 +258,7 @@ async def test_what_filters_on_declared_fields_mean(session_services, shared_col
     assert sorted(name for name, document in ids.items() if str(document) in hits) == expected
 
 
-async def test_a_key_has_its_index_before_its_first_point_and_is_looked_for_once(services):
+async def test_key_index_precedes_points_and_is_checked_once(services):
     index, name = services.index, f"test-{uuid4().hex}"
     await index.ensure_collection(name, 3)
     location, documents = IndexLocation(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
@@ -303,7 +303,7 @@ async def upload(client, name, **values):
     return await client.post("/v1/documents", json=body)
 
 
-async def test_documents_are_found_by_what_their_collection_declares(client, services, provider):
+async def test_documents_are_found_by_declared_fields(client, services, provider):
     declared = {"department": "keyword", "year": "integer"}
     made = await put(client, filterable=declared)
     assert (made.status_code, made.json()["options"]["filterable"]) == (201, declared)
@@ -326,7 +326,7 @@ async def test_documents_are_found_by_what_their_collection_declares(client, ser
 
 
 @pytest.mark.parametrize("wrong", ["2026", 2026.0, True, 2**63, {"of": 1}, [2026, "2027"], [[2026]], [None]], ids=repr)
-async def test_metadata_of_another_type_is_refused_at_the_upload(client, wrong):
+async def test_wrong_metadata_type_is_rejected_at_upload(client, wrong):
     await put(client, filterable={"year": "integer"})
 
     reply = await upload(client, "a", year=wrong)
@@ -338,7 +338,7 @@ async def test_metadata_of_another_type_is_refused_at_the_upload(client, wrong):
     assert (await upload(client, "b")).status_code == 202
 
 
-async def test_fields_are_declared_before_the_first_document_and_stay(client, services):
+async def test_fields_are_declared_before_documents_and_stay(client, services):
     await put(client, filterable={"year": "integer"})
     more = await put(client, filterable={"department": "keyword", "month": "integer"}, questions_per_chunk=4)
     assert more.json()["options"]["filterable"] == {"year": "integer", "department": "keyword", "month": "integer"}
@@ -372,7 +372,7 @@ async def test_fields_are_declared_before_the_first_document_and_stay(client, se
     ],
     ids=lambda declared: f"{next(iter(declared))[:10]} {len(declared)}",
 )
-async def test_what_cannot_be_declared_makes_no_collection(client, declared):
+async def test_invalid_declaration_creates_no_collection(client, declared):
     reply = await put(client, filterable=declared)
 
     assert (reply.status_code, reply.json()["field"]) == (422, "filterable")
@@ -391,7 +391,7 @@ async def declare(services, *fields):
     )
 
 
-async def test_a_declaration_waits_for_the_document_that_is_being_written(services, library):
+async def test_declaration_waits_for_running_document_write(services, library):
     await library.collection()
     async with services.database.begin() as connection:
         await _write(connection, [await library.new("The text.")])
@@ -403,7 +403,7 @@ async def test_a_declaration_waits_for_the_document_that_is_being_written(servic
         await declaring
 
 
-async def test_a_document_that_came_past_its_declaration_fails_with_what_to_do(services, library):
+async def test_undeclared_document_fails_with_remedy(services, library):
     await declare(services, ("year", "integer"))
     document = await library.add("The text.", metadata={"year": "2026"})
     await work(services, "parse")

@@ -110,7 +110,7 @@ async def test_a_shuffled_embedder_is_stopped(services, fill, gate):
     assert [reason.partition(":")[0] for reason in report.reasons] == ["The build finds less, by more than chance"]
 
 
-async def test_weights_that_people_chose_are_tried_and_stay_after_a_switch(services, fill, gate):
+async def test_chosen_weights_are_tested_and_survive_switch(services, fill, gate):
     build = await fill()
     live = await services.ledger.collections.get(*NAME)
     chosen = {"questions": 3.0, "text": 1.0, "bm25": 0.0}
@@ -133,7 +133,7 @@ async def test_weights_that_people_chose_are_tried_and_stay_after_a_switch(servi
 
 
 @pytest.mark.parametrize("slice_", [7, 1_000])
-async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, fill, gate, monkeypatch, slice_):
+async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, monkeypatch, slice_):
     monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     build = await fill()
     live = await services.ledger.collections.get(*NAME)
@@ -157,7 +157,7 @@ async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(service
     assert report.quality is None
 
 
-async def test_one_missing_point_is_enough(services, fill, gate):
+async def test_single_missing_point_fails_gate(services, fill, gate):
     build = await fill()
     async with services.database.begin() as connection:
         of_build = text("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE collection_id = :c")
@@ -168,14 +168,14 @@ async def test_one_missing_point_is_enough(services, fill, gate):
     assert report.reasons == ("Points that differ from the ledger: 1 missing, 0 stale, 0 orphaned.",)
 
 
-async def test_failures_in_the_build_alone_count_and_may_be_accepted(services, fill, gate):
+async def test_build_only_failures_count_and_may_be_accepted(services, fill, gate):
     refusing = replace(services.indexer, embedder=Refusing(services.indexer.embedder))
     build = await fill(refusing)
     assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, in the build alone: 1.",)
     assert (await report_of(replace(gate, accepted_failures=1), build)).is_open
 
 
-async def test_a_document_that_is_not_indexed_yet_closes_the_gate(services, library, fill, gate):
+async def test_unindexed_document_closes_gate(services, library, fill, gate):
     build = await fill()
     await library.add("One more.", "more.md", questions=[])
     await work(replace(services, indexers={}), "parse")
@@ -190,7 +190,7 @@ async def test_a_document_that_is_not_indexed_yet_closes_the_gate(services, libr
     assert (await report_of(gate, build)).reasons == ("Documents that are not indexed yet: 1.",)
 
 
-async def test_a_build_whose_queries_take_longer_is_stopped(services, fill, gate, monkeypatch):
+async def test_slower_build_fails_gate(services, fill, gate, monkeypatch):
     build = await fill()
     retrieve, clock = services.retriever.retrieve, [0.0]
 

@@ -78,7 +78,7 @@ async def prompt(services, name):
     )
 
 
-async def test_questions_stand_under_the_key_of_the_prompt_that_was_sent(services, library, provider):
+async def test_questions_are_stored_under_sent_prompt_key(services, library, provider):
     await prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
@@ -94,7 +94,7 @@ async def test_questions_stand_under_the_key_of_the_prompt_that_was_sent(service
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [1, 1]
 
 
-async def test_a_changed_prompt_that_is_paid_for_already_costs_no_call(services, library, provider):
+async def test_paid_prompt_change_costs_no_call(services, library, provider):
     await prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
     await work(services)
@@ -108,7 +108,7 @@ async def test_a_changed_prompt_that_is_paid_for_already_costs_no_call(services,
     assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
 
 
-async def test_chunks_whose_keys_become_the_same_are_paid_for_once(services, library, provider):
+async def test_chunks_with_equal_keys_are_paid_once(services, library, provider):
     for number, name in enumerate(("PROMPT-A", "PROMPT-B")):
         await prompt(services, name)
         await library.add(KEEPER, f"{number}.md")
@@ -120,7 +120,7 @@ async def test_chunks_whose_keys_become_the_same_are_paid_for_once(services, lib
     assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
 
 
-async def test_a_repair_that_is_cut_short_goes_on_where_it_was(services, library, provider):
+async def test_interrupted_repair_resumes(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
@@ -160,9 +160,7 @@ def question_by_question(services):
     return replace(services.generator, settings=settings.model_copy(update={"tuning": tuning}))
 
 
-async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
-    services, library, provider, question_by_question
-):
+async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 4)
@@ -184,9 +182,7 @@ async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
     assert done.calls == provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_an_edit_between_two_calls_pays_for_none_of_the_same_content_again(
-    services, library, provider, question_by_question
-):
+async def test_edit_between_calls_repays_nothing(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
@@ -207,9 +203,7 @@ async def test_an_edit_between_two_calls_pays_for_none_of_the_same_content_again
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_replies_that_come_after_an_edit_are_kept_for_the_same_content(
-    services, library, provider, question_by_question
-):
+async def test_replies_after_edit_are_kept_for_same_content(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
@@ -229,7 +223,7 @@ async def test_replies_that_come_after_an_edit_are_kept_for_the_same_content(
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_replies_whose_content_nobody_asks_for_again_are_forgotten(services, library, question_by_question):
+async def test_unneeded_replies_are_deleted(services, library, question_by_question):
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
     await services.ledger.work.settle_generated(
@@ -242,7 +236,7 @@ async def test_replies_whose_content_nobody_asks_for_again_are_forgotten(service
     assert (await row(services)).replies is None
 
 
-async def test_a_dead_letter_that_is_retried_makes_its_calls_anew(services, library, provider):
+async def test_retried_dead_letter_repeats_its_calls(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     document = await library.add(KEEPER, "a.md")
     await work(services)
@@ -255,7 +249,7 @@ async def test_a_dead_letter_that_is_retried_makes_its_calls_anew(services, libr
     assert (await services.ledger.documents.get("default", document.id)).state is DocumentState.READY
 
 
-async def test_an_orderly_stop_pays_for_nothing_twice_and_counts_it(services, library, provider, question_by_question):
+async def test_graceful_stop_pays_nothing_twice_and_counts(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
@@ -298,7 +292,7 @@ async def test_replies_to_another_prompt_are_not_taken(services, library, provid
     assert (len(outcome.questions), outcome.calls) == (calls, calls + 1)
 
 
-async def test_replies_of_a_chunk_that_another_worker_holds_are_not_kept(services, library, provider):
+async def test_replies_of_reclaimed_chunk_are_not_stored(services, library, provider):
     chunk = await one_chunk(services, library)
     await make_due(services)
     await claimed(services)
@@ -307,7 +301,7 @@ async def test_replies_of_a_chunk_that_another_worker_holds_are_not_kept(service
         await services.ledger.work.keep_replies(chunk, "scripted", (), Usage(100, 10), 1)
 
 
-async def test_no_call_is_made_once_the_lease_may_have_ended(services, library, provider):
+async def test_no_call_starts_after_possible_lease_expiry(services, library, provider):
     chunk = await one_chunk(services, library)
 
     def lost():
@@ -330,7 +324,7 @@ async def test_malformed_replies_that_end_a_chunk_are_counted(services, library,
     assert progress.prompt_tokens > 0
 
 
-async def test_a_provider_that_refuses_the_key_is_left_alone_and_nothing_burns(services, library, provider):
+async def test_rejected_provider_key_pauses_without_burning_attempts(services, library, provider):
     for number in range(5):
         await library.add(f"{KEEPER} Number {number}.")
     await work(services, "parse", "index")
@@ -348,7 +342,7 @@ async def test_a_provider_that_refuses_the_key_is_left_alone_and_nothing_burns(s
         assert found.all() == [("generating", 0, None, 0)]
 
 
-async def test_a_claim_that_meets_another_of_the_same_content_leaves_it_out_and_takes_the_rest(services, library):
+async def test_claim_skips_content_claimed_by_other_worker(services, library):
     await library.add("Something else that nobody holds.", "c.md")
     for name in ("a.md", "b.md"):
         await library.add(KEEPER, name)
@@ -370,7 +364,7 @@ async def test_a_claim_that_meets_another_of_the_same_content_leaves_it_out_and_
     ("bound", "statement"),
     [("statement_timeout", "SELECT pg_sleep(5)"), ("lock_timeout", "SELECT pg_advisory_xact_lock(4711)")],
 )
-async def test_a_statement_that_the_server_cancels_is_worth_another_attempt(services, bound, statement):
+async def test_cancelled_statement_is_retried(services, bound, statement):
     async def bounded():
         async with services.database.begin() as connection:
             await connection.execute(text(f"SET LOCAL {bound} = '20ms'"))

@@ -72,14 +72,14 @@ async def provider():
     await runner.cleanup()
 
 
-async def test_one_call_brings_the_questions_and_their_price(provider):
+async def test_single_call_returns_questions_and_costs(provider):
     asked = await generate_questions(provider.model, SUBJECT, GenerationOptions())
     assert len(asked.questions) == 5
     assert asked.calls == provider.stats.chats.total() == 1
     assert asked.usage.prompt_tokens > 0
 
 
-async def test_the_reply_is_asked_for_in_the_common_subset_of_strict_schemas(wire):
+async def test_reply_schema_uses_common_strict_subset(wire):
     wire.replies = [(GOOD, "stop")]
     await generate_questions(wire.model, SUBJECT, GenerationOptions())
     (body,) = wire.requests
@@ -91,7 +91,7 @@ async def test_the_reply_is_asked_for_in_the_common_subset_of_strict_schemas(wir
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
 
 
-async def test_a_malformed_reply_is_asked_for_again_with_the_shape_spelled_out(wire):
+async def test_malformed_reply_is_retried_with_explicit_shape(wire):
     wire.replies = [("Sure! " + GOOD[:30], "stop"), (GOOD, "stop")]
     asked = await generate_questions(wire.model, SUBJECT, GenerationOptions())
     assert asked.questions == ("When does a lease end?", "Who renews a lease?")
@@ -102,7 +102,7 @@ async def test_a_malformed_reply_is_asked_for_again_with_the_shape_spelled_out(w
     assert second["messages"][1] == first["messages"][1]
 
 
-async def test_a_cut_reply_is_asked_for_again_with_fewer_questions_and_more_room(wire):
+async def test_truncated_reply_is_retried_with_fewer_questions(wire):
     wire.replies = [(GOOD, "length"), (GOOD, "stop")]
     asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=6))
     assert asked.calls == 2
@@ -122,7 +122,7 @@ async def test_two_repairs_and_no_more(wire, reply):
     assert pickle.loads(pickle.dumps(caught.value)).usage == Usage(300, 30)
 
 
-async def test_a_chatty_model_is_cut_to_twice_what_was_asked(wire):
+async def test_chatty_model_is_cut_at_twice_requested(wire):
     wire.replies = [(orjson.dumps([f"What is number {i}?" for i in range(100)]).decode(), "stop")]
     asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=4))
     assert len(asked.questions) == 8
@@ -139,7 +139,7 @@ async def test_a_refusal_is_not_repeated(wire, strategy):
 
 @pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable), (401, Unavailable)])
 @pytest.mark.parametrize("strategy", ["list", "per-question"])
-async def test_what_may_pass_is_not_repaired_here(provider, status, error, strategy):
+async def test_acceptable_reply_is_not_repaired(provider, status, error, strategy):
     provider.script.status = status
     with pytest.raises(error):
         await generate_questions(provider.model, SUBJECT, GenerationOptions(strategy))
@@ -154,14 +154,14 @@ async def test_word_by_word_every_word_has_its_call(wire):
     assert all(body["temperature"] < 1 for body in wire.requests)
 
 
-async def test_word_by_word_one_bad_reply_costs_one_question(wire):
+async def test_single_question_mode_bad_reply_costs_one_question(wire):
     wire.replies = [('{"question": "What i', "length"), ('{"question": "Who renews a lease?"}', "stop")]
     asked = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
     assert asked.questions == ("Who renews a lease?",) * 2
     assert asked.calls == 3
 
 
-async def test_word_by_word_without_any_question_is_a_bad_reply(wire):
+async def test_single_question_mode_without_questions_is_bad_reply(wire):
     wire.replies = [("{}", "stop")]
     with pytest.raises(BadQuestions) as caught:
         await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))

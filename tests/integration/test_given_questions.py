@@ -7,7 +7,7 @@ from tests.support.api import work
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 
 
-async def test_a_chunk_has_so_many_given_questions_and_says_what_became_of_the_others(client, services, library):
+async def test_chunk_limits_given_questions_and_explains_others(client, services, library):
     document = await library.add(KEEPER, questions=[f"Where does keeper {n} live alone?" for n in range(22)])
     await work(services)
 
@@ -21,7 +21,7 @@ async def test_a_chunk_has_so_many_given_questions_and_says_what_became_of_the_o
     assert (hit["matched_question"], hit["matched_question_source"]) == ("Where does keeper 3 live alone?", "given")
 
 
-async def test_given_questions_that_are_unlike_their_chunk_are_dropped_and_alike_ones_stay(client, services, library):
+async def test_dissimilar_given_questions_are_dropped(client, services, library):
     strict = {name: replace(indexer, floor=0.3) for name, indexer in services.indexers.items()}
     questions = [
         "Who lives alone on the northern cliff?",

@@ -18,7 +18,7 @@ async def seen(services):
     return found
 
 
-async def test_a_process_is_seen_while_it_lives_and_leaves(services, monkeypatch):
+async def test_process_is_listed_while_alive(services, monkeypatch):
     monkeypatch.setattr(heartbeats, "BEAT_EVERY", timedelta(seconds=0.02))
     in_work = 3
     async with services.ledger.heartbeats.beating("parse", lambda: in_work):
@@ -49,7 +49,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-async def test_the_command_line_knows_who_lives(services, settings, monkeypatch, tmp_path):
+async def test_command_line_lists_live_processes(services, settings, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
     async with services.ledger.heartbeats.beating("index", lambda: 7):

@@ -73,7 +73,7 @@ async def by_payload(services, collection, query):
 
 @pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
 @pytest.mark.parametrize("filter_", [None, {"edition": 1}], ids=["all", "filtered"])
-async def test_a_query_finds_what_payloads_would_say(services, collection, fusion, filter_):
+async def test_query_hits_equal_payload_scan(services, collection, fusion, filter_):
     for question in ASKED:
         query = Query(question, fusion=fusion, filter=filter_, top_k=50)
 
@@ -92,7 +92,7 @@ async def test_the_corpus_has_every_kind_of_question(services, collection):
     assert {c.version for chunks in found for c in chunks} == {1, 2}
 
 
-async def test_a_hidden_question_is_not_read_by_its_id(services, library, collection):
+async def test_hidden_question_is_not_readable_by_id(services, library, collection):
     hidden = [i for i, payload in (await points(services, library, hidden=True)).items() if "question" in payload]
     where = visible_points(collection.location)
 

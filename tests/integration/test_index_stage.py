@@ -106,7 +106,7 @@ async def test_held_vectors_are_let_go_with_the_lease(services, library, refuse_
     assert not failed.decision.burns_attempt
 
 
-async def test_a_collection_that_takes_no_write_holds_up_no_other(services, provider, monkeypatch):
+async def test_readonly_collection_blocks_no_other(services, provider, monkeypatch):
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(writer, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
     for tenant in ("refused", "taken"):
@@ -176,7 +176,7 @@ async def texts_of_points(services, library):
 
 
 @pytest.mark.parametrize("odd", [("number 17.",), ("number 0.", "number 13.", "number 14.", "number 31.")])
-async def test_a_chunk_whose_points_are_refused_takes_no_other_along(services, library, provider, upserts, odd):
+async def test_rejected_chunk_does_not_fail_others(services, library, provider, upserts, odd):
     for number in range(32):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")
@@ -229,7 +229,7 @@ async def test_a_refused_request_may_have_written_points(services, library, prov
     assert await states(services, "chunks") == [("dead", 1), ("indexed", 7)]
 
 
-async def test_a_collection_that_refuses_every_point_is_soon_given_up(services, library, provider, upserts):
+async def test_collection_rejecting_all_points_is_abandoned_soon(services, library, provider, upserts):
     await collection_with(services, library, "dense")
     for number in range(32):
         await library.add(f"Text number {number}.", questions=[])
@@ -243,7 +243,7 @@ async def test_a_collection_that_refuses_every_point_is_soon_given_up(services, 
     assert len(upserts) == 1 + 2 + 4 + 8
 
 
-async def test_no_more_batches_are_begun_than_there_are_slots(services, provider):
+async def test_batches_are_limited_by_slots(services, provider):
     for number in range(12):
         await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
     await work(services, "parse")

@@ -80,7 +80,7 @@ def during(monkeypatch, services, action, *, before):
 # --- versions that follow each other ---
 
 
-async def test_a_version_that_was_never_live_is_not_found_once_the_next_one_fails(services, library, provider):
+async def test_never_live_version_is_invisible_after_next_fails(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
@@ -96,7 +96,7 @@ async def test_a_version_that_was_never_live_is_not_found_once_the_next_one_fail
     assert await points(services, library) == {}
 
 
-async def test_an_edit_of_a_version_that_was_never_live_waits_for_nobody(services, library, provider):
+async def test_edit_of_never_live_version_waits_for_nothing(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
@@ -108,7 +108,7 @@ async def test_an_edit_of_a_version_that_was_never_live_waits_for_nobody(service
     assert await differences(services, library) == []
 
 
-async def test_a_late_writer_of_a_version_that_was_never_live_leaves_nothing(services, library, provider):
+async def test_late_writer_of_never_live_version_leaves_nothing(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
     late = await services.ledger.work.claim_to_index(10)
@@ -122,7 +122,7 @@ async def test_a_late_writer_of_a_version_that_was_never_live_leaves_nothing(ser
     assert await points(services, library) == {}
 
 
-async def test_hidden_points_of_a_superseded_version_go_though_the_next_one_fails(services, library, provider):
+async def test_superseded_hidden_points_are_removed_after_failure(services, library, provider):
     await library.add(SEVEN, "a.md")
     await work(services)
     before = await points(services, library)
@@ -159,7 +159,7 @@ async def common_chunk(services):
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
-async def test_an_edit_while_a_version_is_shown_leaves_no_gap(services, library, provider, monkeypatch, before):
+async def test_edit_during_show_leaves_no_gap(services, library, provider, monkeypatch, before):
     document = await library.add(FIRST, "a.md")
     await work(services)
     await library.add(SECOND, "a.md")
@@ -185,7 +185,7 @@ async def test_an_edit_while_a_version_is_shown_leaves_no_gap(services, library,
     assert await differences(services, library) == []
 
 
-async def test_an_edit_after_a_kill_while_a_version_is_shown_leaves_no_gap(services, library, provider, monkeypatch):
+async def test_edit_after_kill_during_show_leaves_no_gap(services, library, provider, monkeypatch):
     document = await library.add(FIRST, "a.md")
     await work(services)
     await library.add(SECOND, "a.md")
@@ -218,7 +218,7 @@ async def whole_points(services, library):
     return {record.id: (record.payload, record.vector) for record in records}
 
 
-async def test_an_edit_that_is_given_up_halfway_leaves_no_trace_on_what_it_shares(services, library, provider):
+async def test_abandoned_edit_leaves_no_trace_on_shared_chunks(services, library, provider):
     await library.add(SECOND, "a.md")
     await work(services)
     await accepted_of(services, library, "gamma", "where is the bay with the word")
@@ -247,7 +247,7 @@ async def test_an_edit_that_is_given_up_halfway_leaves_no_trace_on_what_it_share
     assert await differences(services, library) == []
 
 
-async def test_a_version_is_shown_before_the_older_one_goes_in_one_request(services, library, provider, monkeypatch):
+async def test_version_is_shown_before_older_is_deleted(services, library, provider, monkeypatch):
     await library.add(SEVEN, "a.md")
     await work(services)
     await library.add(NINE, "a.md")
@@ -266,7 +266,7 @@ async def test_a_version_is_shown_before_the_older_one_goes_in_one_request(servi
     assert await run(services, "SELECT again, due_at > now() FROM sweeps") == [(False, True)]
 
 
-async def test_every_document_of_a_group_is_finished_at_once(services, library):
+async def test_group_documents_finish_together(services, library):
     for number in range(120):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")
@@ -298,7 +298,7 @@ async def second_version(services, library):
     return document
 
 
-async def test_a_late_writer_of_the_live_version_hides_nothing(services, library, provider):
+async def test_late_writer_of_live_version_hides_nothing(services, library, provider):
     document = await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
@@ -317,7 +317,7 @@ async def test_a_late_writer_of_the_live_version_hides_nothing(services, library
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before it settles"])
-async def test_a_late_writer_leaves_no_question_that_its_successor_dropped(services, library, provider, dies):
+async def test_late_writer_leaves_no_dropped_question(services, library, provider, dies):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
@@ -333,7 +333,7 @@ async def test_a_late_writer_leaves_no_question_that_its_successor_dropped(servi
     assert await points(services, library) == before
 
 
-async def test_a_late_writer_between_its_successors_upsert_and_settlement_leaves_nothing(services, library, provider):
+async def test_late_writer_before_settlement_leaves_nothing(services, library, provider):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
@@ -350,7 +350,7 @@ async def test_a_late_writer_between_its_successors_upsert_and_settlement_leaves
     assert await differences(services, library) == []
 
 
-async def test_a_chunk_that_is_written_again_keeps_no_question_that_is_dropped_now(services, library, provider):
+async def test_rewritten_chunk_keeps_no_dropped_question(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     before = await points(services, library)
@@ -365,7 +365,7 @@ async def test_a_chunk_that_is_written_again_keeps_no_question_that_is_dropped_n
     assert await differences(services, library) == []
 
 
-async def test_what_is_written_for_the_first_time_costs_no_deletion(services, library, provider, monkeypatch):
+async def test_first_write_needs_no_deletion(services, library, provider, monkeypatch):
     await library.add(TWO_SECTIONS, "a.md")
 
     async def unwanted(*_, **__):
@@ -436,7 +436,7 @@ async def claimed_again(services):
     return (await services.ledger.work.claim_to_generate(1)).chunks
 
 
-async def test_a_document_whose_worker_lives_is_no_suspect_any_more(services, library):
+async def test_document_with_live_worker_is_not_suspect(services, library):
     await library.add("one two three")
     for _ in range(2):
         (document,) = await services.ledger.work.claim_documents(1)
@@ -470,9 +470,7 @@ async def accepted_of(services, library, words, question):
     return partial(services.ledger.feedback.take_back, "default", entry.id, chunk)
 
 
-async def test_a_question_that_is_taken_back_while_its_chunk_waits_is_not_found_from_now_on(
-    services, library, provider
-):
+async def test_question_retracted_while_waiting_is_not_found(services, library, provider):
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     take_back = await accepted(services, library, "vacation allowance please tell")
@@ -490,7 +488,7 @@ async def test_a_question_that_is_taken_back_while_its_chunk_waits_is_not_found_
     assert await differences(services, library) == []
 
 
-async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point(services, library, provider):
+async def test_question_retracted_during_write_leaves_no_point(services, library, provider):
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     collection = await library.collection()
@@ -509,7 +507,7 @@ async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point
     assert await differences(services, library) == []
 
 
-async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_next_used(services, monkeypatch):
+async def test_missing_payload_indexes_are_created_on_next_use(services, monkeypatch):
     name = f"interrupted-{uuid4().hex}"
     create = services.index._client.create_payload_index
     calls = []
@@ -530,7 +528,7 @@ async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_
     await services.index.drop_collection(name)
 
 
-async def test_an_edit_is_searchable_only_when_qdrant_shows_it(services, library, provider):
+async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provider):
     document = await library.add(SEVEN, "a.md")
     await work(services)
     await library.add(NINE, "a.md")
@@ -548,7 +546,7 @@ async def test_an_edit_is_searchable_only_when_qdrant_shows_it(services, library
     assert await seen() == (DocumentState.SEARCHABLE, [NINE])
 
 
-async def test_a_document_whose_worker_died_before_it_was_finished_is_finished_later(services, library, provider):
+async def test_document_of_dead_worker_is_finished_later(services, library, provider):
     document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
@@ -559,7 +557,7 @@ async def test_a_document_whose_worker_died_before_it_was_finished_is_finished_l
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
 
 
-async def test_a_document_whose_worker_died_before_the_sweep_is_finished_with_it(services, library, provider):
+async def test_document_of_worker_dead_before_sweep_is_finished(services, library, provider):
     await library.add("one", "a.md", questions=["Which number?"])
     await work(services)
     document = await library.add("two", "a.md", questions=["Which number?"])

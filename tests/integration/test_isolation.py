@@ -59,7 +59,7 @@ def without_ids(view):
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS, others=TEXTS)
-async def test_what_another_tenant_writes_and_deletes_changes_nothing(services, provider, texts, others):
+async def test_other_tenants_writes_change_nothing(services, provider, texts, others):
     await empty(services)
     await hand_in(services, "alice", texts)
     before = await seen(services, "alice")

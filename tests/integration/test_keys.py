@@ -12,9 +12,9 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from api.access.auth import Needs
+from api.access.key_cache import KeyCache
 from api.app import create
-from api.http.auth import Needs
-from api.known_keys import KnownKeys
 from api.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
@@ -60,11 +60,11 @@ async def status_of(client, key):
     return (await client.get("/v1/status", headers=bearer(key))).status_code
 
 
-def known_keys_of(client):
-    return client._transport.app.state.known_keys
+def key_cache_of(client):
+    return client._transport.app.state.key_cache
 
 
-async def test_a_key_is_shown_once_and_works_until_it_is_revoked_everywhere(client, services, keyed, provider):
+async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed, provider):
     made = await make(client, "read")
     async with calling(keyed, services) as other:  # another process of the API
         assert await status_of(client, made["key"]) == await status_of(other, made["key"]) == 200
@@ -80,11 +80,11 @@ async def test_a_key_is_shown_once_and_works_until_it_is_revoked_everywhere(clie
         assert (await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)).status_code == 204
         refused = await client.get("/v1/status", headers=bearer(made["key"]))
         assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' was revoked.")
-        known_keys_of(other)._now = lambda: time.monotonic() + 5
+        key_cache_of(other)._now = lambda: time.monotonic() + 5
         assert await status_of(other, made["key"]) == 401
 
 
-async def test_a_tenants_keys_are_its_own_and_two_of_them_live_at_once(client):
+async def test_tenant_keys_are_separate_and_two_can_coexist(client):
     old = await make(client, "read", name="app-2025")
     new = await make(client, "read", name="app-2026")
     assert await status_of(client, old["key"]) == await status_of(client, new["key"]) == 200
@@ -104,12 +104,12 @@ async def test_a_key_ends_when_it_expires(client, services):
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE api_keys SET expires_at = now() - interval '1 second'"))
-    known_keys_of(client).forget()
+    key_cache_of(client).forget()
     refused = await client.get("/v1/status", headers=bearer(key))
     assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
 
 
-async def test_who_listens_with_a_key_is_sent_away_when_it_is_revoked(services, keyed, provider):
+async def test_revoked_key_disconnects_listeners(services, keyed, provider):
     async with serving(keyed, services) as client:
         made = await make(client, "read")
         async with client.stream("GET", "/v1/events", headers=bearer(made["key"])) as stream:
@@ -142,7 +142,7 @@ async def test_a_key_that_cannot_be_is_refused(client, change, field):
     assert (reply.status_code, reply.json()["field"]) == (422, field)
 
 
-async def test_without_keys_none_is_made_for_it_would_limit_nothing(services, settings, provider):
+async def test_key_creation_without_keys_is_rejected(services, settings, provider):
     async with calling(settings, services) as client:
         reply = await client.post("/v1/keys", json={"name": "one", "scopes": ["ask"]})
     assert reply.status_code == 409
@@ -187,7 +187,7 @@ async def requested(client, route, headers):
     return await client.request(method, path, headers=headers)
 
 
-async def test_each_route_is_closed_to_keys_without_its_scope(client):
+async def test_routes_reject_keys_without_scope(client):
     keys = {scope: (await make(client, scope, name=scope))["key"] for scope in ("read", "ask", "write", "manage")}
     keys["operator"] = OPERATORS_KEY
     for route, (needed,) in SCOPED:
@@ -207,7 +207,7 @@ async def test_each_route_is_closed_to_keys_without_its_scope(client):
             assert problem["detail"] == expected
 
 
-async def test_a_key_is_told_whom_it_speaks_for_and_what_it_may_do(client, keyed):
+async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert [route.path for route, needed in SCOPED if needed == [None]] == ["/v1/me"]
     made = await make(client, "ask", name="website", filter={"audience": "public"})
 
@@ -222,7 +222,7 @@ async def test_a_key_is_told_whom_it_speaks_for_and_what_it_may_do(client, keyed
     assert (operator.tenant, operator.may) == (None, ["operator"])
 
 
-async def test_a_key_gives_on_no_scope_that_it_lacks(client):
+async def test_key_cannot_grant_missing_scope(client):
     key = (await make(client, "manage"))["key"]
 
     reply = await client.post("/v1/keys", json={"name": "two", "scopes": ["read"]}, headers=bearer(key))
@@ -244,7 +244,7 @@ QUERIES = [
 ]
 
 
-async def test_each_query_and_feedback_of_a_key_keep_to_its_filter(client, services):
+async def test_key_filter_applies_to_queries_and_feedback(client, services):
     ids = {}
     for body in (PUBLIC, SECRET):
         reply = await client.post("/v1/documents", json=body, headers=MANAGER)
@@ -304,25 +304,25 @@ async def test_logs_name_the_key_and_never_show_it(client):
     assert wrong not in str(lines)
 
 
-async def test_the_last_use_is_recorded_at_most_once_a_minute(client, services):
+async def test_last_use_is_recorded_once_a_minute(client, services):
     key = (await make(client, "read"))["key"]
-    known_keys = known_keys_of(client)
+    key_cache = key_cache_of(client)
 
     async def used():
         await status_of(client, key)
-        if known_keys._recording is not None:
-            await known_keys._recording
+        if key_cache._recording is not None:
+            await key_cache._recording
         (listed,) = (await client.get("/v1/keys", headers=MANAGER)).json()["items"]
         return listed["last_used_at"]
 
     first = await used()
     assert datetime.now(UTC) - datetime.fromisoformat(first) < timedelta(seconds=30)
     assert await used() == first
-    known_keys._recorded.clear()  # as another process, which the ledger tells the time
+    key_cache._recorded.clear()  # as another process, which the ledger tells the time
     assert await used() == first
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
-    known_keys._recorded.clear()
+    key_cache._recorded.clear()
     assert await used() > first
 
 
@@ -342,9 +342,9 @@ class Counted:
         return found
 
 
-async def test_a_flood_of_wrong_keys_is_one_statement_at_a_time(services):
+async def test_wrong_keys_flood_runs_one_statement_at_once(services):
     counted = Counted(services.ledger.keys)
-    known = KnownKeys(counted)
+    known = KeyCache(counted)
     right = draw()
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), hash_of(right))
     hashes = [hash_of(f"wrong-{number}") for number in range(500)]
@@ -364,10 +364,10 @@ async def test_a_flood_of_wrong_keys_is_one_statement_at_a_time(services):
     assert counted.lookups < 100
 
 
-async def test_what_is_remembered_of_wrong_keys_is_bounded_and_pushes_no_right_one_out(services, monkeypatch):
-    monkeypatch.setattr("api.known_keys._MOST", 10)
+async def test_bounded_wrong_key_cache_evicts_no_valid_key(services, monkeypatch):
+    monkeypatch.setattr("api.access.key_cache._MOST", 10)
     counted = Counted(services.ledger.keys)
-    known = KnownKeys(counted)
+    known = KeyCache(counted)
     right = hash_of(draw())
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), right)
     assert await known.find(right)
@@ -380,7 +380,7 @@ async def test_what_is_remembered_of_wrong_keys_is_bounded_and_pushes_no_right_o
     assert len(known._wrong) <= 10
 
 
-async def test_a_key_of_the_ledger_waits_for_the_ledger_and_one_of_the_settings_does_not(services, keyed, provider):
+async def test_ledger_keys_need_ledger_configured_keys_do_not(services, keyed, provider):
     from embedded.ports import free_port
 
     nowhere = type(keyed.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
@@ -416,7 +416,7 @@ async def test_the_operator_sees_the_state_of_every_tenant(client):
     }
 
 
-async def test_the_operator_repairs_any_collection_and_reads_nothing_of_it(client, services):
+async def test_operator_repairs_collections_but_reads_nothing(client, services):
     secret = {
         "external_id": "secret-name.md",
         "title": "secret title",
@@ -469,14 +469,14 @@ def command(services, keyed, monkeypatch, capsys):
     return run
 
 
-async def test_keys_are_looked_after_in_the_ledger_without_a_server(client, command):
+async def test_keys_are_managed_in_ledger_without_server(client, command):
     printed = await command(commands.make, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
     key = printed.split("FOREASK_API_KEY=")[1].strip()
     assert await status_of(client, key) == 200
     assert "ci  read  expires" in await command(commands.list_, tenant="alice")
 
     await command(commands.revoke, "ci", tenant="alice")
-    known_keys_of(client).forget()
+    key_cache_of(client).forget()
     assert await status_of(client, key) == 401
     printed = await command(commands.make, "night-shift", operator=True)
     operators = bearer(printed.split("FOREASK_API_KEY=")[1].strip())

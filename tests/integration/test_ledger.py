@@ -68,14 +68,14 @@ async def test_the_same_content_again_changes_nothing(services, library):
     assert (again.id, again.version) == (first.id, 1)
 
 
-async def test_other_content_begins_the_next_version(services, library):
+async def test_different_content_starts_next_version(services, library):
     first = await library.add("one", "a.md")
     second = await library.add("two", "a.md")
 
     assert (second.id, second.version, second.state) == (first.id, 2, DocumentState.QUEUED)
 
 
-async def test_the_same_document_handed_in_ten_times_at_once_is_one(services, library):
+async def test_ten_concurrent_submissions_create_one_document(services, library):
     await library.collection()
     documents = await asyncio.gather(*(library.add("same", "a.md") for _ in range(10)))
 
@@ -83,7 +83,7 @@ async def test_the_same_document_handed_in_ten_times_at_once_is_one(services, li
     assert documents[0].version == 1
 
 
-async def test_a_row_is_claimed_by_one_worker_at_a_time(services, library):
+async def test_concurrent_workers_never_claim_the_same_row(services, library):
     for number in range(20):
         await library.add(f"text {number}")
 
@@ -93,7 +93,7 @@ async def test_a_row_is_claimed_by_one_worker_at_a_time(services, library):
     assert len(ids) == len(set(ids)) == 20
 
 
-async def test_a_claim_whose_lease_ended_is_refused_after_another(services, library):
+async def test_expired_claim_is_rejected_after_next_claim(services, library):
     await library.add("text")
     work = services.ledger.work
     (slow,) = await work.claim_documents(1)
@@ -117,7 +117,7 @@ async def test_an_extended_lease_is_not_due(services, library):
     assert await short.claim_documents(1) == []
 
 
-async def test_a_claim_given_back_is_due_at_once_and_counts_as_no_kill(services, library):
+async def test_released_claim_is_due_without_counting_as_kill(services, library):
     await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
@@ -127,7 +127,7 @@ async def test_a_claim_given_back_is_due_at_once_and_counts_as_no_kill(services,
     assert (again.lost_leases, again.attempts) == (0, 0)
 
 
-async def test_what_is_paid_for_is_kept_even_when_the_claim_is_stale(services, library):
+async def test_paid_result_is_stored_despite_stale_claim(services, library):
     await parsed(services, library, "one chunk")
     work = services.ledger.work
     (slow,) = await claim_to_generate(work)
@@ -144,7 +144,7 @@ async def test_what_is_paid_for_is_kept_even_when_the_claim_is_stale(services, l
         ]
 
 
-async def test_the_same_content_is_asked_once_at_a_time(services, library):
+async def test_same_content_is_generated_once_at_a_time(services, library):
     await parsed(services, library, "twin", external_id="a")
     await parsed(services, library, "twin", external_id="b")
     work = services.ledger.work
@@ -172,7 +172,7 @@ async def test_content_paid_for_before_needs_no_call(services, library):
     assert sorted(chunk.text_stands for chunk in chunks) == [False, True, True]
 
 
-async def test_content_that_is_paid_for_while_its_text_is_indexed_needs_no_call(services, library):
+async def test_content_paid_during_text_indexing_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
     work = services.ledger.work
     (first,) = await claim_to_generate(work)
@@ -187,13 +187,13 @@ async def test_content_that_is_paid_for_while_its_text_is_indexed_needs_no_call(
     assert len(await work.claim_to_index(10)) == 2
 
 
-async def test_tenants_do_not_share_what_they_paid_for():
+async def test_tenants_do_not_share_paid_content():
     subject, options = ChunkContent.whole("text"), GenerationOptions()
 
     assert content_key("a", "m", subject, options) != content_key("b", "m", subject, options)
 
 
-async def test_a_retry_is_due_when_the_ledger_says_so(services, library):
+async def test_retry_is_due_at_ledger_time(services, library):
     await parsed(services, library, "chunk")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
@@ -205,7 +205,7 @@ async def test_a_retry_is_due_when_the_ledger_says_so(services, library):
     assert again.attempts == 1
 
 
-async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(services, library):
+async def test_questionless_chunk_is_indexed_and_ends_dead(services, library):
     document = await parsed(services, library, "chunk")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
@@ -235,14 +235,14 @@ async def test_dead_chunks_can_be_revived(services, library):
     assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
 
 
-async def test_only_what_failed_can_be_retried(services, library):
+async def test_only_failures_can_be_retried(services, library):
     document = await library.add("text")
 
     with pytest.raises(Conflict, match="queued"):
         await services.ledger.documents.retry("default", document.id)
 
 
-async def test_a_failed_document_says_why_and_can_be_retried(services, library):
+async def test_failed_document_has_reason_and_is_retryable(services, library):
     document = await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
@@ -254,7 +254,7 @@ async def test_a_failed_document_says_why_and_can_be_retried(services, library):
     assert len(await work.claim_documents(1)) == 1
 
 
-async def test_a_document_is_live_when_every_text_stands_and_finished_when_no_chunk_is_open(services, library):
+async def test_document_is_live_with_texts_finished_with_chunks(services, library):
     document = await parsed(services, library, "one", "two")
     work = services.ledger.work
 
@@ -276,7 +276,7 @@ async def test_a_document_is_live_when_every_text_stands_and_finished_when_no_ch
     assert await shown(IndexOutcome(second, [], 1)) == (DocumentState.READY, 1, 2, 2)
 
 
-async def test_three_quarters_of_what_is_claimed_may_be_texts_that_nobody_finds_yet(services, library):
+async def test_claims_are_at_most_three_quarters_unsearchable_texts(services, library):
     work = services.ledger.work
     await parsed(services, library, *(f"paid {number}" for number in range(12)), external_id="paid")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work, 20)])
@@ -287,7 +287,7 @@ async def test_three_quarters_of_what_is_claimed_may_be_texts_that_nobody_finds_
     assert [(len(claim), sum(claim)) for claim in claims] == [(8, 6), (8, 6), (8, 0), (0, 0)]
 
 
-async def test_points_that_were_written_hidden_before_their_version_was_live_are_shown(services, library):
+async def test_points_hidden_before_going_live_are_shown(services, library):
     """The version becomes live while an earlier text's questions are written."""
     work = services.ledger.work
     document = await parsed(services, library, "old", external_id="a", ready_questions=())
@@ -308,7 +308,7 @@ async def test_points_that_were_written_hidden_before_their_version_was_live_are
     assert (sweep.document_id, sweep.live_version, sweep.below_version) == (document.id, 2, 2)
 
 
-async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(services, library):
+async def test_reopened_document_is_not_finished(services, library):
     document = await parsed(services, library, "one")
     work = services.ledger.work
     (chunk,) = await claim_to_generate(work)
@@ -323,7 +323,7 @@ async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(servic
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.SEARCHABLE
 
 
-async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(services, library):
+async def test_replaced_document_keeps_visible_version(services, library):
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
     work = services.ledger.work
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
@@ -344,7 +344,7 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
         assert [tuple(row) for row in kept] == [("one", 1)]
 
 
-async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, library):
+async def test_resubmission_during_deletion_creates_new_document(services, library):
     document = await library.add("one", "a.md")
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1 FROM documents FOR UPDATE"))
@@ -356,7 +356,7 @@ async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, libr
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_documents_that_are_handed_in_together_are_locked_in_the_order_of_their_names(services, library, known):
+async def test_batch_documents_are_locked_in_name_order(services, library, known):
     """Two who write the same documents would else wait for each other."""
     new = {name: await library.new("one", name) for name in ("a", "b")}
     if known:
@@ -410,7 +410,7 @@ async def test_a_stale_indexing_is_not_recorded(services, library):
     assert await work.settle_indexed([IndexOutcome(quick, [], 1)]) == {quick.lease}
 
 
-async def test_an_unfinished_version_is_forgotten_when_the_next_begins(services, library):
+async def test_unfinished_version_is_discarded_by_next(services, library):
     await parsed(services, library, "one", external_id="a")
     (claimed,) = await claim_to_generate(services.ledger.work)
     await library.add("other", "a")
@@ -420,7 +420,7 @@ async def test_an_unfinished_version_is_forgotten_when_the_next_begins(services,
     assert await services.ledger.work.claim_to_index(10) == []
 
 
-async def test_chunks_of_a_next_version_stay_hidden_until_its_texts_stand(services, library):
+async def test_next_version_stays_hidden_until_texts_are_stored(services, library):
     work = services.ledger.work
     document = await parsed(services, library, "kept", external_id="a")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
@@ -441,7 +441,7 @@ async def test_chunks_of_a_next_version_stay_hidden_until_its_texts_stand(servic
     assert document.id == claimed.lease.id
 
 
-async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(services, library):
+async def test_deleted_document_is_invisible_and_rejects_writers(services, library):
     document = await parsed(services, library, "one")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
@@ -464,7 +464,7 @@ async def test_a_deleted_documents_name_is_free_again(services, library):
     assert (await library.add("one", "a")).id != document.id
 
 
-async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services, library):
+async def test_deleted_document_is_swept_again_after_leases(services, library):
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
     work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
@@ -527,7 +527,7 @@ async def test_migrating_twice_changes_nothing(services):
         assert (await connection.execute(text("SELECT count(*) FROM alembic_version"))).scalar() == 1
 
 
-async def test_a_replacement_that_collides_with_a_worker_is_made_again(services, library):
+async def test_replacement_is_retried_after_worker_collision(services, library):
     """It locks the document and then its chunks; a settlement locks chunks and then their document."""
     document = await parsed(services, library, "one", external_id="a")
 
@@ -547,7 +547,7 @@ async def open_for(services, age):
         await connection.execute(text("UPDATE documents SET updated_at = now() - CAST(:age AS interval)"), {"age": age})
 
 
-async def test_what_a_dead_worker_left_is_found_within_a_minute_however_old(services, library):
+async def test_dead_workers_leftovers_are_found_within_a_minute(services, library):
     document = await parsed(services, library, "one", ready_questions=())
     work = services.ledger.work
     await open_for(services, timedelta(hours=1))
@@ -571,7 +571,7 @@ async def test_a_young_document_is_looked_at_each_time(services, library):
     assert await work.find_ended() == [document.id]
 
 
-async def test_an_ended_document_that_nobody_can_finish_stands_in_front_of_no_other(services, library):
+async def test_unfinishable_document_does_not_block_others(services, library):
     work = services.ledger.work
     documents = {(await parsed(services, library, f"text {number}", ready_questions=())).id for number in range(3)}
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])

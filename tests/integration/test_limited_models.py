@@ -82,7 +82,7 @@ async def test_declared_limit_draws_no_429_and_is_used(pool, provider):
     assert most_calls() <= LIMIT
 
 
-async def test_a_stream_counts_and_tells_what_it_took(pool, provider):
+async def test_stream_counts_and_reports_its_tokens(pool, provider):
     chat, limiter = pool(Rates(tokens=600_000))
     model = LimitedChat(chat, limiter, "acme")
 
@@ -95,7 +95,7 @@ async def test_a_stream_counts_and_tells_what_it_took(pool, provider):
     assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
 
 
-async def test_a_stream_that_nobody_reads_to_its_end_is_not_in_flight_for_ever(pool):
+async def test_unread_stream_leaves_flight_count(pool):
     chat, limiter = pool(Rates())
     stream = LimitedChat(chat, limiter, "acme").stream(question(1))
     await anext(stream)
@@ -134,7 +134,7 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
     assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
 
 
-async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(services, library, provider):
+async def test_unavailable_provider_is_paused_and_burns_few_attempts(services, library, provider):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
     await work(services, "parse", "index")

@@ -119,7 +119,7 @@ async def use(limiter: Limiter, name: str = "llm requests"):
     return next(use for use in await limiter.usage("acme") if use.name == name)
 
 
-async def test_no_sliding_window_holds_more_than_the_limit_and_most_of_it_is_used(pool):
+async def test_sliding_windows_stay_within_limit_and_use_it(pool):
     processes = [await pool.process(Rates(requests=150, window=SHORT)) for _ in range(4)]
     steady = []
     for _ in range(3):  # a machine that is busy with others makes fewer calls for a while, and never too many
@@ -133,7 +133,7 @@ async def test_no_sliding_window_holds_more_than_the_limit_and_most_of_it_is_use
     assert max(steady) >= 0.7 * 300, steady  # beside other tests; a machine to itself uses 0.85 and more
 
 
-async def test_a_pool_whose_state_was_flushed_starts_empty(pool, redis_url):
+async def test_flushed_pool_state_starts_empty(pool, redis_url):
     rates = Rates(requests=60)  # one a second, and one at once after a pause
     limiter = await pool.process(rates)
     await pool.call(limiter)
@@ -147,7 +147,7 @@ async def test_a_pool_whose_state_was_flushed_starts_empty(pool, redis_url):
     assert time.monotonic() - began > 0.9
 
 
-async def test_tokens_that_a_call_did_not_take_are_given_back_and_what_it_took_more_is_owed(pool):
+async def test_unused_tokens_are_returned_excess_is_owed(pool):
     limiter = await pool.process(Rates(tokens=60_000))  # about a thousand a second
 
     async def calls(count: int, took: int) -> float:
@@ -171,7 +171,7 @@ async def test_a_call_larger_than_the_bucket_is_possible(pool):
     assert (await use(limiter, "llm tokens")).used in (5_100, 5_500)
 
 
-async def test_what_calls_took_is_what_the_next_one_is_expected_to_take(pool):
+async def test_past_usage_predicts_next_call(pool):
     limiter = await pool.process(Rates(tokens=6_000_000))
     for _ in range(3):
         async with limiter.call("acme", 100, 2_500) as call:
@@ -183,7 +183,7 @@ async def test_what_calls_took_is_what_the_next_one_is_expected_to_take(pool):
     assert in_between == 4 * 150
 
 
-async def test_a_429_keeps_the_whole_pool_away_until_its_time_is_over(pool):
+async def test_429_pauses_whole_pool_for_its_duration(pool):
     first, second = await pool.process(), await pool.process()
     await pool.call(second)
 
@@ -198,7 +198,7 @@ async def test_a_429_keeps_the_whole_pool_away_until_its_time_is_over(pool):
     assert max(pool.arrivals) - min(pool.arrivals) >= 0.2  # paced: 44 in flight, and so 44 a second
 
 
-async def test_a_long_pause_sends_the_work_back_and_stops_claims(pool):
+async def test_long_pause_returns_work_and_stops_claims(pool):
     first, second = await pool.process(), await pool.process()
     with pytest.raises(RateLimited):
         await pool.call(first, error=RateLimited("quota", retry_after=timedelta(minutes=5)))
@@ -235,7 +235,7 @@ async def test_a_key_that_is_not_accepted_pauses_everyone(pool):
     assert (await use(second)).breaker == "closed"
 
 
-async def test_calls_in_flight_grow_while_they_are_used_and_shrink_once_for_calls_that_failed_together(pool):
+async def test_concurrency_grows_if_used_shrinks_per_failure(pool):
     limiter = await pool.process(in_flight=4)
     await keep_calling(pool, limiter, 1.5, callers=40, seconds=0.05)
     grown = (await use(limiter)).in_flight_limit
@@ -254,7 +254,7 @@ async def test_calls_in_flight_do_not_grow_unused(pool):
     assert (await use(limiter)).in_flight_limit == 4
 
 
-async def test_what_a_killed_process_had_in_flight_does_not_stay(pool, redis_url):
+async def test_killed_process_frees_its_slots(pool, redis_url):
     killed, other = [await pool.process(in_flight=2, timing=QUICK) for _ in range(2)]
     calls = [asyncio.create_task(pool.call(killed, seconds=3600)) for _ in range(2)]
     await eventually(lambda: _is(use(other), lambda u: u.in_flight == 2))
@@ -271,7 +271,7 @@ async def test_what_a_killed_process_had_in_flight_does_not_stay(pool, redis_url
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_a_call_that_takes_longer_than_its_lease_stays_in_flight(pool):
+async def test_call_beyond_lease_keeps_its_slot(pool):
     limiter, other = [await pool.process(in_flight=1, timing=QUICK) for _ in range(2)]
     call = asyncio.create_task(pool.call(limiter, seconds=3600))
     await asyncio.sleep(2)
@@ -286,7 +286,7 @@ async def _is(reading, holds) -> bool:
     return holds(await reading)
 
 
-async def test_ten_failures_open_the_breaker_for_all_and_what_fails_then_burns_no_attempt(pool):
+async def test_ten_failures_open_breaker_without_burning_attempts(pool):
     first, second = await pool.process(), await pool.process()
     begun = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
     await asyncio.sleep(0.2)
@@ -305,7 +305,7 @@ async def test_ten_failures_open_the_breaker_for_all_and_what_fails_then_burns_n
     assert pool.probes == 0
 
 
-async def test_one_neutral_call_closes_the_breaker_again(pool):
+async def test_single_neutral_call_closes_breaker(pool):
     first, second = [await pool.process(timing=QUICK) for _ in range(2)]
     await failures(pool, first, 10)
     pool.arrivals.clear()
@@ -325,7 +325,7 @@ async def test_one_neutral_call_closes_the_breaker_again(pool):
     assert (await use(second)).breaker == "closed"
 
 
-async def test_metrics_show_an_open_breaker_for_as_long_as_it_is_heard_of(pool, monkeypatch):
+async def test_open_breaker_metric_lasts_as_long_as_reported(pool, monkeypatch):
     limiter = await pool.process()
     await failures(pool, limiter, 10)
     shown = {"component": "llm", "provider": pool.provider}
@@ -337,7 +337,7 @@ async def test_metrics_show_an_open_breaker_for_as_long_as_it_is_heard_of(pool, 
 
 
 @pytest.mark.parametrize("error", [RateLimited("slow", retry_after=timedelta(milliseconds=1)), Refused("no")])
-async def test_what_the_provider_answers_in_person_is_no_failure(pool, error):
+async def test_provider_rejections_do_not_open_breaker(pool, error):
     limiter = await pool.process()
     await failures(pool, limiter, 9)
     await failures(pool, limiter, 1, error)
@@ -346,7 +346,7 @@ async def test_what_the_provider_answers_in_person_is_no_failure(pool, error):
     assert (await use(limiter)).breaker == "closed"
 
 
-async def test_a_tenant_keeps_its_own_limit_and_holds_nobody_up(pool):
+async def test_tenant_limit_blocks_no_other_tenant(pool):
     limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
     slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
     await asyncio.sleep(0.1)
@@ -361,7 +361,7 @@ async def test_a_tenant_keeps_its_own_limit_and_holds_nobody_up(pool):
     assert 1 <= done <= took + 2
 
 
-async def test_one_call_of_a_tenant_does_not_wait_for_a_thousand_of_another(pool):
+async def test_single_call_overtakes_other_tenants_thousand(pool):
     limiter = await pool.process(Rates(requests=1200))  # twenty a second
     many = [asyncio.create_task(pool.call(limiter, tenant="many")) for _ in range(1000)]
     await asyncio.sleep(0.3)
@@ -395,7 +395,7 @@ async def test_ingest_leaves_a_share_to_queries(redis_url, rates, granted):
 
 
 @pytest.mark.parametrize("tenants", [{}, {"acme": Rates(requests=60).buckets()}], ids=["provider", "tenant"])
-async def test_while_a_query_waits_no_ingest_begins(redis_url, tenants):
+async def test_waiting_query_blocks_ingest_calls(redis_url, tenants):
     rates = Rates() if tenants else Rates(requests=60)  # a bucket of one: there is no share to leave
     async with Redis.from_url(redis_url) as redis:
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
@@ -408,7 +408,7 @@ async def test_while_a_query_waits_no_ingest_begins(redis_url, tenants):
     assert [type(answer) for answer in [*waits, *answers]] == [Wait, Wait, Grant]
 
 
-async def test_a_query_goes_before_ingest_of_its_own_process(pool):
+async def test_query_precedes_ingest_of_same_process(pool):
     limiter = await pool.process(in_flight=4, query_share=0.1)
     load = asyncio.create_task(keep_calling(pool, limiter, 3, callers=50, seconds=3600))
     await asyncio.sleep(0.3)
@@ -420,7 +420,7 @@ async def test_a_query_goes_before_ingest_of_its_own_process(pool):
     assert arrived == 4  # three of the ingest
 
 
-async def test_no_window_holds_more_than_the_limit_with_queries_beside_ingest(pool):
+async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
     rates = Rates(requests=150, window=SHORT)
     processes = [await pool.process(rates, query_share=0.1) for _ in range(3)]
     patience = ({}, {}, {"patience": QUERY})
@@ -435,7 +435,7 @@ async def test_no_window_holds_more_than_the_limit_with_queries_beside_ingest(po
     assert pool.fullest(SHORT.seconds) <= 150
 
 
-async def test_a_query_is_told_when_its_tenants_own_limit_holds_it_back(pool):
+async def test_query_names_its_tenants_own_limit(pool):
     limiter = await pool.process(tenants={"acme": Rates(requests=1)})
     short = replace(QUERY, at_most=timedelta(seconds=0.3))
     with pytest.raises(TenantLimited) as caught:
@@ -445,7 +445,7 @@ async def test_a_query_is_told_when_its_tenants_own_limit_holds_it_back(pool):
     await pool.call(limiter, tenant="other", patience=short)
 
 
-async def test_who_waits_when_the_process_stops_is_told_at_once_and_burns_nothing(pool):
+async def test_stopping_process_wakes_waiters_without_burning_attempts(pool):
     limiter = await pool.process(Rates(requests=1))
     waiting = [asyncio.create_task(pool.call(limiter)) for _ in range(5)]
     await asyncio.sleep(0.2)
@@ -461,7 +461,7 @@ async def test_who_waits_when_the_process_stops_is_told_at_once_and_burns_nothin
         await pool.call(limiter)
 
 
-async def test_without_the_broker_work_waits_and_a_query_passes(pool, monkeypatch):
+async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
     monkeypatch.setattr("shared.providers.limiter.client._AWAY_SECONDS", 0.5)
     limiter = await pool.process(Rates(requests=60), url="redis://127.0.0.1:1")
 
@@ -476,7 +476,7 @@ async def test_without_the_broker_work_waits_and_a_query_passes(pool, monkeypatc
     assert len(pool.arrivals) == 1
 
 
-async def test_a_query_waits_for_a_few_seconds_at_most(pool):
+async def test_query_waits_a_few_seconds_at_most(pool):
     limiter = await pool.process(Rates(requests=1))
     async with asyncio.timeout(30):
         with pytest.raises(RateLimited) as caught:
@@ -499,7 +499,7 @@ async def test_a_full_broker_keeps_the_limits(pool, redis_url):
     assert 1 <= len(pool.arrivals) <= 4
 
 
-async def test_a_caller_that_goes_away_leaves_nothing_in_flight(pool):
+async def test_cancelled_caller_frees_its_slot(pool):
     limiter = await pool.process(in_flight=3)
     for _ in range(5):
         calls = [asyncio.create_task(pool.call(limiter, seconds=0.01)) for _ in range(20)]

@@ -68,7 +68,7 @@ async def test_a_document_that_fails_leaves_a_line(services, client, provider):
     assert [line["state"] for line in lines_of(logs, "document.ended")] == ["failed"]
 
 
-async def test_a_task_that_serves_everybody_has_nobodys_ids(services, settings, provider):
+async def test_shared_tasks_do_not_inherit_request_ids(services, settings, provider):
     nowhere = type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")
     async with build("generate", settings.model_copy(update={"redis_url": nowhere})) as worker:
         with capture_logs([merge_contextvars]) as logs, bound_contextvars(tenant="alice"):
@@ -77,7 +77,7 @@ async def test_a_task_that_serves_everybody_has_nobodys_ids(services, settings, 
     assert "tenant" not in lost
 
 
-async def test_what_fails_is_logged_by_its_route_and_not_by_its_address(services, settings, provider):
+async def test_failures_are_logged_by_route_not_address(services, settings, provider):
     url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     async with calling(settings.model_copy(update={"database_url": url})) as client:
         with capture_logs() as logs:
@@ -90,7 +90,7 @@ async def test_what_fails_is_logged_by_its_route_and_not_by_its_address(services
     assert "contract" not in str(logs)
 
 
-async def test_the_line_of_an_upload_has_the_requests_id_and_the_documents(services, settings, provider):
+async def test_upload_log_line_has_request_and_document_ids(services, settings, provider):
     text = {"text": "Tides turn twice a day."}
     async with calling(with_keys(settings), services) as client:
         with capture_logs([merge_contextvars]) as logs:
@@ -104,7 +104,7 @@ async def test_the_line_of_an_upload_has_the_requests_id_and_the_documents(servi
         assert accepted[name] == ended[name]
 
 
-async def test_calls_for_a_request_have_its_id_and_nothing_of_its_tenant(services, settings, provider):
+async def test_calls_carry_request_id_without_tenant(services, settings, provider):
     asked = as_tenant("alice") | {"x-request-id": "mine-7"}
     async with calling(with_keys(settings), services) as client:
         text = "Boats are mended in the old yard behind the harbour."

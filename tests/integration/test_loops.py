@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from api.progress_feeds import ProgressFeeds
+from api.progress.feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents.documents import Documents
@@ -105,7 +105,7 @@ class MadeUpHits:
         return self.hits
 
 
-async def test_a_calibration_with_as_many_questions_as_there_may_be(services, library):
+async def test_calibration_with_maximum_questions_yields_to_loop(services, library):
     collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
     embedder = services.indexer.embedder
     calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, Embedders([embedder]), services.index)
@@ -118,7 +118,7 @@ async def test_a_calibration_with_as_many_questions_as_there_may_be(services, li
     watch.require_free()
 
 
-async def test_a_thousand_listeners_share_what_is_read(services, library, settings, monkeypatch):
+async def test_thousand_listeners_share_reads(services, library, settings, monkeypatch):
     reads = Counter()
     changes = Documents.changes
 
@@ -153,7 +153,7 @@ async def test_a_thousand_listeners_share_what_is_read(services, library, settin
     watch.require_free()
 
 
-async def test_who_joins_is_told_what_is_in_work_and_no_more(services, library, settings, provider):
+async def test_new_listener_receives_only_running_documents(services, library, settings, provider):
     done = await library.add("alpha")
     await work(services)
     open_ = await library.add("beta")
@@ -177,7 +177,7 @@ async def test_a_clock_that_is_off_hides_no_change(services, library, hours):
     assert [changed.id for changed in changes.documents] == [document.id]
 
 
-async def test_a_change_whose_transaction_was_slow_is_told_when_it_is_seen(services, library, settings):
+async def test_slow_transaction_is_reported_once_visible(services, library, settings):
     feeds = ProgressFeeds(services.ledger.documents, settings)
     with feeds.joined("default") as feed:
         number, _ = await feed.news(None)
@@ -195,7 +195,7 @@ async def long_ago(services):
         await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '1 hour'")
 
 
-async def test_a_document_whose_questions_wait_is_read_again_when_a_chunk_of_it_changes(services, library):
+async def test_chunk_change_rereads_document_awaiting_questions(services, library):
     documents, ledger = services.ledger.documents, services.ledger.work
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
@@ -218,7 +218,7 @@ async def test_a_document_whose_questions_wait_is_read_again_when_a_chunk_of_it_
     assert await changed(since) == [(document.id, 1)]
 
 
-async def test_a_document_is_marked_as_changed_once_in_five_seconds(services, library):
+async def test_document_change_is_recorded_every_five_seconds(services, library):
     ledger = services.ledger.work
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
@@ -232,7 +232,7 @@ async def test_a_document_is_marked_as_changed_once_in_five_seconds(services, li
     assert (await services.ledger.documents.get("default", document.id)).updated_at == before
 
 
-async def test_who_joins_later_is_told_what_has_been_in_work_for_long(services, library, settings):
+async def test_late_listener_receives_long_running_documents(services, library, settings):
     document = await parsed(services, library, "one")
     await long_ago(services)
     feeds = ProgressFeeds(services.ledger.documents, settings)
@@ -251,7 +251,7 @@ async def test_who_joins_later_is_told_what_has_been_in_work_for_long(services, 
         assert str(document.id).encode() not in pieces
 
 
-async def test_what_ended_while_the_ledger_was_away_from_this_process_is_told(services, library, settings, monkeypatch):
+async def test_completions_during_ledger_outage_are_reported(services, library, settings, monkeypatch):
     async def away(*_, **__):
         raise Unavailable("away", component="ledger")
 
@@ -274,8 +274,8 @@ async def test_what_ended_while_the_ledger_was_away_from_this_process_is_told(se
     assert b'"state":"ready"' in pieces
 
 
-async def test_it_is_said_when_more_change_than_are_told(services, library, settings, monkeypatch):
-    monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+async def test_excess_changes_are_reported_as_such(services, library, settings, monkeypatch):
+    monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
     feeds = ProgressFeeds(services.ledger.documents, settings)
     await library.add("alpha")
 
@@ -289,7 +289,7 @@ async def test_it_is_said_when_more_change_than_are_told(services, library, sett
     assert b'{"documents":{"queued":2},"more":true}' in pieces
 
 
-async def test_one_listener_too_many_is_asked_to_come_back(services, settings):
+async def test_excess_listener_is_asked_to_retry(services, settings):
     one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(listeners=1)}})
 
     async with serving(one, services) as client, client.stream("GET", "/v1/events") as stream:
@@ -314,7 +314,7 @@ async def told(client, until, last_id=None, **wanted):
     raise AssertionError("the stream has ended")
 
 
-async def test_who_was_cut_off_goes_on_without_a_gap_at_any_process(services, settings, monkeypatch):
+async def test_reconnect_resumes_without_gap_on_any_process(services, settings, monkeypatch):
     def document(name, collection="default"):
         return {"text": f"A text about {name}.", "external_id": name, "collection": collection}
 
@@ -334,11 +334,11 @@ async def test_who_was_cut_off_goes_on_without_a_gap_at_any_process(services, se
         old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
         for unknown in ("rubbish", "2026-01-01T00:00:00", old):
             assert (await told(client, '"documents":', unknown))[0][0] == "reset"
-        monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+        monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
         assert (await told(client, '"documents":', first))[0][0] == "reset"
 
 
-async def test_the_status_is_told_while_something_works_and_once_more(services, library, settings):
+async def test_status_is_streamed_while_working_and_once_after(services, library, settings):
     looked = []
 
     async def look(tenant):

@@ -81,7 +81,7 @@ async def test_a_model_reads_and_adds_documents_over_http(served, services, mode
         assert "no collection" in await called(client, "list_collections")
 
 
-async def test_a_key_uses_what_its_scopes_allow(served):
+async def test_key_uses_tools_of_its_scopes(served):
     body = {"name": "reader", "scopes": ["ask"]}
     key = (await served.post("/v1/keys", json=body, headers=as_tenant("alice"))).json()["key"]
 
@@ -92,7 +92,7 @@ async def test_a_key_uses_what_its_scopes_allow(served):
         assert text_of(result) == "There is no tool 'add_document' for this key."
 
 
-async def test_strangers_and_other_sites_are_refused(served, services, settings):
+async def test_unauthenticated_and_foreign_origins_are_refused(served, services, settings):
     reply = await served.post("/mcp", json=INITIALIZE, headers=ACCEPT)
     assert reply.status_code == 401
     assert reply.headers["www-authenticate"]

@@ -28,7 +28,7 @@ async def scraped(port):
     return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
 
 
-async def test_a_document_and_a_query_are_counted_on_their_way(services, settings, provider, client):
+async def test_document_and_query_are_counted(services, settings, provider, client):
     stages = ("parse", "generate", "index")
     before = {stage: value("foreask_attempts_total", stage=stage, outcome="done") for stage in stages}
     llm = {"component": "llm", "model": settings.llm_model}
@@ -52,7 +52,7 @@ async def test_a_document_and_a_query_are_counted_on_their_way(services, setting
     assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
 
 
-async def test_a_search_before_the_first_points_is_no_failure_of_qdrant(services, settings, provider, client):
+async def test_search_before_first_points_is_not_a_failure(services, settings, provider, client):
     (await client.post("/v1/documents", json={"text": "alpha beta"})).raise_for_status()
     before = {outcome: value("foreask_qdrant_seconds_count", outcome=outcome) for outcome in ("ok", "refused")}
 
@@ -62,7 +62,7 @@ async def test_a_search_before_the_first_points_is_no_failure_of_qdrant(services
     assert value("foreask_qdrant_seconds_count", outcome="ok") > before["ok"]
 
 
-async def test_what_ends_dead_is_counted_by_its_kind(services, settings, provider, client):
+async def test_dead_work_is_counted_by_kind(services, settings, provider, client):
     before = value("foreask_dead_total", stage="parse", kind="Unreadable")
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
     await work(services)
@@ -71,7 +71,7 @@ async def test_what_ends_dead_is_counted_by_its_kind(services, settings, provide
     assert value("foreask_attempts_total", stage="parse", outcome="dead") >= 1
 
 
-async def test_the_scheduler_shows_what_waits(services, library):
+async def test_scheduler_exports_waiting_work(services, library):
     await library.add("alpha beta")
     await library.add("gamma delta", lane=1)
     await asyncio.sleep(0.05)
@@ -107,7 +107,7 @@ async def test_processes_with_one_port_take_the_next_one(settings):
     assert "foreask_loop_lag_seconds_count" in names
 
 
-async def test_a_worker_shows_what_it_counts_before_it_happens(settings):
+async def test_worker_exports_counters_before_first_event(settings):
     metrics.SETTLED.clear()
     metrics.LEASES_LOST.clear()
     async with metrics.serving(settings, "index"):
@@ -123,7 +123,7 @@ async def test_no_port_is_opened_unless_it_is_set(settings):
         assert port is None
 
 
-async def test_an_address_that_nothing_is_at_makes_no_series(services, settings, provider):
+async def test_unknown_address_creates_no_series(services, settings, provider):
     async with calling(settings, services) as client:
         for address in ("/nowhere/1", "/nowhere/2"):
             await client.get(address)
@@ -151,7 +151,7 @@ def expressions():
     yield from ((panel["title"], target["expr"]) for panel in panels for target in panel["targets"])
 
 
-def test_each_alert_has_a_series_for_which_it_fires_and_one_for_which_it_does_not():
+def test_each_alert_fires_and_stays_silent_correctly():
     alerts = [rule["alert"] for rule in rules()]
     tests = yaml.safe_load((ROOT / "deploy/alerts.test.yml").read_text())["tests"]
     looks = [look for test in tests for look in test["alert_rule_test"]]
@@ -172,7 +172,7 @@ def series():
                 yield name + "_total" * isinstance(metric, Counter), labels
 
 
-def test_alerts_and_dashboard_ask_for_what_there_is():
+def test_alerts_and_dashboard_use_existing_metrics():
     known, asked = dict(series()), set()
     for where, expression in expressions():
         found = set(re.findall(r"\bforeask_\w+", expression))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from api.collection_cache import CollectionCache
+from api.access.collection_cache import CollectionCache
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
@@ -84,7 +84,7 @@ def label(path):
     Path(path).write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
 
-async def test_a_build_is_begun_tried_switched_to_and_back_over_http(filled, both, provider):
+async def test_build_lifecycle_works_over_http(filled, both, provider):
     provider.reset()
     begun = (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status().json()
     assert (begun["build"], begun["state"], begun["embedding_model"]) == (2, "filling", "other")
@@ -113,7 +113,7 @@ async def test_a_build_is_begun_tried_switched_to_and_back_over_http(filled, bot
     assert provider.stats()["calls"] == 0
 
 
-async def test_the_gate_says_as_events_how_far_it_is(filled, both):
+async def test_gate_streams_its_progress(filled, both):
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
     await do_all(both)
     async with filled.stream("POST", f"{BUILDS}/2/gate", json={}, headers={"accept": "text/event-stream"}) as reply:
@@ -127,12 +127,12 @@ async def test_the_gate_says_as_events_how_far_it_is(filled, both):
     ("body", "status"),
     [({"embedding": "nobody"}, 422), ({"filterable": {"year": "integer"}}, 422), ({"chunk_max_chars": 1}, 422)],
 )
-async def test_what_no_build_can_have_is_refused(filled, body, status):
+async def test_impossible_build_options_are_rejected(filled, body, status):
     assert (await filled.post(BUILDS, json=body)).status_code == status
     assert len((await filled.get(BUILDS)).json()["items"]) == 1
 
 
-async def test_a_build_is_paused_and_goes_on(filled, both):
+async def test_paused_build_resumes(filled, both):
     (await filled.post(BUILDS, json={"chunk_max_chars": 900})).raise_for_status()
     assert (await filled.post(f"{BUILDS}/2/pause")).json()["state"] == "paused"
     await do_all(both)
@@ -144,7 +144,7 @@ async def test_a_build_is_paused_and_goes_on(filled, both):
     assert (await filled.get(f"{BUILDS}/3")).status_code == 404
 
 
-async def test_one_command_migrates_a_collection(foreask, filled, provider):
+async def test_single_command_migrates_collection(foreask, filled, provider):
     label("labelled.jsonl")
     provider.reset()
     code, said = await foreask("foreask migrate default --embedding other --gate labelled.jsonl --yes")
@@ -162,7 +162,7 @@ async def test_one_command_migrates_a_collection(foreask, filled, provider):
     assert "build 2 of default is being deleted" in (await foreask("foreask builds drop default 2"))[1]
 
 
-async def test_a_closed_gate_leaves_the_live_build_and_says_why(foreask, filled, both):
+async def test_closed_gate_keeps_live_build_and_explains(foreask, filled, both):
     await foreask("foreask builds list default")
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
     await do_all(both)
@@ -178,7 +178,7 @@ async def test_a_closed_gate_leaves_the_live_build_and_says_why(foreask, filled,
     assert (await filled.get(f"{BUILDS}/1")).json()["state"] == "live"
 
 
-async def test_a_command_without_a_change_follows_what_is_under_way(foreask, filled):
+async def test_repeated_command_follows_running_migration(foreask, filled):
     assert "Say what the new build has otherwise" in (await foreask("foreask migrate default"))[1]
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
     code, said = await foreask("foreask migrate default")
@@ -204,7 +204,7 @@ async def states(server):
     return {each["build"]: each["state"] for each in builds}
 
 
-async def test_the_page_migrates_a_collection_and_goes_back(foreask, filled, handbook, provider):
+async def test_documented_page_migration_and_rollback_work(foreask, filled, handbook, provider):
     (migrate,) = commands_of(PAGE, "How do I migrate a collection?")[:1]
     rollback, drop = commands_of(PAGE, "How do I go back?")
     provider.reset()
@@ -224,7 +224,7 @@ async def test_the_page_migrates_a_collection_and_goes_back(foreask, filled, han
     assert await states(filled) == {1: "dropping", 2: "live"}
 
 
-async def test_the_page_stops_a_migration_and_tries_the_gate_by_hand(foreask, filled, handbook):
+async def test_documented_page_stop_and_manual_gate_work(foreask, filled, handbook):
     (await filled.post("/v1/collections/handbook/builds", json={"embedding": "e5"})).raise_for_status()
     listed, pause, resume, gate, switch, drop = commands_of(PAGE, "How do I stop a migration")[:6]
 
@@ -288,7 +288,7 @@ async def two(filled, both):
 ANSWER = [("7.md", "The keeper wrote of alpha7.")]
 
 
-async def test_a_query_is_answered_by_one_build_whenever_another_becomes_live(two, both, monkeypatch):
+async def test_query_uses_one_build_during_switches(two, both, monkeypatch):
     live = 1
     moments = (
         (Collections, "find", True),
@@ -313,7 +313,7 @@ async def test_a_query_is_answered_by_one_build_whenever_another_becomes_live(tw
         live = other
 
 
-async def test_another_api_answers_by_the_build_before_until_its_seconds_are_over(two, both):
+async def test_stale_api_cache_serves_old_build_until_ttl(two, both):
     app = application(both.settings, both)
     transport = httpx.ASGITransport(app)
     async with (
@@ -338,7 +338,7 @@ async def test_another_api_answers_by_the_build_before_until_its_seconds_are_ove
         assert await answering(both) == 2
 
 
-async def test_a_long_query_whose_build_is_dropped_meanwhile_is_answered_by_the_live_one(two, both, monkeypatch):
+async def test_query_over_dropped_build_is_repeated_on_live(two, both, monkeypatch):
     async def drop():
         (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
         (await two.delete(f"{BUILDS}/1")).raise_for_status()
@@ -356,7 +356,7 @@ async def test_a_long_query_whose_build_is_dropped_meanwhile_is_answered_by_the_
     assert await answering(both) == 2
 
 
-async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, both, monkeypatch):
+async def test_calibration_overtaken_by_switch_restores_no_build(two, both, monkeypatch):
     async def switch():
         (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
 
@@ -367,7 +367,7 @@ async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, b
     assert await answering(both) == 2
 
 
-async def test_a_server_that_lacks_its_embedding_switches_to_no_build(two, services, settings):
+async def test_server_without_embedding_refuses_switch(two, services, settings):
     async with calling(settings, services) as another:
         reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
 
@@ -375,7 +375,7 @@ async def test_a_server_that_lacks_its_embedding_switches_to_no_build(two, servi
     assert await found(two, "Which beta7 was it?") == ANSWER
 
 
-async def test_what_the_ledger_said_late_is_not_remembered_for_longer(services, library, monkeypatch):
+async def test_late_ledger_reply_does_not_extend_cache(services, library, monkeypatch):
     now = [100.0]
     await library.collection()
     cache = CollectionCache(

@@ -59,7 +59,7 @@ async def found(client):
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
 
-async def test_a_document_is_found_by_its_text_and_its_bytes_go_with_it(client, stored, s3, bucket):
+async def test_document_is_found_and_its_bytes_are_deleted(client, stored, s3, bucket):
     handed_in = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
     assert handed_in.status_code == 202
     assert len(objects(s3, bucket)) == 1
@@ -77,7 +77,7 @@ async def test_a_document_is_found_by_its_text_and_its_bytes_go_with_it(client, 
     assert objects(s3, bucket) == []
 
 
-async def test_documents_of_a_batch_are_read_from_their_pack(client, stored, s3, bucket):
+async def test_batch_documents_are_read_from_pack(client, stored, s3, bucket):
     batch = b'{"external_id": "lamp", "text": "The lamp burns."}\n{"external_id": "bell", "text": "The bell rings."}\n'
     reply = await client.post("/v1/documents:batch", content=batch, headers={"content-type": "application/x-ndjson"})
     assert reply.content.count(b'"status":202') == 2
@@ -100,7 +100,7 @@ async def send(offer, content):
         return reply.status_code
 
 
-async def test_bytes_that_were_sent_to_the_store_become_a_document(client, stored, s3, bucket):
+async def test_directly_uploaded_bytes_become_document(client, stored, s3, bucket):
     offer = await offered(client)
     assert await send(offer, LAMP) == 200
 
@@ -117,7 +117,7 @@ async def test_bytes_that_were_sent_to_the_store_become_a_document(client, store
     assert (same.status_code, same.json()["id"]) == (200, handed_in.json()["id"])
 
 
-async def test_an_address_is_empty_when_its_document_is_handed_in(client, s3, bucket):
+async def test_upload_address_is_empty_after_submission(client, s3, bucket):
     offer = await offered(client)
     await send(offer, LAMP)
     body = {"upload": offer["upload"]}
@@ -132,7 +132,7 @@ async def test_an_address_is_empty_when_its_document_is_handed_in(client, s3, bu
     ("content", "status"),
     [(None, 422), (b"", 422), (b"x" * 2_001, 413)],
 )
-async def test_what_was_sent_is_checked_and_nothing_is_left(*, settings, stored, s3, bucket, content, status):
+async def test_uploaded_bytes_are_checked_and_cleaned_up(*, settings, stored, s3, bucket, content, status):
     async with calling(settings.model_copy(update={"max_upload_bytes": 2_000}), stored) as client:
         offer = await offered(client)
         if content is not None:
@@ -146,7 +146,7 @@ async def test_what_was_sent_is_checked_and_nothing_is_left(*, settings, stored,
     }
 
 
-async def test_nobody_can_name_what_another_tenant_sent(settings, stored):
+async def test_other_tenants_uploads_cannot_be_named(settings, stored):
     async with calling(with_keys(settings), stored) as client:
         offer = await offered(client, **as_tenant("alice"))
         await send(offer, LAMP)
@@ -173,7 +173,7 @@ async def test_a_folder_has_no_addresses(services, settings):
             assert (reply.status_code, "which has no addresses" in reply.json()["detail"]) == (409, True)
 
 
-async def test_what_the_page_says_of_another_server_works(services, settings, s3, bucket, monkeypatch):
+async def test_documented_other_server_setup_works(services, settings, s3, bucket, monkeypatch):
     for name, value in settings_of("object-store.md", "How do I use MinIO").items():
         monkeypatch.setenv(
             name,
@@ -187,7 +187,7 @@ async def test_what_the_page_says_of_another_server_works(services, settings, s3
     assert objects(s3, bucket) == []
 
 
-async def test_what_the_page_says_of_moving_works(services, stored, settings, s3, bucket):
+async def test_documented_store_move_works(services, stored, settings, s3, bucket):
     async with calling(settings, services) as client:
         await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
     folder = services.settings.data_dir / "uploads"
@@ -227,7 +227,7 @@ def linked(services, s3, bucket, link, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
-async def test_a_store_that_goes_away_holds_documents_up_and_loses_none(*, settings, linked, s3, bucket, link, mode):
+async def test_unavailable_store_delays_but_loses_nothing(*, settings, linked, s3, bucket, link, mode):
     stored = linked
     async with calling(settings, stored) as client:
         assert (await client.post("/v1/documents", json={"external_id": "lamp", "text": "The lamp burns."})).is_success
@@ -254,7 +254,7 @@ async def test_a_store_that_goes_away_holds_documents_up_and_loses_none(*, setti
         assert len(objects(s3, bucket)) == 2 or mode == "hole"  # what the hole held back came too late, and is nobody's
 
 
-async def test_a_large_upload_ends_where_the_store_falls_silent(linked, s3, bucket, link):
+async def test_large_upload_ends_when_store_falls_silent(linked, s3, bucket, link):
     async def pieces():
         for mode in ("pass", "hole", "hole"):
             link.change(Fault(mode))

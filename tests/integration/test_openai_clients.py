@@ -155,7 +155,7 @@ REFUSED = [
 ]
 
 
-async def test_what_cannot_be_done_is_refused_before_anything_is_paid(client, indexed, provider):
+async def test_invalid_request_is_rejected_before_any_payment(client, indexed, provider):
     for change, param in REFUSED:
         reply = await client.post("/v1/chat/completions", json={"model": "handbook", "messages": [QUESTION]} | change)
 
@@ -181,7 +181,7 @@ async def test_each_error_has_the_shape_of_openai(client, indexed, settings, ser
         assert (await keyed.get("/v1/models", headers={"x-api-key": KEYS["bob"]})).status_code == 200
 
 
-async def test_an_error_in_mid_stream_is_its_last_message(client, indexed, provider):
+async def test_midstream_error_is_last_message(client, indexed, provider):
     provider.script(status=400)
 
     reply = await complete(client, stream=True)

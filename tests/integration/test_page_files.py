@@ -7,7 +7,7 @@ from api.page import ADDRESSES, Page
 from tests.support.api import calling
 
 
-async def test_every_address_of_the_page_answers_with_the_document_and_others_with_a_problem(client):
+async def test_page_addresses_return_document_others_a_problem(client):
     for path in (address.format(document_id="a", evaluation_id="b", name="c") for address in ADDRESSES):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -17,7 +17,7 @@ async def test_every_address_of_the_page_answers_with_the_document_and_others_wi
         assert (await client.get(path)).status_code == 404, path
 
 
-async def test_what_the_document_names_is_there_and_is_kept_for_ever(client):
+async def test_page_assets_exist_and_are_cached_forever(client):
     document = (await client.get("/")).text
     files = re.findall(r'(?:href|src)="([^"]+)"', document)
     assert len(files) > 10
@@ -32,7 +32,7 @@ async def test_what_the_document_names_is_there_and_is_kept_for_ever(client):
     assert size > 0
 
 
-def test_each_module_is_told_to_the_browser_at_once_by_the_screen_that_runs_it():
+def test_screen_modules_are_preloaded():
     page = Page()
     modules = {name for name in page.files if name.endswith(".js")}
     told = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
@@ -54,7 +54,7 @@ def test_another_content_has_another_address(tmp_path):
     assert Page(tmp_path).address != first
 
 
-def test_a_proxys_path_stands_before_every_file():
+def test_proxy_path_prefixes_every_file():
     assert 'src="/docs-of-ours/page/' in Page().document("/docs-of-ours", "ask")
 
 
@@ -67,6 +67,6 @@ def test_no_module_makes_html_of_a_text():
         ), name
 
 
-async def test_it_can_be_left_out(settings, services):
+async def test_page_can_be_disabled(settings, services):
     async with calling(settings.model_copy(update={"page": False}), services) as client:
         assert (await client.get("/")).status_code == 404

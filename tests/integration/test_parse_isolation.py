@@ -182,7 +182,7 @@ def upload(tmp_path) -> Path:
     path.write_text("theirs")
     for above in (folder, path):
         above.chmod(0o777)
-    ground = Path(os.environ["TEST_GROUND"])
+    ground = Path(os.environ["TEST_RUN"])
     for above in (tmp_path, *tmp_path.parents):
         above.chmod(0o755)
         if above == ground:
@@ -228,14 +228,14 @@ async def test_landlock_alone_closes_files_ports_and_the_parent(taken_over, uplo
     assert upload.read_text() == "theirs"
 
 
-async def test_without_either_another_user_and_the_limits_are_left(taken_over, upload):
+async def test_without_user_separation_limits_remain(taken_over, upload):
     taken_over.without("seccomp", "Landlock")
     left = {"read another's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
 
     assert await taken_over.tries(left) == {name: ["done", "done"] for name in left}
 
 
-async def test_a_child_that_ignores_signals_does_not_outlive_its_clock(taken_over):
+async def test_child_ignoring_signals_dies_at_time_limit(taken_over):
     endless = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGXCPU)]\nwhile True: pass"
     before = children_of(os.getpid())
     async with asyncio.timeout(30):
@@ -251,7 +251,7 @@ def children_of(pid: int) -> set[str]:
     }
 
 
-async def test_a_child_that_read_one_tenants_file_reads_none_of_anothers(tmp_path):
+async def test_child_of_one_tenant_cannot_read_anothers_files(tmp_path):
     page, text = tmp_path / "page.html", tmp_path / "text.md"
     page.write_text("<html><body>A page.</body></html>")
     text.write_text("A text.")
@@ -274,12 +274,12 @@ async def test_a_child_that_read_one_tenants_file_reads_none_of_anothers(tmp_pat
 
 PROTECTED = """
 import ctypes, os, sys
-from shared.process import secrecy
+from shared.process import hardening
 if os.geteuid() == 0:  # whom nothing keeps from reading
     os.setresuid(65534, 65534, 65534)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as every program begins
 if sys.argv[1] == "closed":
-    secrecy.close_memory()
+    hardening.close_memory()
 if (child := os.fork()) == 0:
     for name in ("environ", "mem"):
         try:
@@ -294,7 +294,7 @@ os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize(("protection", "read"), [("open", ["environ", "mem"]), ("closed", [])])
-def test_processes_of_the_same_user_read_no_memory_of_a_worker(protection, read):
+def test_same_user_processes_cannot_read_worker_memory(protection, read):
     """Where there is no Landlock a child could; whoever else runs as the user could too."""
     command = [sys.executable, "-c", PROTECTED, protection]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
@@ -312,7 +312,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE)
-async def test_a_reply_that_no_parser_gives_fails_the_file_alone(taken_over, reply):
+async def test_forged_parser_reply_fails_only_its_file(taken_over, reply):
     whole = reply if isinstance(reply, str) else json.dumps({"outcome": "document", "document": reply, **STATE})
     channel = 3  # the first descriptor after the standard ones
     code = f"os.write({channel}, len({whole!r}).to_bytes(8) + {whole!r}.encode())"
@@ -321,7 +321,7 @@ async def test_a_reply_that_no_parser_gives_fails_the_file_alone(taken_over, rep
         await taken_over.tries({"answer": code})
 
 
-async def test_a_worker_that_must_confine_its_children_does_not_begin_where_it_cannot(settings, monkeypatch):
+async def test_worker_requiring_confinement_refuses_to_start_without_it(settings, monkeypatch):
     monkeypatch.setattr(confinement, "landlock_version", lambda: 0)
     async with build("parse", settings):
         pass  # it warns

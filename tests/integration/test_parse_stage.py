@@ -40,7 +40,7 @@ async def parsing(services):
         return [tuple(row) for row in await connection.execute(text("SELECT DISTINCT state, attempts FROM documents"))]
 
 
-async def test_a_folder_of_uploads_that_is_away_fails_no_document(services, library):
+async def test_unavailable_upload_folder_fails_no_document(services, library):
     for number in range(3):
         await library.add(f"Text number {number}.")
     folder = services.settings.data_dir / "uploads"
@@ -60,7 +60,7 @@ async def test_a_folder_of_uploads_that_is_away_fails_no_document(services, libr
     assert await parsing(services) == [("indexing", 0)]
 
 
-async def test_a_folder_that_cannot_be_listed_fails_no_document(services, library):
+async def test_unlistable_upload_folder_fails_no_document(services, library):
     await library.add("A text.")
     folder = services.settings.data_dir / "uploads"
     folder.rename(folder.with_name("elsewhere"))
@@ -72,7 +72,7 @@ async def test_a_folder_that_cannot_be_listed_fails_no_document(services, librar
         folder.with_name("elsewhere").rename(folder)
 
 
-async def test_a_single_upload_that_is_gone_fails_with_what_to_do(services, library):
+async def test_single_missing_upload_fails_with_remedy(services, library):
     gone = await library.add("A text that is gone.", "gone.md")
     (file,) = (services.settings.data_dir / "uploads").glob("??/*")
     await library.add("A text that is there.", "there.md")
@@ -84,7 +84,7 @@ async def test_a_single_upload_that_is_gone_fails_with_what_to_do(services, libr
     assert await services.uploads.require() is None
 
 
-async def test_a_document_with_too_many_chunks_fails_and_costs_no_call(services, library, provider):
+async def test_document_with_too_many_chunks_fails_without_calls(services, library, provider):
     few = services.settings.tuning.model_copy(update={"parse_max_chunks": 2})
     settings = services.settings.model_copy(update={"tuning": few})
     three = "\n\n".join(f"# {name}\n\n" + f"{name} is a part of the bay. " * 60 for name in ("Alpha", "Beta", "Gamma"))

@@ -176,7 +176,7 @@ async def test_every_kind_gives_its_text(parse, content, name, media_type, title
     assert document.title == title
 
 
-async def test_content_counts_before_what_is_declared_and_named(parse):
+async def test_content_takes_precedence_over_type_and_name(parse):
     document = await parse(pdf("The ferry is late."), "a.docx", "text/plain")
 
     assert document.media_type == "application/pdf"
@@ -279,7 +279,7 @@ async def test_no_file_makes_the_parser_read_another(parse, content, name):
 @pytest.mark.parametrize(
     "page", ["<div>" * 100_000 + "deep" + "</div>" * 100_000, "<p>above</p>" + "<div>" * 300 + "deep" + "</div>" * 300]
 )
-async def test_what_is_nested_deep_is_not_lost(parse, page):
+async def test_deeply_nested_content_is_not_lost(parse, page):
     assert "deep" in text_of(await parse(f"<html><body>{page}</body></html>", "a.html"))
 
 
@@ -291,9 +291,7 @@ def child_of(sandbox: ParsingSandbox) -> int:
     return child._process.pid
 
 
-async def test_one_child_parses_many_files_and_is_given_up_when_native_code_has_read_enough(
-    parse, sandbox, monkeypatch
-):
+async def test_child_is_replaced_after_enough_native_reads(parse, sandbox, monkeypatch):
     await parse("one")
     first = child_of(sandbox)
     for _ in range(3):
@@ -320,7 +318,7 @@ async def test_files_are_parsed_side_by_side(sandbox, tmp_path):
     assert len(sandbox._idle) == 2
 
 
-async def test_a_child_that_was_killed_between_files_costs_no_file(parse, sandbox):
+async def test_child_killed_between_files_costs_no_file(parse, sandbox):
     await parse("one")
     os.kill(child_of(sandbox), signal.SIGKILL)
 
@@ -375,7 +373,7 @@ def extract_bytes_sync(data, media_type, config):
         ),
     ],
 )
-async def test_a_parser_that_goes_wrong(tmp_path, monkeypatch, code, sentence):
+async def test_parser_failures_are_contained(tmp_path, monkeypatch, code, sentence):
     (tmp_path / "kreuzberg.py").write_text(ODD_EXTRACTOR.format(code=code))
     monkeypatch.syspath_prepend(tmp_path)
     page = tmp_path / "page"
@@ -388,7 +386,7 @@ async def test_a_parser_that_goes_wrong(tmp_path, monkeypatch, code, sentence):
         assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
 
 
-async def test_the_memory_of_the_worker_is_not_taken_for_a_childs(tmp_path, monkeypatch):
+async def test_worker_memory_is_not_charged_to_child(tmp_path, monkeypatch):
     """The kernel counts what the worker had at its most in the child's figure, too."""
     (tmp_path / "kreuzberg.py").write_text(ODD_EXTRACTOR.format(code="os._exit(3)"))
     monkeypatch.syspath_prepend(tmp_path)
@@ -401,7 +399,7 @@ async def test_the_memory_of_the_worker_is_not_taken_for_a_childs(tmp_path, monk
             await sandbox.parse(page, filename=None, media_type="text/html", options=ChunkingOptions())
 
 
-async def test_a_child_inherits_no_secret_and_no_open_file(parse, sandbox, monkeypatch, tmp_path):
+async def test_child_inherits_no_secret_and_no_file(parse, sandbox, monkeypatch, tmp_path):
     monkeypatch.setenv("FOREASK_LLM_API_KEY", "secret")
     with (tmp_path / "open").open("w") as file:
         os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - its only parameter
@@ -457,7 +455,7 @@ def test_a_death_has_a_plain_cause(status, peak_bytes, words, sentence):
     assert sandboxes._cause(sandboxes._Death(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
 
 
-async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
+async def test_child_dies_with_parent_during_parse(tmp_path):
     fifo = endless_file(tmp_path)
     code = (
         "import asyncio, pathlib; from shared.ingest.parse.sandbox import *\n"
@@ -492,7 +490,7 @@ async def until(condition: Callable[[], object]) -> Any:
     return found
 
 
-async def test_what_killed_workers_left_goes_when_the_next_one_starts(temporary):
+async def test_killed_workers_leftovers_are_removed_at_next_start(temporary):
     old, young, another = (temporary / name for name in ("foreask-parser-old", "foreask-parser-young", "foreask-mine"))
     for folder in (old, young, another):
         folder.mkdir()
@@ -532,13 +530,13 @@ async def test_a_cancelled_parse_leaves_no_child(sandbox, tmp_path):
     assert sandbox._idle == []
 
 
-async def test_a_closed_sandbox_turns_files_away(sandbox, tmp_path):
+async def test_closed_sandbox_refuses_files(sandbox, tmp_path):
     await sandbox.close()
     with pytest.raises(Transient, match="closed"):
         await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
 
 
-def test_it_runs_on_uvloop(tmp_path):
+def test_sandbox_runs_on_uvloop(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("text")
 
@@ -617,7 +615,7 @@ async def parse_at_once(sandbox: ParsingSandbox, count: int) -> list[str]:
     return [text_of(document) for document in documents]
 
 
-async def test_pdfs_are_read_where_nothing_ran_before_and_nothing_is_left_there(temporary):
+async def test_first_pdf_parses_and_leaves_no_files(temporary):
     for _ in range(2):
         async with ParsingSandbox(workers=3) as sandbox:
             for text in await parse_at_once(sandbox, 3):
@@ -633,7 +631,7 @@ def maps_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/maps").read_text().splitlines()
 
 
-async def test_a_library_that_somebody_left_in_the_temporary_folder_is_not_loaded(temporary):
+async def test_planted_library_in_temporary_folder_is_not_loaded(temporary):
     code = "from shared.ingest.parse.extraction import load; load()"
     subprocess.run([sys.executable, "-c", code], check=True)
     (left,) = temporary.glob("*/libpdfium.so")
@@ -645,7 +643,7 @@ async def test_a_library_that_somebody_left_in_the_temporary_folder_is_not_loade
     assert "Water Freezing Point" in text
 
 
-def test_a_folder_that_others_can_write_or_have_written_is_refused(tmp_path, monkeypatch):
+def test_folder_writable_by_others_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", "unchanged")
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o700)
@@ -677,7 +675,7 @@ def refuse(folder: Path) -> None:
     assert os.environ["TMPDIR"] == "unchanged"
 
 
-async def test_where_the_library_cannot_be_unpacked_a_sentence_says_what_to_do(temporary):
+async def test_unpackable_library_reports_remedy(temporary):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024 * 1024, limits[1]))
     try:
@@ -689,7 +687,7 @@ async def test_where_the_library_cannot_be_unpacked_a_sentence_says_what_to_do(t
     assert list(temporary.iterdir()) == []
 
 
-async def test_where_nothing_can_be_written_the_same_sentence_says_what_to_do(temporary, monkeypatch):
+async def test_unwritable_folders_report_same_remedy(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
     async with ParsingSandbox() as sandbox:
         with pytest.raises(Transient, match="set TMPDIR to a folder where this user may write files and run code"):

@@ -70,14 +70,14 @@ async def test_documents_are_read_found_changed_verified_and_deleted(pooled):
     assert await pooled.index.count_chunks(collection.location) == 2
 
 
-async def test_sessions_have_nothing_that_a_pooler_would_not_pass_on(pooled):
+async def test_sessions_work_through_a_pooler(pooled):
     names = "SELECT coalesce(array_agg(name), '{}') FROM pg_settings WHERE source = 'client'"
 
     assert set(await value(pooled.database, names)) <= PASSED_ON
     assert await value(pooled.database, "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
 
 
-def test_no_statement_uses_what_belongs_to_a_session():
+def test_no_statement_depends_on_session_state():
     texts = {path.name: path.read_text().replace("TEMPORARY ON DATABASE", "") for path in LEDGER.rglob("*.py")}
     found = {name: OF_SESSIONS.search(text) for name, text in texts.items()}  # that is a right, and no session's table
 
@@ -112,7 +112,7 @@ async def other(settings):
     await connection.close()
 
 
-async def test_many_migrate_at_once_and_no_lock_outlives_a_transaction(other):
+async def test_concurrent_migrations_release_locks_per_transaction(other):
     database = Database(other, patience=None, pooler="transaction")
     forget_sessions(database)
     try:

@@ -44,7 +44,7 @@ async def connection(provider):
         ((500, None), Unavailable, ("500", "it failed")),
     ],
 )
-async def test_an_error_has_our_sentence_and_the_log_the_words(connection, provider, answer, kind, said):
+async def test_error_has_own_sentence_provider_message_is_logged(connection, provider, answer, kind, said):
     (status, code), (named, meaning) = answer, said
     provider.script(status=status, error={"message": WORDS, "code": code, "type": "acme-type"})
 
@@ -61,7 +61,7 @@ async def test_an_error_has_our_sentence_and_the_log_the_words(connection, provi
     assert answered["words"] == f"Incorrect key *** or *** {OF_ACME}"
 
 
-async def test_who_sends_no_key_is_told_which_setting_lacks(provider):
+async def test_missing_provider_key_names_its_setting(provider):
     provider.script(status=401)
     keyless = Provider(component="embedding", base_url=provider.url, api_key=None, timeout=timedelta(seconds=5))
 
@@ -70,7 +70,7 @@ async def test_who_sends_no_key_is_told_which_setting_lacks(provider):
     await keyless.aclose()
 
 
-def test_a_stream_that_breaks_off_tells_no_words():
+def test_broken_stream_hides_provider_message():
     with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
         raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})
 
@@ -78,7 +78,7 @@ def test_a_stream_that_breaks_off_tells_no_words():
     assert logs[0]["words"] == f"Incorrect key *** or *** {OF_ACME}"
 
 
-async def test_no_view_of_a_tenant_has_the_providers_words(services, settings, library, provider):
+async def test_tenant_views_hide_provider_messages(services, settings, library, provider):
     provider.script(status=400, refuse_containing="seven", error={"message": WORDS, "code": "acme-code"})
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)

@@ -61,7 +61,7 @@ async def count(cluster):
 
 
 @pytest.mark.parametrize("mode", ["cut", "reset"])
-async def test_a_node_that_dies_costs_no_query_and_no_write(cluster, nodes, mode):
+async def test_node_failure_costs_no_query_and_no_write(cluster, nodes, mode):
     first, second = nodes
 
     async def load(worker):
@@ -84,7 +84,7 @@ async def test_a_node_that_dies_costs_no_query_and_no_write(cluster, nodes, mode
     assert [entry["left"] for entry in logs if entry["event"] == "qdrant.address_left"] == [first.url[7:]]
 
 
-async def test_a_write_whose_reply_is_lost_is_repeated_elsewhere(cluster, nodes):
+async def test_write_with_lost_reply_is_repeated_elsewhere(cluster, nodes):
     nodes[0].change(Fault(swallow="PUT /collections", times=1))
 
     await write(cluster, 1, count=5)
@@ -93,7 +93,7 @@ async def test_a_write_whose_reply_is_lost_is_repeated_elsewhere(cluster, nodes)
     assert await count(cluster) == 5
 
 
-async def test_a_node_whose_peers_are_away_is_left(cluster, nodes):
+async def test_isolated_node_is_abandoned(cluster, nodes):
     nodes[0].change(Fault(refuse=SEARCHES, status=503))
 
     assert [await search(cluster) for _ in range(3)] == [[[]]] * 3
@@ -134,7 +134,7 @@ async def test_the_first_node_is_used_again_later(cluster, nodes, monkeypatch):
     assert nodes[0].accepted == before + 1
 
 
-async def test_who_has_waited_long_enough_leaves_a_silent_node(cluster, nodes):
+async def test_silent_node_is_abandoned_after_timeout(cluster, nodes):
     nodes[0].change(Fault(mode="hole"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -143,7 +143,7 @@ async def test_who_has_waited_long_enough_leaves_a_silent_node(cluster, nodes):
     assert await search(cluster) == [[]]
 
 
-async def test_what_was_taken_and_not_answered_is_not_sent_again(nodes, cluster, monkeypatch):
+async def test_unanswered_accepted_write_is_not_resent(nodes, cluster, monkeypatch):
     monkeypatch.setattr(connection, "_TIMEOUT_SECONDS", 1)
     hasty = Index(*(node.url for node in nodes))
     nodes[0].change(Fault(mode="hole"))
@@ -155,7 +155,7 @@ async def test_what_was_taken_and_not_answered_is_not_sent_again(nodes, cluster,
     await hasty.aclose()
 
 
-async def test_processes_begin_with_different_nodes(settings):
+async def test_processes_start_with_different_nodes(settings):
     urls = [f"http://127.0.0.1:{port}" for port in range(1, 9)]
     first = set()
     for _ in range(8):
@@ -166,7 +166,7 @@ async def test_processes_begin_with_different_nodes(settings):
     assert first <= set(urls)
 
 
-async def test_requests_share_a_connection_and_are_freed_with_their_answers(cluster, nodes):
+async def test_requests_share_connection_and_free_memory(cluster, nodes):
     gc.collect()
     gc.disable()
     try:

@@ -73,7 +73,7 @@ async def findings(services, library):
 
 @pytest.mark.usefixtures("provider")
 @pytest.mark.parametrize("there", [True, False], ids=["a collection that is there", "a new collection"])
-async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, library, link, index, there):
+async def test_worker_claims_nothing_until_writes_succeed(services, library, link, index, there):
     indexer = replace(services.indexer, index=index)
     await library.add(HARBOUR)
     await work(services, "parse", "index", "generate")
@@ -96,7 +96,7 @@ async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, li
     assert link.accepted == before
 
 
-async def test_one_collection_that_takes_no_writes_stops_no_other(services, index, link):
+async def test_readonly_collection_blocks_no_other(services, index, link):
     for name in ("full", "roomy"):
         await index.ensure_collection(name, 3)
     link.change(Fault(refuse="/collections/full/points"))
@@ -121,7 +121,7 @@ async def test_nothing_is_claimed_while_qdrant_answers_nothing(library, link, in
     await index.require()
 
 
-async def test_ready_asks_what_a_query_asks_and_the_words_stay_in_the_log(services, settings, library, provider, link):
+async def test_readiness_sends_query_and_hides_message(services, settings, library, provider, link):
     await library.add(HARBOUR)
     await work(services)
     link.change(QUERIES)
@@ -138,7 +138,7 @@ async def test_ready_asks_what_a_query_asks_and_the_words_stay_in_the_log(servic
     assert (answered["status"], answered["request_id"]) == (500, "r-1")
 
 
-async def test_many_who_ask_whether_it_is_ready_share_one_query(services, library, provider, link, index):
+async def test_concurrent_readiness_checks_share_one_query(services, library, provider, link, index):
     await library.add(HARBOUR)
     await work(services)
     link.change(QUERIES)
@@ -151,7 +151,7 @@ async def test_many_who_ask_whether_it_is_ready_share_one_query(services, librar
     assert link.refused == 1
 
 
-async def test_one_who_gives_up_ends_the_check_of_nobody_else(services, index):
+async def test_cancelled_waiter_does_not_cancel_shared_probe(services, index):
     first, second = asyncio.create_task(index.ready()), asyncio.create_task(index.ready())
     await asyncio.sleep(0)
     first.cancel()
@@ -160,7 +160,7 @@ async def test_one_who_gives_up_ends_the_check_of_nobody_else(services, index):
     assert first.cancelled()
 
 
-async def test_a_refused_write_ends_with_the_last_of_its_requests(services, monkeypatch):
+async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch):
     """A request that ended later would write points of chunks that were given up meanwhile."""
     index, client, ended = services.index, services.index._client.http.client, []
     request = client.request
@@ -205,7 +205,7 @@ async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, pr
     assert await findings(services, library) == []
 
 
-async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(services, library, provider):
+async def test_chunk_rejected_after_indexing_matches_ledger(services, library, provider):
     document = await library.add(HARBOUR)
     await work(services)
     collection = await library.collection()
@@ -222,7 +222,7 @@ async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(
     assert await findings(services, library) == []
 
 
-async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library, provider, link, index):
+async def test_chunk_dies_after_its_points_are_deleted(services, library, provider, link, index):
     await without_bm25(services, library)
     await library.add(HARBOUR)
     await work(services, "parse")
@@ -236,7 +236,7 @@ async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library,
     assert not outcome.decision.burns_attempt
 
 
-async def test_a_late_worker_that_gives_a_chunk_up_deletes_no_point_of_another(services, library, provider):
+async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, library, provider):
     await library.add(HARBOUR)
     await work(services, "parse", "index", "generate")
     (late,) = await services.ledger.work.claim_to_index(10)
@@ -251,7 +251,7 @@ async def test_a_late_worker_that_gives_a_chunk_up_deletes_no_point_of_another(s
     assert (await stored(services, library))[0] == before
 
 
-async def test_collections_are_nudged_that_qdrant_does_not_have_yet(services, library):
+async def test_missing_collections_are_skipped_when_nudging(services, library):
     await library.collection()
 
     await services.cleaner.nudge_optimizers()

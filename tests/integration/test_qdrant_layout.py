@@ -43,7 +43,7 @@ async def made(settings, services):
         await index.aclose()
 
 
-async def test_a_new_collection_is_made_as_the_settings_say(made):
+async def test_new_collection_follows_layout_settings(made):
     info = await made("laid-out", EVERYTHING)
 
     config = info.config
@@ -55,7 +55,7 @@ async def test_a_new_collection_is_made_as_the_settings_say(made):
     assert EVERYTHING.differences(info) == {}
 
 
-async def test_a_collection_is_made_as_qdrant_has_it_where_nothing_is_set(made):
+async def test_unset_layout_uses_qdrant_defaults(made):
     info = await made("laid-out")
 
     assert info.config.quantization_config is None
@@ -64,7 +64,7 @@ async def test_a_collection_is_made_as_qdrant_has_it_where_nothing_is_set(made):
     assert Layout().differences(info) == {}
 
 
-async def test_what_a_collection_is_made_with_otherwise_is_told_once_and_left(made):
+async def test_differing_layout_is_reported_once_and_kept(made):
     before = await made("laid-out")
     with capture_logs() as logs:
         after = await made("laid-out", Layout(shards=3, replicas=2, quantization="int8", on_disk=True, hnsw_m=32))
@@ -82,7 +82,7 @@ async def test_what_a_collection_is_made_with_otherwise_is_told_once_and_left(ma
 
 
 @pytest.mark.parametrize("done", range(1, _REQUESTS))
-async def test_what_an_interruption_left_out_is_made_later(made, settings, done):
+async def test_interrupted_creation_is_completed_later(made, settings, done):
     dying, sent = Index(settings.qdrant_url), []
 
     async def die(request, call_next):
@@ -101,7 +101,7 @@ async def test_what_an_interruption_left_out_is_made_later(made, settings, done)
     assert info.payload_schema.keys() == _INDEXED.keys()
 
 
-async def test_batches_that_begin_together_make_a_collection_once(made, settings):
+async def test_concurrent_batches_create_collection_once(made, settings):
     index, sent = Index(settings.qdrant_url), []
 
     async def note(request, call_next):

@@ -32,7 +32,7 @@ async def kept(services):
         return {str(row.id): (row.tenant, row.question, [str(chunk) for chunk in row.chunk_ids]) for row in found}
 
 
-async def test_a_query_is_kept_under_the_name_in_its_reply_with_the_chunks_that_were_shown(client, indexed, services):
+async def test_query_is_logged_under_returned_id_with_chunks(client, indexed, services):
     for route in ("retrieve", "query"):
         reply = (await client.post(f"/v1/{route}", json=QUESTION)).json()
 
@@ -42,7 +42,7 @@ async def test_a_query_is_kept_under_the_name_in_its_reply_with_the_chunks_that_
     assert len(await kept(services)) == 2
 
 
-async def test_a_query_that_is_not_to_be_kept_has_no_name(client, indexed, services):
+async def test_unlogged_query_has_no_id(client, indexed, services):
     reply = (await client.post("/v1/retrieve", json=QUESTION | {"record": False})).json()
 
     assert reply["chunks"]
@@ -58,7 +58,7 @@ async def test_both_events_of_a_stream_name_the_query(client, indexed, services)
     assert [told[event]["metadata"]["query_id"] for event in ("retrieved", "done")] == [name, name]
 
 
-async def test_many_queries_at_once_are_each_kept_under_their_own_name(client, indexed, services):
+async def test_concurrent_queries_are_logged_separately(client, indexed, services):
     asked = [{"question": f"How many days of leave has person {n}?"} for n in range(10)]
     replies = await asyncio.gather(*(client.post("/v1/retrieve", json=body) for body in asked))
 
@@ -66,7 +66,7 @@ async def test_many_queries_at_once_are_each_kept_under_their_own_name(client, i
     assert [rows[r.json()["metadata"]["query_id"]][1] for r in replies] == [body["question"] for body in asked]
 
 
-async def test_of_a_collection_that_is_not_there_nothing_is_kept(client, services):
+async def test_query_of_missing_collection_is_not_logged(client, services):
     reply = await client.post("/v1/retrieve", json=QUESTION | {"collection": "nowhere"})
 
     assert reply.json()["metadata"]["query_id"] is None
@@ -91,8 +91,8 @@ async def proxied(settings):
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
-async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, settings, indexed, monkeypatch, mode):
-    monkeypatch.setattr("api.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
+async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed, monkeypatch, mode):
+    monkeypatch.setattr("api.access.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
     link, through = await proxied(settings)
     async with contextlib.aclosing(link), calling(through) as client:
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
@@ -112,7 +112,7 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
                 await asyncio.sleep(0.05)
 
 
-async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
+async def test_old_queries_are_deleted(client, indexed, services, monkeypatch):
     monkeypatch.setattr("shared.ledger.feedback.query_log._BATCH_SIZE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
@@ -135,7 +135,7 @@ async def asked(client, **wanted):
     return AskedQuestionPage.model_validate_json(reply.content)
 
 
-async def test_what_users_have_asked_is_listed_once_with_what_became_of_it(client, indexed, settings):
+async def test_asked_questions_are_listed_once_with_outcome(client, indexed, settings):
     await client.post("/v1/retrieve", json=QUESTION)
     again = (await client.post("/v1/retrieve", json={"question": QUESTION["question"].upper()[:-1]})).json()
     await client.post("/v1/retrieve", json={"question": "Who pays for lunch?", "min_score": 1.0})
@@ -169,7 +169,7 @@ async def test_what_users_have_asked_is_listed_once_with_what_became_of_it(clien
     assert (await asked(client, since=strange.last_at.isoformat())).items == [streamed, strange]
 
 
-async def test_where_no_questions_are_kept_the_list_says_so(client, services, settings, indexed):
+async def test_disabled_query_log_is_stated_in_list(client, services, settings, indexed):
     await client.post("/v1/retrieve", json=QUESTION)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
         assert await asked(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)

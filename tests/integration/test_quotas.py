@@ -41,7 +41,7 @@ def document(text="A text.", **fields):
     return {"json": {"text": text, **fields}}
 
 
-async def test_requests_over_a_tenants_rate_are_refused_by_all_processes_together(services, limited):
+async def test_tenant_rate_is_enforced_across_processes(services, limited):
     limits = {"requests_per_second": 5, "burst": 3}
     async with limited(services, **limits) as client, limited(services, **limits) as other:
         with capture_logs() as logs:
@@ -63,9 +63,7 @@ async def test_requests_over_a_tenants_rate_are_refused_by_all_processes_togethe
     assert "request.failed" not in {entry["event"] for entry in logs}  # it is no fault of the server
 
 
-async def test_an_empty_bucket_is_asked_again_when_it_can_have_one_or_may_have_been_lost(
-    settings, services, monkeypatch
-):
+async def test_empty_bucket_is_rechecked_when_refilled_or_lost(settings, services, monkeypatch):
     del services  # it empties the engines
     url = settings.redis_url.get_secret_value()
     use = TenantUse(url)
@@ -95,7 +93,7 @@ async def test_without_the_broker_requests_pass_uncounted():
     assert [entry["event"] for entry in logs] == ["tenant_use.uncounted"]  # and for a second it is not asked again
 
 
-async def test_a_days_uploads_have_a_limit_and_what_is_refused_leaves_nothing(services, settings, limited):
+async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings, limited):
     async with limited(services, upload_bytes_per_day=20) as client:
         too_large = await client.post("/v1/documents", **document("x" * 21), headers=ALICE)
         taken = await client.post("/v1/documents", **document("x" * 12), headers=ALICE)
@@ -114,7 +112,7 @@ async def test_a_days_uploads_have_a_limit_and_what_is_refused_leaves_nothing(se
     assert (rows, len(files)) == (3, 3)
 
 
-async def test_a_tenant_with_all_its_documents_may_change_them_and_add_none(services, limited):
+async def test_full_tenant_may_change_but_not_add_documents(services, limited):
     async with limited(services, documents=2) as client:
         first = await client.post("/v1/documents", **document(external_id="a"), headers=ALICE)
         lines = b'{"text": "b", "external_id": "b"}\n{"text": "c", "external_id": "c"}\n'
@@ -153,7 +151,7 @@ async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
         assert all([await redis.pttl(key) > 0 for key in keys])
 
 
-async def test_when_a_budget_is_used_up_questions_wait_and_texts_are_found(services, settings, library, provider):
+async def test_exhausted_budget_defers_questions_texts_stay_searchable(services, settings, library, provider):
     one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
     budgets = Budgets(one, services.ledger.costs)
     limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
@@ -178,7 +176,7 @@ async def test_when_a_budget_is_used_up_questions_wait_and_texts_are_found(servi
     assert "keeper" in found["chunks"][0]["text"]
 
 
-async def test_a_budget_of_money_counts_what_the_ingest_costs(services, settings, library, provider):
+async def test_money_budget_counts_ingest_costs(services, settings, library, provider):
     one = settings.model_copy(
         update={"tenant_limits": {"default": TenantLimits(cost_per_day=0.5)}, "llm_input_price": 1.0}
     )
@@ -194,7 +192,7 @@ async def test_a_budget_of_money_counts_what_the_ingest_costs(services, settings
     assert await Budgets(one, services.ledger.costs).of("other") is None
 
 
-async def test_requests_over_what_a_process_takes_are_asked_to_come_back(services, settings):
+async def test_excess_requests_of_process_are_asked_to_retry(services, settings):
     async with calling(settings.model_copy(update={"api_max_requests": 2}), services) as client:
         replies = await asyncio.gather(*(client.get("/v1/documents") for _ in range(5)))
         health = await asyncio.gather(*(client.get("/health/live") for _ in range(5)))
@@ -231,7 +229,7 @@ class SlowBodies:
         yield b'"A text."}'
 
 
-async def test_a_tenant_has_no_more_requests_under_way_than_are_free(services, settings):
+async def test_tenant_concurrency_is_limited_to_free_slots(services, settings):
     async with calling(with_keys(settings).model_copy(update={"api_max_requests": 4}), services) as client:
         slow = SlowBodies(client)
         under_way = [slow.send("alice") for _ in range(2)]
@@ -247,7 +245,7 @@ async def test_a_tenant_has_no_more_requests_under_way_than_are_free(services, s
     assert [reply.status_code for reply in later] == [200] * 3
 
 
-async def test_large_bodies_of_a_tenant_wait_for_its_own_alone(services, settings):
+async def test_large_bodies_wait_for_own_tenant_only(services, settings):
     async with calling(with_keys(settings), services) as client:
         slow = SlowBodies(client)
         under_way = [slow.send("alice") for _ in range(6)]
@@ -262,7 +260,7 @@ async def test_large_bodies_of_a_tenant_wait_for_its_own_alone(services, setting
     assert {reply.status_code for reply in replies} == {200, 202}
 
 
-async def test_the_rest_of_a_large_body_that_is_refused_is_not_read(services, settings, monkeypatch):
+async def test_rejected_large_body_is_not_read_on(services, settings, monkeypatch):
     monkeypatch.setattr(large_body, "_LINGER_SECONDS", 0.2)
     head = b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     async with serving(settings, services) as client:
@@ -284,7 +282,7 @@ async def test_the_rest_of_a_large_body_that_is_refused_is_not_read(services, se
     assert sent < 50  # those that stand between
 
 
-async def test_what_is_no_document_has_at_most_64_kib_and_a_prompt_may_have_more(client):
+async def test_nonupload_bodies_are_limited_prompts_may_be_larger(client):
     query = {"question": "?", "filter": {"a": "x" * 65_536}}
     prompt = json.dumps({"prompt": "{text}" + "\u00e9" * 19_000})
 
@@ -294,14 +292,14 @@ async def test_what_is_no_document_has_at_most_64_kib_and_a_prompt_may_have_more
     assert put.status_code == 201
 
 
-async def test_a_query_asks_for_no_more_tokens_than_the_server_lets(client):
+async def test_query_answer_tokens_are_limited_by_server(client):
     reply = await client.post("/v1/retrieve", json={"question": "?", "max_tokens": 100_001})
 
     assert (reply.status_code, reply.json()["field"]) == (422, "max_tokens")
     assert "FOREASK_TUNING__MAX_TOKENS_MAX" in reply.json()["detail"]
 
 
-async def test_a_body_that_stands_still_or_trickles_is_answered_and_gives_up_its_place(services, settings):
+async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
     head = b"POST /v1/retrieve HTTP/1.1\r\nhost: 127.0.0.1\r\n"
     head += b"content-type: application/json\r\ncontent-length: 900\r\n\r\n"
     impatient = settings.model_copy(update={"api_body_timeout": timedelta(seconds=0.2), "api_max_requests": 1})

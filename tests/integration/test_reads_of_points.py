@@ -48,7 +48,7 @@ def found(**point):
     return web.json_response({"result": [{"points": [point]}], "status": "ok"})
 
 
-async def test_a_search_is_sent_with_the_key_to_the_collection_below_the_prefix(index, answers):
+async def test_search_sends_key_to_prefixed_collection(index, answers):
     answers.next = lambda: found(id="a", score=0.5, payload={"chunk_id": "c"})
     vector = np.array([0.1, 0.2], dtype=np.float32)
 
@@ -94,7 +94,7 @@ async def test_a_reply_without_a_result_is_no_answer(index, answers, body):
         await index.search("any", [])
 
 
-async def test_an_answer_that_does_not_come_in_time_is_none(index, answers):
+async def test_late_answer_is_unavailable(index, answers):
     index._read_pool = ReadPool(index._addresses, None, 0.01)
     answers.seconds = 0.1
 
@@ -104,7 +104,7 @@ async def test_an_answer_that_does_not_come_in_time_is_none(index, answers):
     assert isinstance(raised.value.__cause__.source, TimeoutError)
 
 
-async def test_a_server_that_is_away_is_unavailable():
+async def test_unreachable_server_is_unavailable():
     away = Index("http://127.0.0.1:1")
     with pytest.raises(Unavailable, match="cannot be reached"):
         await away.search("any", [])

@@ -26,7 +26,7 @@ async def test_documents_are_scored_in_their_order(connection, provider, bare):
     assert await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS) == [0.0, 1.0, 0.5]
 
 
-async def test_the_request_is_what_such_endpoints_take(connection, provider):
+async def test_rerank_request_has_common_format(connection, provider):
     await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS)
     await Reranker(connection, None).score(QUESTION, DOCUMENTS)
 
@@ -38,7 +38,7 @@ async def test_the_request_is_what_such_endpoints_take(connection, provider):
 @pytest.mark.parametrize(
     ("fault", "error"), [("500", Unavailable), ("rubbish", BadReply), ("nan", BadReply), ("indexes", BadReply)]
 )
-async def test_what_an_endpoint_does_wrong_is_an_error_of_ours(connection, provider, fault, error):
+async def test_invalid_rerank_replies_become_errors(connection, provider, fault, error):
     provider.script(rerank_fault=fault)
 
     with pytest.raises(error, match="the rerank provider"):

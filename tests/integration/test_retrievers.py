@@ -68,7 +68,7 @@ class TestLangChain(RetrieversIntegrationTests):
     def retriever_query_example(self):
         return QUESTION
 
-    async def test_documents_say_where_they_are_from_and_why_they_were_found(self):
+    async def test_documents_carry_source_and_match(self):
         retriever = self.retriever_constructor(client=self.client, filter={"dept": "it"})
 
         (document,) = await retriever.ainvoke(QUESTION)
@@ -104,7 +104,7 @@ async def test_llama_index_answers_from_nodes_of_its_retriever(client):
     assert "chunk_id" not in str(answer)
 
 
-async def test_haystack_runs_and_saves_a_pipeline_with_its_retriever(server, monkeypatch):
+async def test_haystack_pipeline_runs_and_is_saved(server, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     monkeypatch.setenv("FOREASK_API_KEY", KEYS["alice"])
     from foreask_client.haystack import ForeaskRetriever

@@ -124,7 +124,7 @@ async def test_an_equal_build_embeds_nothing(services, live, provider):
     assert sorted(map(str, await vectors(services, build))) == sorted(map(str, await vectors(services, live)))
 
 
-async def test_a_second_attempt_embeds_what_the_live_build_lacks(services, live, provider):
+async def test_second_attempt_embeds_only_missing_texts(services, live, provider):
     build = await migrated(services, prompt=PROMPT)
     await services.ledger.builds.drop(*NAME, build.number)
     await services.index.delete_build(index_location_of(build.index_name, build.tenant, build.id))
@@ -159,7 +159,7 @@ async def test_an_equal_document_of_another_tenant_is_embedded(services, live, p
     assert embedded(provider) == sum(await expected(services, await other.collection()))
 
 
-async def test_an_edit_embeds_what_is_new(services, library, live, provider):
+async def test_edit_embeds_only_new_texts(services, library, live, provider):
     edited = f"{SECTIONS[0]}\n\n{SECTIONS[1].replace('about', 'before')}"
     await library.add(edited, "a.md")
     await work(services)
@@ -175,7 +175,7 @@ async def test_an_edit_embeds_what_is_new(services, library, live, provider):
     assert await are_right(services, live)
 
 
-async def test_points_that_are_gone_are_embedded_anew(services, live, provider):
+async def test_missing_points_are_embedded_again(services, live, provider):
     await services.index.delete_build(live.location)
     build = await migrated(services)
 
@@ -193,7 +193,7 @@ async def test_a_qdrant_that_is_slow_costs_embeddings_alone(services, live, prov
     assert await are_right(services, build)
 
 
-async def test_a_text_that_was_embedded_with_questions_is_embedded_by_itself(services, library, provider):
+async def test_text_embedded_with_questions_is_embedded_separately(services, library, provider):
     model = services.settings.embedding_model
     ensure = services.ledger.collections.ensure
     await ensure(*NAME, embedding_model=model, options=CollectionOptions(prepend_questions=True))
@@ -210,7 +210,7 @@ async def test_a_text_that_was_embedded_with_questions_is_embedded_by_itself(ser
     assert await are_right(services, build)
 
 
-async def test_uploads_to_a_collection_of_one_build_ask_nothing(services, library, provider):
+async def test_single_build_uploads_search_no_vectors(services, library, provider):
     statements = []
     engine = services.database.engine.sync_engine
 

@@ -49,7 +49,7 @@ async def until(condition, seconds=5.0):
             await asyncio.sleep(0.01)
 
 
-async def test_a_step_that_hangs_or_fails_holds_up_no_other(elections):
+async def test_failing_step_blocks_no_other(elections):
     calls, stopping = [], asyncio.Event()
 
     async def woken():
@@ -67,7 +67,7 @@ async def test_a_step_that_hangs_or_fails_holds_up_no_other(elections):
         await running
 
 
-async def test_a_failing_step_is_tried_less_and_less_often():
+async def test_failing_step_backs_off():
     times, stopping = [], asyncio.Event()
 
     async def fails():
@@ -82,7 +82,7 @@ async def test_a_failing_step_is_tried_less_and_less_often():
     assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses))
 
 
-async def test_a_full_step_goes_on_at_once():
+async def test_full_step_continues_at_once():
     calls, stopping = [], asyncio.Event()
 
     async def full():
@@ -95,7 +95,7 @@ async def test_a_full_step_goes_on_at_once():
         await repeat(Step("full", HOUR, full), stopping)
 
 
-async def test_one_of_two_works_and_the_other_takes_over_when_it_is_killed(elections):
+async def test_killed_scheduler_is_replaced_by_standby(elections):
     calls = []
 
     def begun(name, candidate):
@@ -126,7 +126,7 @@ async def test_one_of_two_works_and_the_other_takes_over_when_it_is_killed(elect
     await asyncio.gather(running, other, third, return_exceptions=True)
 
 
-async def test_a_scheduler_that_slept_past_its_lease_stops_when_another_was_elected(services, elections):
+async def test_scheduler_past_its_lease_stops_after_election(services, elections):
     calls, stopping = [], asyncio.Event()
 
     async def woken():
@@ -161,7 +161,7 @@ async def test_two_that_clean_at_once_do_no_harm(services, library, provider):
     assert await differences(services, library) == []
 
 
-async def test_what_qdrant_refuses_goes_behind_all_others(services, library, provider, monkeypatch):
+async def test_work_rejected_by_qdrant_is_queued_last(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     other = Library(services, "other")
     refused = [await library.add(f"Refused text {number}.") for number in range(4)]
@@ -180,7 +180,7 @@ async def test_what_qdrant_refuses_goes_behind_all_others(services, library, pro
     assert await run(services, "SELECT tenant, count(*) FROM documents GROUP BY 1") == [("default", 4)]
 
 
-async def test_sweeps_that_qdrant_refuses_go_behind_all_others(services, library, provider, monkeypatch):
+async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     other = Library(services, "other")
     await other.add("A good text.", "a.md", questions=["Which?"])
@@ -219,7 +219,7 @@ async def test_a_step_with_more_to_do_says_so(services, library, provider, monke
     assert await run(services, "SELECT 1 FROM documents") == []
 
 
-async def test_all_documents_in_work_are_looked_at_some_at_a_time(services, library, monkeypatch):
+async def test_running_documents_are_checked_in_slices(services, library, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     ledger = services.ledger
     waiting = [await parsed(services, library, f"waits {number}") for number in range(3)]
@@ -249,7 +249,7 @@ async def take_a_question_back(services, library):
     )
 
 
-async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_back(services, library, provider):
+async def test_hanging_qdrant_holds_no_retracted_rows(services, library, provider):
     """The question's points wait for Qdrant; its row is free, and a second scheduler leaves it alone."""
     await take_a_question_back(services, library)
 
@@ -277,7 +277,7 @@ async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_bac
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
 
 
-async def test_a_removal_whose_claim_has_ended_settles_nothing(services, library, provider):
+async def test_expired_removal_claim_settles_nothing(services, library, provider):
     await take_a_question_back(services, library)
     feedback = services.ledger.feedback
     late = await feedback.claim_removals(10)

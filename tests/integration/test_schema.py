@@ -30,7 +30,7 @@ def test_the_code_names_the_newest_migration():
         ("0002", "at revision 0001 and this code needs 0002: run `foreask schema`"),
     ],
 )
-async def test_a_schema_of_another_release_is_told(services, monkeypatch, known, said):
+async def test_schema_of_other_release_is_reported(services, monkeypatch, known, said):
     await revision.require_current(services.database)
 
     monkeypatch.setattr(revision, "REVISION", known)
@@ -38,7 +38,7 @@ async def test_a_schema_of_another_release_is_told(services, monkeypatch, known,
         await revision.require_current(services.database)
 
 
-async def test_a_ledger_without_a_schema_is_told(services, monkeypatch):
+async def test_missing_schema_is_reported(services, monkeypatch):
     monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
     with pytest.raises(InvalidInput, match="has no schema: run `foreask schema`"):
         await revision.require_current(services.database)
@@ -112,7 +112,7 @@ def _long_locks(script):
         yield from (each for each in statements if "CONCURRENTLY" not in each and each not in ("", "BEGIN", "COMMIT"))
 
 
-def test_no_migration_locks_a_table_with_rows_for_long():
+def test_migrations_take_no_long_table_locks():
     assert long_locks(_MIGRATIONS) == []
 
 
@@ -127,7 +127,7 @@ def test_no_migration_locks_a_table_with_rows_for_long():
         ('op.create_unique_constraint("uq_completions_tenant", "completions", ["tenant"])', "ADD CONSTRAINT"),
     ],
 )
-def test_a_migration_that_would_lock_a_table_for_long_is_found(tmp_path, upgrade, found):
+def test_long_locking_migration_is_detected(tmp_path, upgrade, found):
     assert [found is not None and found in each for each in long_locks(revisions(tmp_path / "m", upgrade))] == (
         [True] if found else []
     )
@@ -147,7 +147,7 @@ async def ledger(services):
     await connection.close()
 
 
-async def test_a_migration_waits_for_no_reader_and_builds_an_index_beside_writers(ledger, tmp_path, monkeypatch):
+async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "one", COLUMN))
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
     async with ledger.begin() as reader:  # as a backup is

@@ -66,7 +66,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("command", [["api"], ["workers", "parse"], ["workers", "scheduler"]])
-async def test_a_program_says_that_the_ledger_has_no_schema(services, forks, tmp_path, command):
+async def test_programs_report_missing_schema(services, forks, tmp_path, command):
     url = services.settings.database_url.get_secret_value()
     async with services.database.engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -94,11 +94,11 @@ async def test_a_program_says_that_the_ledger_has_no_schema(services, forks, tmp
         ("http://[2001:db8::7]:6333", True),
     ],
 )
-def test_a_key_travels_openly_where_a_url_leaves_the_network_without_tls(url, openly):
+def test_unencrypted_key_to_remote_url_is_detected(url, openly):
     assert travels_openly(url) is openly
 
 
-async def test_the_api_alone_warns_of_a_key_without_tls(settings, recwarn):
+async def test_only_api_warns_of_unencrypted_key(settings, recwarn):
     change = {"qdrant_url": "http://qdrant.example.com:6333", "qdrant_api_key": SecretStr("k" * 30)}
     told = {}
     for role in ("api", "index", "scheduler"):
@@ -112,7 +112,7 @@ async def test_the_api_alone_warns_of_a_key_without_tls(settings, recwarn):
 
 
 @pytest.mark.parametrize("role", NEEDS)
-def test_a_role_imports_and_needs_nothing_that_it_does_not_use(role, tmp_path):
+def test_roles_import_only_needed_libraries(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
     entry = "api.__main__" if role == "api" else "workers.__main__"

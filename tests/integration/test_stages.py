@@ -67,7 +67,7 @@ async def test_a_document_becomes_points_that_its_questions_find(services, libra
     assert (await texts_found(services, library, question["question"], top_k=1))[0] in TWO_SECTIONS
 
 
-async def test_the_parsers_own_error_is_for_the_log_alone(services, library):
+async def test_parser_message_is_only_logged(services, library):
     document = await library.add("%PDF-1.4 cut short")
     with capture_logs() as logs:
         await work(services, "parse")
@@ -96,7 +96,7 @@ async def test_indexing_twice_gives_the_same_points(services, library, provider)
     assert (await points(services, library)).keys() == before.keys()
 
 
-async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_replaced(services, library, provider):
+async def test_edit_pays_changed_chunk_and_removes_replaced(services, library, provider):
     long = TWO_SECTIONS.replace("about", "all about " + "very " * 30)
     document = await library.add(long, "a.md")
     await work(services)
@@ -128,7 +128,7 @@ async def edited_by_a_worker_that_died(services, library):
     return chunk
 
 
-async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services, library, provider):
+async def test_query_sees_old_version_until_new_is_complete(services, library, provider):
     chunk = await edited_by_a_worker_that_died(services, library)
 
     assert chunk.hidden
@@ -139,7 +139,7 @@ async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services,
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
 
-async def test_a_chunk_that_two_versions_show_comes_back_once_and_as_the_newest(services, library, provider):
+async def test_chunk_in_two_versions_returns_newest_once(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1})
     await work(services)
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2})
@@ -158,7 +158,7 @@ async def test_a_chunk_that_two_versions_show_comes_back_once_and_as_the_newest(
     assert {chunk.version for chunk in (await services.retriever.retrieve(collection, query)).chunks} == {1}
 
 
-async def test_a_chunk_is_not_lost_where_an_edit_replaces_it_while_it_is_read(services, library, provider, monkeypatch):
+async def test_chunk_replaced_during_read_is_not_lost(services, library, provider, monkeypatch):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     collection = await library.collection()
@@ -176,7 +176,7 @@ async def test_a_chunk_is_not_lost_where_an_edit_replaces_it_while_it_is_read(se
     assert [(chunk.version, chunk.matched_question) for chunk in found] == [(2, None)] * 2
 
 
-async def test_a_query_asks_qdrant_twice_and_reads_its_chunks_by_id(services, library, provider, monkeypatch):
+async def test_query_sends_two_requests_and_reads_by_id(services, library, provider, monkeypatch):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     collection, stored = await library.collection(), await points(services, library)
@@ -216,7 +216,7 @@ async def test_questions_that_come_together_are_embedded_together(services, libr
     assert (stats["embedded_inputs"], stats["embeddings"]) == (16, 1)
 
 
-async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider):
+async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
     chunk = await edited_by_a_worker_that_died(services, library)
     stored = {(p["chunk_id"], p["version"]): p for p in (await points(services, library)).values()}
     hidden = {chunk: version for (chunk, version), payload in stored.items() if payload.get("hidden")}
@@ -228,7 +228,7 @@ async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider)
     assert (await services.index.chunk_payloads(where, hidden | shown)).chunks.keys() == shown.keys()
 
 
-async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):
+async def test_late_writer_of_old_version_restores_nothing(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
@@ -243,9 +243,7 @@ async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, libr
     assert await points(services, library) == after
 
 
-async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_version_is_made(
-    services, library, provider
-):
+async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
@@ -260,7 +258,7 @@ async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_ve
     assert await points(services, library) == before
 
 
-async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, library, provider):
+async def test_collection_rejected_by_qdrant_blocks_no_other(services, library, provider):
     other = Library(services, "other")
     documents = [await shelf.add("The harbour opens at seven in the morning.", "a.md") for shelf in (library, other)]
     await work(services)
@@ -317,7 +315,7 @@ async def test_an_upsert_replaces_nothing_of_a_later_claim(services, library):
     assert await written(6) == 6
 
 
-async def test_a_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
+async def test_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
     document = await library.add(TWO_SECTIONS)
     await library.add("Something else that stays where it is.", "b.md")
     await work(services)
@@ -343,7 +341,7 @@ async def test_a_text_that_cannot_be_embedded_fails_alone(services, library, pro
     assert (await services.ledger.documents.get("default", good.id)).state == DocumentState.READY
 
 
-async def test_malformed_replies_end_dead_and_are_found_by_their_text(services, library, provider):
+async def test_malformed_replies_end_dead_but_searchable_by_text(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     document = await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
@@ -354,7 +352,7 @@ async def test_malformed_replies_end_dead_and_are_found_by_their_text(services, 
     assert await texts_found(services, library, "lighthouse keeper") == [chunk.content.text]
 
 
-async def test_ready_made_questions_cost_no_call_and_are_kept_as_they_are(services, library, provider):
+async def test_given_questions_cost_no_call_and_stay_unchanged(services, library, provider):
     document = await library.add("The keeper lives alone.", questions=["Who lives alone?", "who lives alone"])
     await work(services)
 
@@ -372,7 +370,7 @@ async def test_no_questions_means_none_are_asked(services, library, provider):
     assert await texts_found(services, library, "keeper") == ["The keeper lives alone."]
 
 
-async def test_a_question_with_characters_that_no_store_takes_is_kept_without_them(services, library, provider):
+async def test_unstorable_characters_are_removed_from_questions(services, library, provider):
     provider.script(hostile=True)
     document = await library.add("The keeper lives alone on the northern cliff all the year round.", "a.md")
     await work(services)
@@ -410,7 +408,7 @@ async def test_tenants_never_meet_in_a_search(services, library, provider):
     assert (await services.retriever.retrieve(mine, Query("secret blue key"))).chunks
 
 
-async def test_k_distinct_chunks_come_back_however_many_questions_crowd_in_front(services, library, provider):
+async def test_k_distinct_chunks_return_despite_many_questions(services, library, provider):
     crowd = [f"What is the tide number {number}?" for number in range(120)]
     await library.add("The tide tables of the harbour.", "crowd.md", questions=crowd)
     for number in range(3):
@@ -436,7 +434,7 @@ async def test_min_score_and_filters_hold(services, library, provider):
     assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
 
 
-async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_gap(services, library, provider):
+async def test_unchanged_reindex_pays_nothing_and_leaves_no_gap(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     before = await points(services, library)
@@ -455,7 +453,7 @@ async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_
     assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
-async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, library, provider):
+async def test_changed_prompt_replaces_all_questions(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     before = await points(services, library)
@@ -495,7 +493,7 @@ def near(vector, text):
     return np.allclose(vector, ScriptedEndpoints(Script()).vector(text), atol=1e-5)
 
 
-async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_nothing_else(services, library, provider):
+async def test_prepended_questions_change_only_text_vector(services, library, provider):
     await library.add(HARBOUR, "a.md")
     await work(services)
     before = await points(services, library)
@@ -534,7 +532,7 @@ async def kept(services):
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 
-async def test_questions_are_judged_by_the_text_without_them(services, library, provider):
+async def test_questions_are_filtered_against_bare_text(services, library, provider):
     await prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
@@ -548,7 +546,7 @@ async def test_questions_are_judged_by_the_text_without_them(services, library, 
     assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 
-async def test_a_text_that_is_refused_with_its_questions_is_found_by_itself(services, library, provider):
+async def test_text_rejected_with_questions_is_embedded_alone(services, library, provider):
     await prepending(services)
     provider.script(refuse_containing=f"?\n{HARBOUR}")
     document = await library.add(HARBOUR, "a.md")
@@ -568,7 +566,7 @@ MIXED = {
 }
 
 
-async def test_words_are_found_in_the_language_of_their_text(services, library):
+async def test_words_match_in_language_of_their_text(services, library):
     documents = {language: await library.add(text, f"{language}.md") for language, text in MIXED.items()}
     await library.add("Set `max_tokens` to 5.", "code.md")
     await work(services, "parse", "index")

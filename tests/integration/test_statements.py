@@ -42,7 +42,7 @@ async def test_only_chunks_have_calls_that_were_abandoned(services, library, pro
     assert len(sent) == 2
 
 
-async def test_chunks_are_claimed_to_be_indexed_by_one_statement(services, library, provider):
+async def test_index_claims_use_one_statement(services, library, provider):
     await library.add(HARBOUR)
     await work(services, "parse")
 

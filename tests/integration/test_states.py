@@ -12,14 +12,14 @@ async def run(services, statement):
 
 
 @pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unheard of"])
-async def test_a_document_goes_no_unknown_way(services, library, state):
+async def test_unknown_document_transition_is_refused(services, library, state):
     await library.add("text")
 
     with pytest.raises(DBAPIError, match=f"no transition of documents leads from queued to {state}"):
         await run(services, f"UPDATE documents SET state = '{state}'")
 
 
-async def test_a_chunk_goes_no_unknown_way(services, library, provider):
+async def test_unknown_chunk_transition_is_refused(services, library, provider):
     await library.add("text")
     await work(services)
 
@@ -27,7 +27,7 @@ async def test_a_chunk_goes_no_unknown_way(services, library, provider):
         await run(services, "UPDATE chunks SET state = 'discarded'")
 
 
-async def test_a_row_begins_in_no_other_state(services, library, provider):
+async def test_rows_start_in_initial_state_only(services, library, provider):
     await library.add("text")
     await work(services)
 
@@ -38,7 +38,7 @@ async def test_a_row_begins_in_no_other_state(services, library, provider):
         )
 
 
-async def test_a_row_that_keeps_its_state_goes_no_way(services, library):
+async def test_unchanged_state_is_no_transition(services, library):
     await library.add("text")
 
     await run(services, "UPDATE documents SET state = state")

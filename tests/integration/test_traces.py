@@ -57,7 +57,7 @@ async def reranking(services, provider):
     await connection.aclose()
 
 
-async def test_a_document_and_a_query_are_one_trace_each(settings, reranking, collector):
+async def test_document_and_query_are_one_trace_each(settings, reranking, collector):
     document_id = await handed_in(settings, reranking, {"x-request-id": "upload-1"}, filename="a-file-of-mine.md")
     await work_traced(settings, reranking)
     async with calling(settings, reranking) as client:
@@ -109,7 +109,7 @@ async def test_a_document_and_a_query_are_one_trace_each(settings, reranking, co
     assert [word for word in WORDS if word in sent] == []
 
 
-async def test_a_batch_is_in_the_trace_of_each_of_its_documents(services, settings, provider, collector):
+async def test_batch_belongs_to_traces_of_its_documents(services, settings, provider, collector):
     for number in range(2):
         await handed_in(settings, services, text=f"{TEXT} {number}", external_id=str(number))
     await work_traced(settings, services, "parse", "index")
@@ -122,7 +122,7 @@ async def test_a_batch_is_in_the_trace_of_each_of_its_documents(services, settin
     assert {span.trace_id for span in collector.named("PUT points")} == {leading.trace_id}
 
 
-async def test_the_next_version_of_the_same_content_is_in_its_trace(services, settings, library, provider, collector):
+async def test_reused_content_joins_trace_of_next_version(services, settings, library, provider, collector):
     await handed_in(settings, services)
     await work(services)
     await services.ledger.documents.reindex(await library.collection())
@@ -132,7 +132,7 @@ async def test_the_next_version_of_the_same_content_is_in_its_trace(services, se
     assert [span.trace_id for span in collector.named("parse")] == [upload.trace_id]
 
 
-async def test_an_error_is_told_by_its_kind_alone(services, settings, collector):
+async def test_errors_are_traced_by_kind_only(services, settings, collector):
     await handed_in(settings, services, text="%PDF-1.4 cut short")
     await work_traced(settings, services, "parse")
 
@@ -141,7 +141,7 @@ async def test_an_error_is_told_by_its_kind_alone(services, settings, collector)
     assert b"damaged" not in b"".join(collector.bodies)
 
 
-async def test_what_a_caller_does_not_sample_is_not_exported(services, settings, provider, collector):
+async def test_unsampled_requests_are_not_exported(services, settings, provider, collector):
     await handed_in(settings, services, {"traceparent": CALLERS[:-2] + "00"})
     await handed_in(settings, services, text=f"{TEXT} It is sampled.")
     await work_traced(settings, services, "parse", "index")
@@ -151,7 +151,7 @@ async def test_what_a_caller_does_not_sample_is_not_exported(services, settings,
     assert "POST /v1/documents > index > PUT points" in collector.paths(upload.trace_id)
 
 
-async def test_log_lines_name_the_span_and_a_task_that_outlives_it_has_none(settings, collector):
+async def test_log_lines_name_only_their_own_span(settings, collector):
     ended = asyncio.Event()
 
     async def outlive():
@@ -171,7 +171,7 @@ async def test_log_lines_name_the_span_and_a_task_that_outlives_it_has_none(sett
     assert span.trace_id in CALLERS
 
 
-async def test_a_collector_that_never_answers_costs_nothing_but_spans(services, settings, provider, monkeypatch):
+async def test_silent_collector_costs_only_spans(services, settings, provider, monkeypatch):
     settings = settings.model_copy(update={"grace": timedelta(seconds=0.1)})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -186,7 +186,7 @@ async def test_a_collector_that_never_answers_costs_nothing_but_spans(services, 
     assert ended - began < 1.5
 
 
-async def test_a_collector_that_is_away_is_logged_once(settings, monkeypatch, caplog):
+async def test_unavailable_collector_is_logged_once(settings, monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)

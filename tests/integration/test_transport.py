@@ -23,7 +23,7 @@ def taken(connection: Connection, queue: str):
     return channel, channel.basic_get(queue)
 
 
-def test_a_wakeup_that_is_not_acknowledged_is_not_followed_by_another(connection):
+def test_unacknowledged_wakeup_is_not_followed_by_another(connection):
     channel, message = taken(connection, "one")
 
     assert not channel.qos.can_consume()
@@ -31,7 +31,7 @@ def test_a_wakeup_that_is_not_acknowledged_is_not_followed_by_another(connection
     assert channel.qos.can_consume()
 
 
-def test_a_wakeup_is_acknowledged_while_the_broker_is_away(connection):
+def test_wakeup_is_acknowledged_during_broker_outage(connection):
     channel, message = taken(connection, "two")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -43,7 +43,7 @@ def test_a_wakeup_is_acknowledged_while_the_broker_is_away(connection):
     assert channel.qos.can_consume()
 
 
-def test_what_is_delivered_leaves_nothing_in_the_broker(connection):
+def test_delivered_wakeup_leaves_nothing_in_broker(connection):
     channel, message = taken(connection, "three")
 
     assert message.payload == {"a": "wake-up"}

@@ -30,7 +30,7 @@ async def rows(services):
     return counts, await services.index.count_points(collection.location)
 
 
-async def test_chunks_questions_and_verdicts_are_told_and_nothing_is_stored(client, services, provider):
+async def test_trial_streams_results_and_stores_nothing(client, services, provider):
     await Library(services).add("A text about a lighthouse and its keeper.")
     await work(services)
     before = await rows(services)
@@ -59,7 +59,7 @@ async def test_chunks_questions_and_verdicts_are_told_and_nothing_is_stored(clie
     }
 
 
-async def test_a_long_text_is_cut_and_a_chunk_without_questions_says_why(client, provider):
+async def test_long_trial_text_is_cut_and_explained(client, provider):
     provider.script(malformed_containing="lighthouse")
     text = "The lighthouse has a keeper.\n\n" + "word " * 5_000
 
@@ -73,7 +73,7 @@ async def test_a_long_text_is_cut_and_a_chunk_without_questions_says_why(client,
     assert first["calls"] > 1
 
 
-async def test_who_goes_away_ends_the_calls(services, settings, provider):
+async def test_disconnect_cancels_trial_calls(services, settings, provider):
     async def in_flight():
         return max(use.in_flight for use in await services.limiters.llm.usage("default"))
 
@@ -90,7 +90,7 @@ async def test_who_goes_away_ends_the_calls(services, settings, provider):
 
 
 @pytest.mark.parametrize("own", [{"collection": "nowhere"}, {"prompt": "No placeholder."}, {"text": " "}])
-async def test_what_cannot_be_tried_is_refused(client, own):
+async def test_invalid_trial_is_rejected(client, own):
     assert (await client.post("/v1/try", json={"text": TEXT} | own)).status_code in (404, 422)
 
 
@@ -130,7 +130,7 @@ async def test_questions_are_compared_with_texts_and_their_questions(client, pro
     assert (await client.post("/v1/similarity", json=body | {"collection": "nowhere"})).status_code == 404
 
 
-async def test_questions_are_compared_with_stored_chunks_without_embedding_them_again(client, services, provider):
+async def test_trial_reuses_vectors_of_stored_chunks(client, services, provider):
     library = Library(services)
     await library.add("The harbour opens at six.", questions=["When does the harbour open?", "Who opens the harbour?"])
     await library.add("Ships pay by their length.", questions=["What do ships pay by?"], external_id="pay")

@@ -46,7 +46,7 @@ def a_day_later(monkeypatch):
     monkeypatch.setattr(orphans, "APART", timedelta())
 
 
-async def test_a_folder_belongs_to_the_deployment_that_used_it_first(services):
+async def test_folder_belongs_to_its_first_deployment(services):
     await stored(services)
     others = UploadFolder(services.uploads.folder, Another())
 
@@ -64,7 +64,7 @@ async def test_a_folder_belongs_to_the_deployment_that_used_it_first(services):
         await services.uploads.require_own()
 
 
-async def test_an_empty_ledger_deletes_nothing_from_a_folder_of_another_deployment(services, monkeypatch):
+async def test_empty_ledger_deletes_nothing_from_foreign_folder(services, monkeypatch):
     kept = await stored(services, 3)
     a_day_later(monkeypatch)
     empty = orphans.Orphans(
@@ -79,7 +79,7 @@ async def test_an_empty_ledger_deletes_nothing_from_a_folder_of_another_deployme
 
 
 @pytest.mark.parametrize(("named", "taken"), [(True, True), (False, False)])
-async def test_a_folder_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(services, named, taken):
+async def test_folder_without_marker_is_adopted_if_uploads_match(services, named, taken):
     (name,) = await stored(services)
     (services.uploads.folder / ".foreask-deployment").unlink()
     restored = UploadFolder(services.uploads.folder, Another(uuid4().hex, name if named else uuid4().hex))
@@ -101,7 +101,7 @@ async def test_a_folder_that_is_not_mounted_takes_nothing(services, library, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_orphan_goes_when_it_was_one_a_day_ago(services, library, monkeypatch):
+async def test_orphan_is_deleted_after_a_day(services, library, monkeypatch):
     await library.add("text")
     needed = files(services)
     lost = await stored(services, 2)
@@ -118,7 +118,7 @@ async def test_an_orphan_goes_when_it_was_one_a_day_ago(services, library, monke
     assert files(services) == needed | new
 
 
-async def test_an_upload_that_found_its_document_in_time_stays(services, monkeypatch):
+async def test_upload_claimed_in_time_is_kept(services, monkeypatch):
     (name,) = await stored(services)
     await services.orphans.tidy()
     await name_it(services, name)
@@ -142,7 +142,7 @@ async def name_it(services, name):
     await services.uploads.remove([own])
 
 
-async def test_more_than_a_share_goes_only_if_somebody_says_so(services, monkeypatch):
+async def test_mass_deletion_needs_confirmation(services, monkeypatch):
     monkeypatch.setattr(orphans, "_ALWAYS", 2)
     lost = await stored(services, 3)
     await services.orphans.tidy()
@@ -192,7 +192,7 @@ async def test_ready_means_that_an_upload_can_be_stored(services, settings, prov
     assert (upload.status_code, upload.json()["component"]) == (503, "uploads")
 
 
-async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkeypatch):
+async def test_concurrent_readiness_checks_share_one_probe(services, monkeypatch):
     probes = []
     store = Uploads.store_bytes
 
@@ -209,7 +209,7 @@ async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkey
     assert len(probes) == 1
 
 
-async def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
+async def test_undeletable_file_is_left_to_cleanup(tmp_path):
     uploads = UploadFolder(tmp_path, Another())
     Path(tmp_path, "ab").mkdir()
     (tmp_path / "ab" / "abc").mkdir()
@@ -221,7 +221,7 @@ async def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
     assert not (tmp_path / "ab" / "abd").exists()
 
 
-async def test_the_loop_goes_on_while_files_are_removed(services, client, wakes, monkeypatch):
+async def test_loop_stays_responsive_during_file_deletion(services, client, wakes, monkeypatch):
     """A network file system may take its time for each."""
     unlink, threads = Path.unlink, []
 
@@ -239,7 +239,7 @@ async def test_the_loop_goes_on_while_files_are_removed(services, client, wakes,
     assert threading.main_thread() not in threads
 
 
-async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, settings, monkeypatch, capsys):
+async def test_command_previews_and_deletes_orphans(services, settings, monkeypatch, capsys):
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(orphans, "_ALWAYS", 1)
@@ -261,7 +261,7 @@ async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, set
     assert files(services) == set()
 
 
-async def test_the_command_line_takes_a_folder_by_a_persons_word(services, settings, monkeypatch):
+async def test_command_adopts_folder_on_request(services, settings, monkeypatch):
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     await UploadFolder(services.uploads.folder, Another()).adopt()
@@ -271,7 +271,7 @@ async def test_the_command_line_takes_a_folder_by_a_persons_word(services, setti
     await services.uploads.require_own()
 
 
-async def test_processes_that_use_an_empty_folder_at_once_all_may(services, tmp_path):
+async def test_concurrent_processes_may_share_empty_folder(services, tmp_path):
     class Meanwhile(Another):
         """While one process asks the ledger, another one stores the first file, whose row is not yet there."""
 
@@ -283,7 +283,7 @@ async def test_processes_that_use_an_empty_folder_at_once_all_may(services, tmp_
     await UploadFolder(tmp_path, Meanwhile()).require_own()
 
 
-async def test_a_folder_that_hangs_is_not_ready_unless_it_was_a_moment_ago(services, monkeypatch):
+async def test_hanging_folder_is_unready_after_grace(services, monkeypatch):
     uploads, fresh = (UploadFolder(services.uploads.folder, services.ledger.deployment) for _ in range(2))
     await uploads.ready()
     monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)

@@ -121,7 +121,7 @@ async def test_a_whole_index_is_as_the_ledger_says(shelf):
 
 
 @pytest.mark.parametrize("lost", ["chunk", "question", "document", "everything"])
-async def test_what_was_lost_is_named_and_brought_back_without_a_call(shelf, provider, lost):
+async def test_lost_points_are_reported_and_restored_without_calls(shelf, provider, lost):
     before = await shelf.points()
     document = min(p.payload["document_id"] for p in before.values())
     gone = {
@@ -140,7 +140,7 @@ async def test_what_was_lost_is_named_and_brought_back_without_a_call(shelf, pro
     assert named(await mended(shelf, before, provider)) == named(findings)
 
 
-async def test_a_collection_that_is_gone_altogether_is_built_again_without_a_call(shelf, provider):
+async def test_lost_collection_is_rebuilt_without_calls(shelf, provider):
     before = await shelf.points()
     await shelf.client.delete_collection(shelf.name)  # the workers still take it for being there
 
@@ -156,7 +156,7 @@ async def test_a_collection_that_is_gone_altogether_is_built_again_without_a_cal
     assert provider.stats()["calls"] == 0
 
 
-async def test_what_nobody_expects_is_named_and_removed(shelf, provider):
+async def test_unexpected_points_are_reported_and_deleted(shelf, provider):
     before = await shelf.points()
     a_text = next(p for p in before.values() if "question" not in p.payload)
     question = before[a_question(before)]
@@ -174,7 +174,7 @@ async def test_what_nobody_expects_is_named_and_removed(shelf, provider):
     await mended(shelf, before, provider)
 
 
-async def test_an_old_version_is_named_and_removed_or_replaced(shelf, provider):
+async def test_outdated_version_is_reported_and_repaired(shelf, provider):
     before = await shelf.points()
     newer = [i for i, p in before.items() if p.payload["version"] == 2]
     left_behind, taken_back = str(uuid4()), newer[0]
@@ -187,7 +187,7 @@ async def test_an_old_version_is_named_and_removed_or_replaced(shelf, provider):
     await mended(shelf, before, provider)
 
 
-async def test_what_is_hidden_though_its_version_is_live_is_shown(shelf, provider):
+async def test_hidden_points_of_live_version_are_shown(shelf, provider):
     before = await shelf.points()
     hidden = list(before)[:3]
     await shelf.client.set_payload(shelf.name, {"hidden": True}, points=hidden, wait=True)
@@ -233,7 +233,7 @@ async def test_pages_of_any_size_find_the_same(shelf, provider, monkeypatch):
     assert named(await mended(shelf, before, provider)) == {("missing", identity) for identity in gone}
 
 
-async def test_questions_that_are_no_longer_paid_for_are_said_and_not_called_for(shelf, provider):
+async def test_unpaid_questions_are_reported_without_calls(shelf, provider):
     before = await shelf.points()
     await shelf.remove(*a_chunk(before))
     async with shelf.services.database.begin() as connection:
@@ -263,7 +263,7 @@ async def test_documents_in_work_are_neither_reported_nor_touched(shelf, library
     assert seen(await shelf.points()) == seen(before)
 
 
-async def test_an_ingest_that_runs_meanwhile_is_never_taken_for_damage(shelf, library):
+async def test_concurrent_ingest_is_never_a_finding(shelf, library):
     async def ingest():
         for round_ in range(3):
             for number in range(4):
@@ -301,7 +301,7 @@ async def test_a_document_that_changes_meanwhile_is_left_out(shelf, library, mon
     assert len({finding.document_id for finding in findings}) == 4
 
 
-async def test_points_that_a_sweep_will_remove_are_no_finding(shelf, library):
+async def test_points_awaiting_sweep_are_not_findings(shelf, library):
     before = await shelf.points()
     newer = next(p for p in before.values() if p.payload["version"] == 2)
     await shelf.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
@@ -315,7 +315,7 @@ async def test_points_that_a_sweep_will_remove_are_no_finding(shelf, library):
     assert (await shelf.verify())[0] == []
 
 
-async def test_dead_and_dropped_chunks_may_have_their_text_or_not(services, library, provider):
+async def test_texts_of_dead_chunks_are_optional(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
@@ -350,7 +350,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     assert wakes == ["index"]
 
 
-async def test_only_the_first_findings_are_told_in_detail(shelf, settings, monkeypatch):
+async def test_only_first_findings_have_details(shelf, settings, monkeypatch):
     monkeypatch.setattr("api.routes.verification._FINDINGS_MAX", 2)
     before = await shelf.points()
     await shelf.remove(*before)
@@ -370,7 +370,7 @@ async def test_no_tenant_verifies_anothers_collection(services, settings, librar
         assert (await client.post(address, json={}, headers=as_tenant("bob"))).status_code == 404
 
 
-async def test_a_comparison_goes_on_where_one_broke_off(shelf, monkeypatch):
+async def test_interrupted_verification_resumes(shelf, monkeypatch):
     monkeypatch.setattr("shared.maintenance.verification._POINTS", 4)
     monkeypatch.setattr("shared.maintenance.verification._DOCUMENTS", 2)
     whole = shelf.comparison()
@@ -392,7 +392,7 @@ async def test_a_comparison_goes_on_where_one_broke_off(shelf, monkeypatch):
     assert rounds > 5
 
 
-async def test_a_cursor_of_progress_goes_on_over_http(client, services, library, provider):
+async def test_progress_cursor_resumes_over_http(client, services, library, provider):
     for number in range(3):
         await library.add(text(number), f"{number}.md")
     await work(services)
@@ -409,7 +409,7 @@ async def test_a_cursor_of_progress_goes_on_over_http(client, services, library,
     assert reply.status_code == 400
 
 
-async def test_a_tenant_compares_two_collections_at_a_time_and_leaves_places_to_others(shelf, settings):
+async def test_concurrent_verifications_are_limited_per_tenant(shelf, settings):
     address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
     async with calling(with_keys(settings), shelf.services) as client:
         for tenant in ("alice", "bob"):

@@ -10,7 +10,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.queues import WORK_QUEUES
 
 
-async def test_a_wakeup_reaches_its_queue_and_many_become_few_messages(settings):
+async def test_wakeups_reach_queue_and_are_merged(settings):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     await wakeups._redis.flushall()
     for _ in range(100):
@@ -25,7 +25,7 @@ async def test_a_wakeup_reaches_its_queue_and_many_become_few_messages(settings)
     assert queued["parse"] == queued["index"] == 0
 
 
-async def test_it_closes_at_once_however_far_a_wakeup_has_come(settings):
+async def test_wakeups_close_at_once_at_any_stage(settings):
     for pause in (0, 0.001, 0.005, 0.02, 0.1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
         wakeups.begin()
@@ -35,7 +35,7 @@ async def test_it_closes_at_once_however_far_a_wakeup_has_come(settings):
 
 
 @pytest.mark.parametrize("listening", [True, False])
-async def test_a_broker_that_is_silent_or_gone_costs_the_caller_nothing(listening):
+async def test_silent_or_missing_broker_costs_caller_nothing(listening):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listening:

@@ -31,7 +31,7 @@ def run(*arguments):
     return process
 
 
-def test_a_loop_that_hangs_ends_the_process_and_says_where():
+def test_hanging_loop_ends_process_with_location():
     process = run("hang", "30")
     _, said = process.communicate(timeout=20)
 
@@ -39,7 +39,7 @@ def test_a_loop_that_hangs_ends_the_process_and_says_where():
     assert "line 10 in <lambda>" in said
 
 
-def test_a_process_that_was_stopped_for_longer_goes_on():
+def test_process_stopped_for_longer_continues():
     process = run("turn", "1")
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(3)

@@ -136,7 +136,7 @@ def verified(secret, headers, body):
     return orjson.loads(body)
 
 
-async def test_the_end_of_a_document_is_told_signed(open_client, services, deliverer, receiver):
+async def test_finished_document_sends_signed_message(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     failures = await make(open_client, f"{receiver.url}?failed", events=["document.failed"])
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
@@ -171,7 +171,7 @@ async def test_the_end_of_a_document_is_told_signed(open_client, services, deliv
     assert "secret" not in (await open_client.get("/v1/webhooks")).text
 
 
-async def test_what_fails_is_sent_again_under_its_id_and_then_given_up(open_client, services, deliverer, receiver):
+async def test_failed_message_is_retried_by_id_then_abandoned(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
@@ -199,9 +199,7 @@ async def test_what_fails_is_sent_again_under_its_id_and_then_given_up(open_clie
     assert (delivery["state"], delivery["attempts"]) == ("delivered", 1)
 
 
-async def test_a_killed_scheduler_loses_nothing_and_a_late_one_spoils_nothing(
-    open_client, services, deliverer, receiver
-):
+async def test_killed_and_late_schedulers_lose_and_repeat_nothing(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
@@ -217,7 +215,7 @@ async def test_a_killed_scheduler_loses_nothing_and_a_late_one_spoils_nothing(
     assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
 
 
-async def test_a_webhook_that_fails_for_long_or_is_gone_is_disabled(open_client, services, deliverer, receiver):
+async def test_webhook_failing_long_or_deleted_is_disabled(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     for name in ("a.pdf", "b.pdf"):
         await open_client.post("/v1/documents", json=EMPTY | {"filename": name})
@@ -246,7 +244,7 @@ async def test_a_webhook_that_fails_for_long_or_is_gone_is_disabled(open_client,
     assert (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()["disabled_at"]
 
 
-async def test_private_addresses_are_refused_when_made_and_at_each_attempt(
+async def test_private_addresses_are_rejected_at_creation_and_delivery(
     client, open_client, services, receiver, monkeypatch
 ):
     for url in (receiver.url, "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://0x7f.1/"):
@@ -304,9 +302,7 @@ async def test_every_address_of_a_name_must_be_public(monkeypatch):
         parse("https://example.org:99999/")
 
 
-async def test_the_connection_goes_to_the_address_that_was_looked_at(
-    services, deliverer, receiver, certificate, monkeypatch
-):
+async def test_connection_uses_checked_address(services, deliverer, receiver, certificate, monkeypatch):
     """The name has no address: only what was resolved can be reached, and the certificate is still the name's."""
     looked = []
 
@@ -332,7 +328,7 @@ async def test_the_connection_goes_to_the_address_that_was_looked_at(
     assert hosts == [["hook.invalid", "other.invalid"], ["hook.invalid"]]
 
 
-async def test_a_build_and_an_erasure_are_told_and_an_erasure_takes_what_names_it(open_client, services):
+async def test_builds_and_erasures_send_messages_without_erased_names(open_client, services):
     hook = await make(open_client, "http://127.0.0.1:9/")
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
     await work(services)

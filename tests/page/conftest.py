@@ -32,7 +32,7 @@ DOCUMENTS = {
 @pytest.fixture(scope="session")
 def deployment(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("page")
-    with Deployment(provider_process.settings(webhooks_private=True), folder) as deployment:
+    with Deployment(provider_process.settings(webhooks_private=True), folder, durable=False) as deployment:
         deployment.wait_for_workers()
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)

@@ -21,7 +21,7 @@ async def ask(visit, question):
 
 
 @pytest.mark.parametrize("path", SCREENS)
-async def test_a_screen_loads_by_itself_without_an_error_or_a_foreign_request(visit, path):
+async def test_screens_load_without_errors_or_foreign_requests(visit, path):
     await visit.go(path)
     await expect(visit.page.locator("nav a[aria-current=page]")).to_have_count(1)
     await expect(visit.page.locator("main")).not_to_be_empty()
@@ -30,7 +30,7 @@ async def test_a_screen_loads_by_itself_without_an_error_or_a_foreign_request(vi
     assert "unsafe" not in policy
 
 
-async def test_an_answer_comes_with_its_sources_and_their_place_in_the_document(visit):
+async def test_answer_shows_sources_with_positions(visit):
     await ask(visit, "How many days of leave does everybody have?")
     page = visit.page
     await expect(page.locator(".written .cited").first).to_be_visible()
@@ -43,7 +43,7 @@ async def test_an_answer_comes_with_its_sources_and_their_place_in_the_document(
     await expect(page.locator(".questions li").first).to_be_visible()
 
 
-async def test_a_question_that_was_answered_becomes_one_of_the_passage_and_can_be_taken_back(visit, deployment):
+async def test_answered_question_is_accepted_and_retracted(visit, deployment):
     await ask(visit, "What are my holidays, please?")
     await visit.page.get_by_role("button", name="\u2713 Helpful").click()
     await expect(visit.page.locator(".notice")).to_contain_text("Your question now finds this passage")
@@ -54,7 +54,7 @@ async def test_a_question_that_was_answered_becomes_one_of_the_passage_and_can_b
     assert deployment.client.get("/v1/collections/default/accepted").json()["items"] == []
 
 
-async def test_what_strangers_wrote_is_shown_as_text(visit, deployment):
+async def test_untrusted_content_is_shown_as_text(visit, deployment):
     hostile = next(each for each in deployment.documents() if each["external_id"] == "hostile.md")
     await visit.go("/documents")
     await expect(visit.page.locator(".rows")).to_contain_text("<img src=x onerror=alert(1)>")
@@ -116,7 +116,7 @@ async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deploymen
     assert "Who signs the travel form?" in [each["question"] for each in accepted]
 
 
-async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit, deployment):
+async def test_expected_chunk_shows_rank_and_remedy(visit, deployment):
     page, question = visit.page, "May I take the dog along to the office?"
     await visit.go("/lab/explain")
     await page.fill("#question", question)
@@ -142,7 +142,7 @@ async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit,
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_what_was_asked_in_vain_is_listed(visit):
+async def test_unanswered_questions_are_listed(visit):
     await ask(visit, "Who won the football World Cup in 1990?")
     await visit.go("/questions?show=unanswered")
     await expect(visit.page.get_by_role("button", name="Unanswered")).to_have_attribute("aria-pressed", "true")
@@ -150,14 +150,14 @@ async def test_what_was_asked_in_vain_is_listed(visit):
     await expect(visit.page.locator(".questions")).to_contain_text("Who won the football World Cup in 1990?")
 
 
-async def test_explain_has_the_question_of_the_answer_that_it_is_reached_from(visit):
+async def test_explain_opens_with_question_of_answer(visit):
     await ask(visit, "How many days of leave does everybody have?")
     await visit.page.get_by_role("link", name="Explain", exact=True).last.click()
     await expect(visit.page.locator("#question")).to_have_value("How many days of leave does everybody have?")
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
 
 
-async def test_a_passage_is_closed_by_escape_and_the_citation_has_the_focus_again(visit):
+async def test_escape_closes_passage_and_restores_focus(visit):
     await ask(visit, "How many days of leave does everybody have?")
     await visit.page.locator(".written .cited").first.click()
     await expect(visit.page.locator("#source-title")).to_be_focused()
@@ -166,7 +166,7 @@ async def test_a_passage_is_closed_by_escape_and_the_citation_has_the_focus_agai
     await expect(visit.page.locator(".written .cited").first).to_be_focused()
 
 
-async def test_what_happens_while_the_tab_is_hidden_is_told_when_it_is_seen(visit, deployment):
+async def test_hidden_tab_catches_up_when_visible(visit, deployment):
     deployment.ingest({"before": "This was there before."}, collection="hidden")
     deployment.wait_until_settled(1, collection="hidden")
     opened, ended = [], []
@@ -195,7 +195,7 @@ async def _hide(page, *, hidden):
     await page.evaluate(script, hidden)
 
 
-async def test_files_of_one_name_in_two_folders_are_two_documents(visit, deployment, tmp_path):
+async def test_same_file_name_in_folders_makes_two_documents(visit, deployment, tmp_path):
     deployment.ingest({"first": "This was the first."}, collection="folders")
     deployment.wait_until_settled(1, collection="folders")
     for name in ("a", "b"):
@@ -214,7 +214,7 @@ async def test_files_of_one_name_in_two_folders_are_two_documents(visit, deploym
     assert sorted(each["external_id"] for each in documents) == ["first", "notes/a/readme.md", "notes/b/readme.md"]
 
 
-async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
+async def test_waiting_uploads_are_never_dropped(visit):
     await visit.go("/documents")
     source = await visit.page.evaluate(
         "new URL('parts/uploads.js', document.querySelector('link[href$=\"/app.js\"]').href).href"
@@ -240,7 +240,7 @@ async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
     assert await visit.page.evaluate(script, source.replace("app.js", "parts/uploads.js")) == 425
 
 
-async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):
+async def test_only_visible_rows_are_rendered(visit, deployment):
     deployment.ingest({f"many-{n:03}": f"Number {n} of many." for n in range(250)}, collection="many")
     deployment.wait_until_settled(250, collection="many")
     await visit.go("/documents")
@@ -274,7 +274,7 @@ async def test_the_keyboard_is_enough(visit):
     assert shown != "none"
 
 
-async def test_a_key_is_asked_for_and_what_was_typed_stays(browser, deployment):
+async def test_key_prompt_keeps_typed_text(browser, deployment):
     """The API of the deployment has no keys, so its answers are made to ask for one."""
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
         visit.allowed = ("401",)
@@ -298,7 +298,7 @@ async def test_a_key_is_asked_for_and_what_was_typed_stays(browser, deployment):
         assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
 
 
-async def test_a_key_that_may_only_ask_is_offered_that_alone(browser, deployment):
+async def test_query_only_key_is_offered_only_queries(browser, deployment):
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
         visit.allowed = ("403",)
 

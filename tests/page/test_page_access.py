@@ -96,7 +96,7 @@ async def tab_to(page, wanted) -> None:
     raise AssertionError("Tab does not lead there")
 
 
-async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, deployment, tmp_path):
+async def test_keyboard_leads_from_upload_to_source(browser, deployment, tmp_path):
     file = tmp_path / "parking.txt"
     file.write_text("The car park of the office in Kiel opens at seven.")
     viewport = {"width": 1360, "height": 850}
@@ -140,7 +140,7 @@ async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, depl
         await expect(cited).to_be_focused()
 
 
-async def test_a_screen_reader_is_told_at_most_one_thing_in_five_seconds_of_work(visit, deployment):
+async def test_screen_reader_gets_one_message_in_five_seconds(visit, deployment):
     for path in ("/documents?collection=spoken", "/work"):
         deployment.ingest({f"{path}-{n}": f"Number {n} of {path}." for n in range(40)}, collection="spoken")
         await visit.go(path)

@@ -7,7 +7,7 @@ from playwright.async_api import expect
 from tests.page.test_page import AXE, RULES
 
 
-async def test_a_collection_shows_what_is_in_it_and_compares_it_with_qdrant(visit, deployment):
+async def test_collection_shows_contents_and_verification(visit, deployment):
     page = visit.page
     visit.allowed = ("422",)  # these few documents are too few to be measured with
     await visit.go("/documents")
@@ -23,7 +23,7 @@ async def test_a_collection_shows_what_is_in_it_and_compares_it_with_qdrant(visi
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_an_option_is_priced_before_a_rebuild_and_saved_for_new_documents(visit, deployment):
+async def test_option_is_priced_before_rebuild_and_saved(visit, deployment):
     deployment.client.put("/v1/collections/options", json={"questions_per_chunk": 4})
     page = visit.page
     await visit.go("/collections/options")

@@ -20,7 +20,7 @@ QUESTIONS = [
 ]
 
 
-async def test_a_run_shows_the_numbers_of_the_command_line_and_survives_a_reload(visit, deployment, tmp_path):
+async def test_evaluation_matches_command_line_and_survives_reload(visit, deployment, tmp_path):
     lines = tmp_path / "help desk.jsonl"
     lines.write_text("\n".join(json.dumps(each) for each in QUESTIONS))
     page = visit.page
@@ -53,7 +53,7 @@ async def test_a_run_shows_the_numbers_of_the_command_line_and_survives_a_reload
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
 
 
-async def test_a_question_that_parts_two_strategies_opens_in_explain(visit, tmp_path):
+async def test_differing_question_opens_in_explain(visit, tmp_path):
     per_query = {"default": {QUESTIONS[0]["question"]: 0.4}, "text": {QUESTIONS[0]["question"]: 1.0}}
     row = dict.fromkeys(("ndcg@10_low", "ndcg@10_high", "mrr@10", "recall@1", "recall@10"), 0.5)
     rows = [
@@ -78,7 +78,7 @@ async def test_a_question_that_parts_two_strategies_opens_in_explain(visit, tmp_
     await expect(visit.page.locator(".weight .number")).to_have_text(["0.0", "1.0", "0.0"])
 
 
-async def test_what_was_asked_is_labelled_by_keys(visit, deployment):
+async def test_asked_questions_are_labelled_by_keyboard(visit, deployment):
     await ask(visit, "When is leave pro rata?")
     await visit.go("/lab/compare")
     deployment.client.delete("/v1/collections/default/labelled/asked")

@@ -34,7 +34,7 @@ async def test_a_link_names_its_collection(visit, other):
     await expect(chooser).to_have_value("default")
 
 
-async def test_another_try_waits_as_long_as_the_server_asks(visit):
+async def test_retry_waits_as_long_as_server_asks(visit):
     visit.allowed = ("429",)
     problem = {"detail": "Too many requests: 10 a second are allowed.", "status": 429}
     headers = {"retry-after": "5", "content-type": "application/problem+json"}
@@ -51,7 +51,7 @@ async def test_another_try_waits_as_long_as_the_server_asks(visit):
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
 
 
-async def test_what_went_wrong_names_its_request(visit):
+async def test_errors_name_their_request(visit):
     visit.allowed = ("422",)  # no id is like that
     async with visit.page.expect_response("**/v1/documents/nowhere") as reply:
         await visit.go("/documents/nowhere")
@@ -59,7 +59,7 @@ async def test_what_went_wrong_names_its_request(visit):
     await expect(visit.page.locator(".trouble code")).to_have_text(request_id)
 
 
-async def test_the_request_behind_an_answer_can_be_sent_as_it_stands(visit, deployment):
+async def test_shown_request_can_be_sent_as_is(visit, deployment):
     await ask(visit, "What's a day of leave?")
     await visit.page.get_by_text("Show raw request").click()
     command = shlex.split(await visit.page.locator(".request pre").inner_text())
@@ -76,7 +76,7 @@ async def test_the_request_behind_an_answer_can_be_sent_as_it_stands(visit, depl
     assert (ran.returncode, b"query_id" in printed) == (0, True)
 
 
-async def test_a_screen_reader_hears_an_answer_once_and_whole(visit):
+async def test_screen_reader_announces_answer_once_completely(visit):
     await visit.go("/ask")
     await visit.page.evaluate("""() => {
         window.heard = [];
@@ -94,7 +94,7 @@ async def test_a_screen_reader_hears_an_answer_once_and_whole(visit):
     assert set(heard[1:-1]) <= {"Writing the answer."}  # no word by itself
 
 
-async def test_files_that_cost_something_are_sent_when_their_price_was_seen(visit, deployment, tmp_path):
+async def test_priced_files_are_sent_after_confirmation(visit, deployment, tmp_path):
     async def priced(route):
         told = await (await route.fetch()).json()
         await route.fulfill(json=told | {"prices": {"prompt": 0.4, "completion": 1.6}})
@@ -119,7 +119,7 @@ async def test_files_that_cost_something_are_sent_when_their_price_was_seen(visi
     assert len(deployment.documents()) == before + 3
 
 
-async def test_whoever_wants_it_sees_the_tokens_of_each_file_first_and_no_reload_loses_it_unsaid(visit, files):
+async def test_token_preview_survives_reload_with_warning(visit, files):
     page = visit.page
     files[0].write_text("Nobody wrote questions for this sentence yet.")
     leaving = "() => !dispatchEvent(new Event('beforeunload', {cancelable: true}))"
@@ -140,7 +140,7 @@ async def test_whoever_wants_it_sees_the_tokens_of_each_file_first_and_no_reload
     assert not await page.evaluate(leaving)
 
 
-async def test_what_a_key_may_no_longer_do_is_offered_until_it_is_refused(visit):
+async def test_lost_rights_are_offered_until_refused(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
     await expect(visit.page.locator(".rail a")).to_have_count(8)
@@ -174,7 +174,7 @@ def receiver():
     server.server_close()
 
 
-async def test_a_webhook_is_made_in_the_page_and_its_messages_can_be_sent_again(visit, deployment, receiver):
+async def test_webhook_is_created_and_messages_resent(visit, deployment, receiver):
     address, told = receiver
     page = visit.page
     await visit.go("/work")

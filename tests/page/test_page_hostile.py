@@ -33,7 +33,7 @@ def hostile(deployment):
 
 
 @pytest.mark.parametrize("width", [1360, 360])
-async def test_a_document_that_is_hostile_in_everything_is_text_on_every_screen(browser, deployment, hostile, width):
+async def test_hostile_document_is_text_on_every_screen(browser, deployment, hostile, width):
     address = f"http://127.0.0.1:{deployment.port}"
     async with visiting(browser, address, viewport={"width": width, "height": 800}) as visit:
         page = visit.page

@@ -49,7 +49,7 @@ async def enter(page, key: str) -> None:
     await page.get_by_role("button", name="Continue").click()
 
 
-async def test_a_key_is_in_no_address_no_source_and_no_log(browser, keyed, deployment):
+async def test_key_appears_in_no_address_source_or_log(browser, keyed, deployment):
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401",)
         addresses = []
@@ -67,7 +67,7 @@ async def test_a_key_is_in_no_address_no_source_and_no_log(browser, keyed, deplo
         assert OURS not in (deployment.data_dir / "logs" / "keyed.log").read_text()
 
 
-async def test_a_key_that_is_revoked_in_mid_work_loses_nothing_that_was_typed(browser, keyed):
+async def test_key_revoked_during_work_loses_no_typed_text(browser, keyed):
     first, second = (scoped(keyed, name, "ask", "read") for name in ("first", "second"))
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "403")
@@ -83,7 +83,7 @@ async def test_a_key_that_is_revoked_in_mid_work_loses_nothing_that_was_typed(br
         await expect(visit.page.locator("#question")).to_have_value("How many days of leave does everybody have?")
 
 
-async def test_the_dialog_for_a_key_waits_for_who_types(browser, keyed):
+async def test_key_dialog_waits_for_typing_user(browser, keyed):
     first, second = (scoped(keyed, name, "read") for name in ("typing", "typed"))
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "403")
@@ -97,7 +97,7 @@ async def test_the_dialog_for_a_key_waits_for_who_types(browser, keyed):
         await expect(visit.page.locator(".row")).to_have_count(1)
 
 
-async def test_a_key_for_questions_alone_is_refused_what_is_managed(browser, keyed):
+async def test_query_only_key_is_refused_management(browser, keyed):
     key = scoped(keyed, "website", "ask")["key"]
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "403")

@@ -110,7 +110,7 @@ async def test_an_answer_that_replaces_another_was_not_stopped(visit):
         await expect(page.get_by_text("Stopped.")).to_have_count(0)
 
 
-async def test_a_late_explanation_does_not_replace_a_newer_one(visit):
+async def test_late_explanation_does_not_replace_newer(visit):
     page = visit.page
     await visit.go("/lab/explain")
     async with held(page, "**/v1/retrieve", lambda request: "per diem" in request.post_data) as late:
@@ -125,7 +125,7 @@ async def test_a_late_explanation_does_not_replace_a_newer_one(visit):
         assert await page.locator(".explained tbody").inner_text() == before
 
 
-async def test_a_price_of_one_collection_is_never_shown_at_another(visit, beside):
+async def test_price_never_appears_at_other_collection(visit, beside):
     page = visit.page
     await visit.go("/collections/default")
     async with held(page, "**/v1/estimates") as late:
@@ -139,7 +139,7 @@ async def test_a_price_of_one_collection_is_never_shown_at_another(visit, beside
         await expect(page.get_by_role("button", name="Start the rebuild")).to_have_count(0)
 
 
-async def test_a_number_that_cannot_be_read_is_refused_and_stays(visit, deployment):
+async def test_unreadable_number_is_rejected_and_stays(visit, deployment):
     page = visit.page
     before = deployment.client.get("/v1/collections/default").json()["options"]
     await visit.go("/collections/default")
@@ -150,7 +150,7 @@ async def test_a_number_that_cannot_be_read_is_refused_and_stays(visit, deployme
     assert deployment.client.get("/v1/collections/default").json()["options"] == before
 
 
-async def test_a_late_list_of_questions_is_not_drawn_as_another(visit):
+async def test_late_question_list_is_not_drawn_elsewhere(visit):
     page = visit.page
     await ask(visit, "How many days of leave does everybody have?")
     async with held(page, re.compile(r"/v1/collections/default/queries\?")) as late:
@@ -177,7 +177,7 @@ async def test_a_screen_that_was_left_asks_no_more(visit):
     assert len(asked) == 1
 
 
-async def test_a_page_of_rows_that_fails_is_asked_for_again_by_hand(visit, deployment):
+async def test_failed_row_page_can_be_reloaded(visit, deployment):
     page = visit.page
     visit.allowed = ("429",)
     deployment.ingest({f"few-{n}": f"Number {n} of few." for n in range(120)}, collection="few")
@@ -209,7 +209,7 @@ async def test_a_page_of_rows_that_fails_is_asked_for_again_by_hand(visit, deplo
     await until(rows_have_come)
 
 
-async def test_a_second_key_skips_no_question_that_nobody_saw(visit, deployment):
+async def test_double_key_press_skips_no_unseen_question(visit, deployment):
     page = visit.page
     for question in ("How many days of leave does everybody have?", "Wie viele Tage Urlaub haben alle?"):
         deployment.client.post("/v1/retrieve", json={"question": question, "collection": "default"}).raise_for_status()
@@ -232,7 +232,7 @@ async def _left(page):
     return int(re.search(r"(\d+) questions? left", await page.locator(".labelling").inner_text())[1])
 
 
-async def test_files_that_wait_for_their_price_wait_for_more_files(visit, tmp_path):
+async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
     page = visit.page
     files = [tmp_path / f"price-{number}.txt" for number in range(5)]
     for file in files:
@@ -250,7 +250,7 @@ async def test_files_that_wait_for_their_price_wait_for_more_files(visit, tmp_pa
 
 
 @pytest.mark.parametrize("path", [*SCREENS, "/collections/default"])
-async def test_what_could_not_be_loaded_is_loaded_by_another_try(visit, path):
+async def test_failed_load_succeeds_on_retry(visit, path):
     page = visit.page
     visit.allowed = ("ERR_FAILED",)
     asked = re.compile(r".*/(v1/|openapi\.json).*")
@@ -264,7 +264,7 @@ async def test_what_could_not_be_loaded_is_loaded_by_another_try(visit, path):
     await expect(page.locator("main")).not_to_be_empty()
 
 
-async def test_a_proxy_that_finds_no_server_loses_no_file(visit, tmp_path):
+async def test_proxy_without_server_loses_no_file(visit, tmp_path):
     page = visit.page
     visit.allowed = ("502",)
     file = tmp_path / "patient.txt"
@@ -312,7 +312,7 @@ async def test_a_run_that_has_ended_is_listed_so(visit, deployment):
     await expect(newest.get_by_role("button", name="Delete")).to_be_visible()
 
 
-async def test_a_chunk_that_is_opened_on_a_phone_has_the_focus_and_gives_it_back(visit, deployment):
+async def test_chunk_on_phone_takes_and_returns_focus(visit, deployment):
     page = visit.page
     await page.set_viewport_size({"width": 400, "height": 800})
     document = deployment.client.get("/v1/documents?external_id=leave.md").json()["items"][0]["id"]

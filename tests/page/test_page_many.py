@@ -27,7 +27,7 @@ async def large(deployment):
     await database.aclose()
 
 
-async def test_a_document_among_very_many_is_searched_and_scrolled_to(visit, large):
+async def test_document_among_many_is_found_and_scrolled_to(visit, large):
     page = visit.page
     await visit.go(f"/documents?collection={large}")
     await expect(page.locator(".row").first).to_contain_text("paper-000001")
@@ -53,7 +53,7 @@ async def test_a_document_among_very_many_is_searched_and_scrolled_to(visit, lar
     await expect(wanted.get_by_role("button", name="Try again")).to_be_focused()
 
 
-async def test_documents_that_come_move_neither_what_is_read_nor_the_focus(visit, deployment, large):
+async def test_arriving_documents_move_neither_view_nor_focus(visit, deployment, large):
     page = visit.page
     await visit.go(f"/documents?collection={large}")
     await expect(page.locator(".counts")).to_contain_text("99,900 ready")
@@ -69,7 +69,7 @@ async def test_documents_that_come_move_neither_what_is_read_nor_the_focus(visit
     await expect(page.locator(".row").first).to_contain_text("new-")
 
 
-async def test_rows_that_come_late_show_what_was_told_meanwhile(visit, deployment, large):
+async def test_late_rows_show_missed_events(visit, deployment, large):
     page = visit.page
     later = re.compile(r".*/v1/documents\?.*cursor=.*")
     read, free = asyncio.Event(), asyncio.Event()

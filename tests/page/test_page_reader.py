@@ -21,7 +21,7 @@ def parts(deployment):
     return document["id"]
 
 
-async def test_chunks_are_shown_by_their_state_and_along_the_document(visit, deployment, parts):
+async def test_chunks_are_shown_by_state_along_document(visit, deployment, parts):
     page = visit.page
     await visit.go(f"/documents/{parts}")
     await expect(page.locator(".row")).to_have_count(6)
@@ -44,7 +44,7 @@ async def test_a_chunk_is_tried(visit, parts):
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
 
 
-async def test_who_reads_far_down_stays_there_when_much_has_changed_unseen(visit, deployment):
+async def test_deep_scroll_position_survives_unseen_changes(visit, deployment):
     page = visit.page
     deployment.client.put("/v1/collections/long", json={"chunk_max_chars": 200}).raise_for_status()
     text = "\n\n".join(f"# Part {n}\n\nPart {n} speaks of subject{n}, and of nothing else at all." for n in range(130))

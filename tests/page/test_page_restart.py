@@ -10,7 +10,7 @@ FILES = 200
 FAILING = 2
 
 
-async def test_files_are_taken_once_though_the_api_is_killed_meanwhile(visit, deployment, tmp_path):
+async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_path):
     visit.allowed = ("net::ERR_",)
     folder = tmp_path / "batch"
     folder.mkdir()

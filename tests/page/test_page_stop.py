@@ -56,7 +56,7 @@ async def test_stop_ends_the_calls_of_a_trial(visit, provider):
     await expect(visit.page.get_by_text("Stopped.")).to_be_visible()
 
 
-async def test_the_numbers_of_a_trial_are_the_servers_and_nothing_is_stored(visit, deployment):
+async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
     asked = ["What surrounds Berlin?", "Where are the film studios?"]
     before = _stored(deployment)
     replies = []
@@ -91,7 +91,7 @@ def _stored(deployment) -> tuple[object, ...]:
     return status["documents"], status["stages"], points
 
 
-async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment):
+async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     """Both prompts' questions take part in the comparison, and so does one that was typed."""
     page = visit.page
     replies = []

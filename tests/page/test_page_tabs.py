@@ -61,7 +61,7 @@ def tabs(browser: Browser, deployment: Deployment):
     return opened
 
 
-async def test_eight_tabs_share_one_stream_and_miss_nothing_when_its_tab_is_closed(tabs, deployment):
+async def test_eight_tabs_share_one_stream_and_survive_closing(tabs, deployment):
     deployment.ingest({"before": "This was there before."}, collection="tabs")
     deployment.wait_until_settled(1, collection="tabs")
     async with tabs(TABS, "tabs") as (pages, streams):
@@ -83,7 +83,7 @@ async def _has(streams, page):
     return await streams.of_one_tab() is page
 
 
-async def test_a_tab_that_is_hidden_leaves_the_stream_to_one_that_is_seen(tabs, deployment):
+async def test_hidden_tab_yields_stream_to_visible_one(tabs, deployment):
     deployment.ingest({"before": "This was there before."}, collection="hidden-tabs")
     deployment.wait_until_settled(1, collection="hidden-tabs")
     async with tabs(2, "hidden-tabs") as (pages, streams):
@@ -102,7 +102,7 @@ async def test_a_tab_that_is_hidden_leaves_the_stream_to_one_that_is_seen(tabs, 
             await expect(page.locator(".row .state.ready")).to_have_count(2)
 
 
-async def test_tabs_with_another_key_have_a_stream_of_their_own(tabs, deployment):
+async def test_tabs_with_other_key_have_own_stream(tabs, deployment):
     deployment.ingest({"before": "This was there before."}, collection="keyed-tabs")
     deployment.wait_until_settled(1, collection="keyed-tabs")
     async with tabs(2, "keyed-tabs") as (pages, streams):

@@ -44,7 +44,7 @@ def chunks_of(text: str, options: ChunkingOptions, *, markdown: bool = True) -> 
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, OPTIONS, st.booleans())
-def test_spans_hold_every_character_that_is_not_white_space(text, options, markdown):
+def test_spans_cover_every_nonspace_character(text, options, markdown):
     covered = bytearray(len(text))
     for chunk in chunks_of(text, options, markdown=markdown):
         start, end = chunk.span
@@ -55,7 +55,7 @@ def test_spans_hold_every_character_that_is_not_white_space(text, options, markd
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, OPTIONS, st.booleans())
-def test_chunks_are_in_order_within_the_limit_and_cut_from_the_text(text, options, markdown):
+def test_chunks_are_ordered_bounded_substrings(text, options, markdown):
     chunks = chunks_of(text, options, markdown=markdown)
 
     for chunk in chunks:
@@ -81,7 +81,7 @@ SECTIONS = st.lists(PROSE.map(" ".join), min_size=2, max_size=6)
 
 @settings(deadline=None)
 @given(SECTIONS, st.integers(0, 5), PROSE.map(" ".join))
-def test_an_edit_leaves_the_chunks_of_other_sections_as_they_were(sections, edited, replacement):
+def test_edit_keeps_chunks_of_other_sections(sections, edited, replacement):
     edited %= len(sections)
     changed = [*sections[:edited], replacement, *sections[edited + 1 :]]
 
@@ -100,7 +100,7 @@ def by_section(bodies: list[str]) -> dict[tuple[str, ...], list[str]]:
     return found
 
 
-def test_an_edit_of_a_long_text_without_headings_moves_the_cuts_near_it_only():
+def test_edit_in_long_text_moves_only_nearby_cuts():
     shares = [share_changed(Random(seed)) for seed in range(30)]
 
     assert sum(shares) / len(shares) < 0.2  # 0.09 by content, 0.4 where every chunk is filled
@@ -119,7 +119,7 @@ def share_changed(random: Random) -> float:
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, OPTIONS, st.integers(1, 4), st.booleans())
-def test_a_section_is_what_its_chunks_joined_say(text, options, times, markdown):
+def test_section_equals_its_joined_chunks(text, options, times, markdown):
     with_sections = replace(options, section_max_chars=options.max_chars * times)
     chunks = chunks_of(text, with_sections, markdown=markdown)
 

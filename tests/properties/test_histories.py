@@ -197,12 +197,12 @@ def _address(url: str) -> str:
     return url.rsplit("@", maxsplit=1)[-1].removeprefix("http://").split("/")[0]
 
 
-def test_every_history_ends_with_the_points_of_what_is_live(world, request):
+def test_every_history_ends_with_exactly_live_points(world, request):
     class Machine(Histories):
         def __init__(self) -> None:
             super().__init__(world)
 
-    count = HISTORIES[request.config.getoption("--faults")]
+    count = request.config.getoption("--histories") or HISTORIES[request.config.getoption("--faults")]
     run_state_machine_as_test(
         Machine,
         settings=hypothesis_settings(
@@ -555,7 +555,7 @@ class Histories(RuleBasedStateMachine):
                 for stage in due:
                     await _work_off(self.stages[stage])
             await self.services.cleaner.clean()
-            await self.services.ledger.tallies.fold(timedelta())
+            await self.services.ledger.counters.fold(timedelta())
             left = await self._open()
             if not any(left.values()):
                 return

@@ -119,14 +119,21 @@ class Deployment:
     """The API and workers over embedded engines, between `with` and its end.
 
     Args:
-        launch: how its processes are started.
+        launch: starts its processes.
+        durable: whether its rows survive a power failure; tests that never cut the power set it to False.
     """
 
     def __init__(
-        self, settings: Settings, data_dir: Path, *, roles: Iterable[str] = ROLES, launch: Launch = execute
+        self,
+        settings: Settings,
+        data_dir: Path,
+        *,
+        roles: Iterable[str] = ROLES,
+        launch: Launch = execute,
+        durable: bool = True,
     ) -> None:
         self.data_dir = data_dir
-        self.stack = Stack(settings, data_dir)
+        self.stack = Stack(settings, data_dir, durable=durable)
         self.launch = launch
         self._roles = tuple(roles)
         self.processes: dict[str, Process] = {}

@@ -88,7 +88,7 @@ class Fleet(Deployment):
     """
 
     def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch) -> None:
-        super().__init__(settings, data_dir, roles=(), launch=launch)
+        super().__init__(settings, data_dir, roles=(), launch=launch, durable=False)
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
         self._jobs: dict[str, Job] = {}

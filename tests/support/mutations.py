@@ -38,21 +38,16 @@ QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
 BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
-ONE_BUILD = "tests/integration/test_migrate.py::test_a_query_is_answered_by_one_build_whenever_another_becomes_live"
-LEFT = (
-    "tests/integration/test_interleavings.py::"
-    "test_a_document_whose_worker_died_before_it_was_finished_is_finished_later"
-)
-HIDDEN = (
-    "tests/integration/test_ledger.py::test_points_that_were_written_hidden_before_their_version_was_live_are_shown"
-)
+ONE_BUILD = "tests/integration/test_migrate.py::test_query_uses_one_build_during_switches"
+LEFT = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is_finished_later"
+HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_killed_twice_while_a_tenant_is_erased"
 LATE = (
     "tests/integration/test_erasure.py::"
-    "test_what_a_worker_settles_while_its_tenant_is_erased_does_not_stay[generate-when it has ended]"
+    "test_settlement_during_tenant_erasure_leaves_nothing[generate-when it has ended]"
 )
-HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_the_points_of_what_is_live"
+HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
         "what was in a worker that died is taken for what killed it",
@@ -104,13 +99,13 @@ BUGS = (
     ),
     Bug(
         "a worker that stands still keeps its claims for ever",
-        WORKERS + "test_an_asking_worker_stands_still_past_its_lease",
+        WORKERS + "test_generating_worker_stalled_past_lease_changes_nothing",
         "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a process that stands still keeps its locks",
-        WORKERS + "test_a_worker_stands_still_within_a_transaction",
+        WORKERS + "test_worker_stalled_in_transaction_blocks_no_work",
         "shared/ledger/postgres/database.py",
         (
             ("'idle_in_transaction_session_timeout', '15s'", "'idle_in_transaction_session_timeout', '0'"),
@@ -119,7 +114,7 @@ BUGS = (
     ),
     Bug(
         "the points that a late writer adds to an old version stay",
-        WORKERS + "test_an_indexing_worker_wakes_with_points_of_an_old_version",
+        WORKERS + "test_stalled_indexing_worker_cannot_write_old_version",
         "shared/ledger/work/work.py",
         (
             ("            if late:", "            if late and not stale:"),
@@ -128,13 +123,13 @@ BUGS = (
     ),
     Bug(
         "points are fenced by their version alone",
-        WORKERS + "test_an_indexing_worker_wakes_with_points_of_the_live_version",
+        WORKERS + "test_stalled_indexing_worker_cannot_damage_live_version",
         "shared/vectors/filters.py",
         (("models.Range(lte=token)", "models.Range(lte=token + 1_000_000)"),),
     ),
     Bug(
         "a parse is recorded without its fencing token",
-        WORKERS + "test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version",
+        WORKERS + "test_stalled_parsing_worker_cannot_write_old_chunks",
         "shared/ledger/work/settlements.py",
         (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
@@ -152,25 +147,25 @@ BUGS = (
     ),
     Bug(
         "nobody wakes workers again for what is due",
-        BROKER + "test_it_forgets_every_ring",
+        BROKER + "test_lost_wakeups_lose_no_work",
         "workers/scheduler.py",
         (("for queue in await services.ledger.work.due():", "for queue in []:"),),
     ),
     Bug(
         "a connection whose other end is gone is kept for a long time",
-        BROKER + "test_its_connections_stay_open_and_silent_for_ever",
+        BROKER + "test_broker_connections_silent_forever_are_replaced",
         "shared/broker/wakeups.py",
         (('"health_check_interval": seconds', '"health_check_interval": 120'),),
     ),
     Bug(
         "a broker that refuses a wake-up ends all further ones",
-        BROKER + "test_it_is_full",
+        BROKER + "test_full_broker_delays_but_loses_nothing",
         "shared/broker/wakeups.py",
         (("except (RedisError, KombuError, OSError) as error:", "except OSError as error:"),),
     ),
     Bug(
         "an index that is away fails the chunk for good",
-        QDRANT + "test_it_is_gone_for_a_while",
+        QDRANT + "test_qdrant_outage_delays_but_loses_nothing",
         "shared/vectors/connection.py",
         (
             (
@@ -187,7 +182,7 @@ BUGS = (
     ),
     Bug(
         "a disk of Qdrant that is full fails the chunk for good",
-        QDRANT + "test_it_reads_and_refuses_writes",
+        QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
         "shared/vectors/connection.py",
         (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
     ),
@@ -222,7 +217,7 @@ BUGS = (
     ),
     Bug(
         "a switch waits neither for an upload nor for another switch",
-        "tests/integration/test_builds.py::test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks",
+        "tests/integration/test_builds.py::test_build_counts_as_seen_until_switch_has_locks",
         "shared/ledger/documents/build_sync.py",
         (
             ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
@@ -231,7 +226,7 @@ BUGS = (
     ),
     Bug(
         "a switch leaves an edit in the build before",
-        "tests/integration/test_builds.py::test_a_switch_to_a_build_that_is_behind_loses_no_edit[True]",
+        "tests/integration/test_builds.py::test_switch_to_lagging_build_loses_no_edit[True]",
         "shared/ledger/builds/builds.py",
         (("await build_sync.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
     ),
@@ -271,7 +266,7 @@ BUGS = (
     ),
     Bug(
         "a connection that PostgreSQL refuses is taken for a bug",
-        LEDGER + "test_it_is_restarted_and_killed",
+        LEDGER + "test_ledger_restart_and_kill_lose_nothing",
         "shared/ledger/postgres/database.py",
         (
             ("    ConnectionError,", ""),
@@ -280,31 +275,31 @@ BUGS = (
     ),
     Bug(
         "a ledger that is away is a fault of the server, not a reason to come back",
-        LEDGER + "test_it_is_gone_for_a_while",
+        LEDGER + "test_ledger_outage_delays_but_loses_nothing",
         "api/http/problems.py",
         (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
     ),
     Bug(
         "answers that the ledger cannot take now are thrown away",
-        LEDGER + "test_it_is_gone_for_longer_than_a_lease",
+        LEDGER + "test_ledger_outage_beyond_lease_loses_nothing",
         "shared/ingest/drain.py",
         (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
         "each process keeps the limit for itself",
-        "tests/faults/test_limits.py::test_a_declared_limit_is_kept_in_every_window_and_used",
+        "tests/faults/test_limits.py::test_declared_limit_is_kept_and_used",
         "shared/providers/limiter/script.py",
         (("{{{self._terms.provider}}}", "{{{self._terms.provider}{__import__('os').getpid()}}}"),),
     ),
     Bug(
         "a provider that says that there are too many calls is not listened to",
-        "tests/faults/test_limits.py::test_a_limit_that_nobody_declared_is_found_and_loses_nothing",
+        "tests/faults/test_limits.py::test_undeclared_limit_is_found_without_losses",
         "shared/providers/limiter/limiter.lua",
         (("local function limited(call)", "local function limited(call) do return end"),),
     ),
     Bug(
         "a reply that was cut short is taken for no questions at all",
-        "tests/faults/test_provider_fails.py::test_a_share_of_its_replies_is_of_no_use",
+        "tests/faults/test_provider_fails.py::test_useless_provider_replies_lose_nothing",
         "shared/ingest/generate/question_list.py",
         (
             (
@@ -331,7 +326,7 @@ BUGS = (
     ),
     Bug(
         "a file is taken for gone where the folder of uploads is away",
-        "tests/faults/test_uploads_fail.py::test_it_is_gone_for_a_while",
+        "tests/faults/test_uploads_fail.py::test_upload_store_outage_loses_nothing",
         "shared/storage/folder.py",
         (
             (
@@ -342,7 +337,7 @@ BUGS = (
     ),
     Bug(
         "a worker claims chunks of another embedding model",
-        "tests/integration/test_embeddings.py::test_a_worker_of_one_embedding_takes_its_own_alone",
+        "tests/integration/test_embeddings.py::test_worker_claims_only_its_embeddings_chunks",
         "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
@@ -354,13 +349,13 @@ BUGS = (
     ),
     Bug(
         "a version waits for its questions",
-        PROVIDER + "test_every_text_is_found_while_the_language_model_is_dead",
+        PROVIDER + "test_dead_language_model_keeps_texts_searchable",
         "shared/ledger/work/settlements.py",
         (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
     ),
     Bug(
         "an edit is searchable before Qdrant shows it",
-        "tests/integration/test_interleavings.py::test_an_edit_is_searchable_only_when_qdrant_shows_it",
+        "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
         "shared/ledger/work/settlements.py",
         (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
     ),

@@ -38,7 +38,7 @@ def test_citations_are_brought_to_one_form(written, clean, cited, removed):
     assert cleaned(written) == (clean, cited, removed), "and so they are when they come by the character"
 
 
-def test_nothing_is_held_back_longer_than_a_citation_is():
+def test_stream_delays_at_most_one_citation():
     cleaner = CitationCleaner([1])
     assert cleaner.feed("It ends [") == "It ends"
     assert cleaner.feed("1") == ""
@@ -47,7 +47,7 @@ def test_nothing_is_held_back_longer_than_a_citation_is():
 
 
 @given(st.text(alphabet="ab .,[]\u3010\u301112-\n", max_size=60), st.data())
-def test_where_a_stream_is_split_makes_no_difference(text, data):
+def test_stream_chunking_makes_no_difference(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert cleaned(pieces) == cleaned([text])

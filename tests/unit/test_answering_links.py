@@ -30,13 +30,13 @@ def in_pieces(pieces):
 
 
 @pytest.mark.parametrize(("written", "shown"), CASES)
-def test_links_are_shown_as_text_and_images_not_at_all(written, shown):
+def test_links_become_text_images_disappear(written, shown):
     assert without_links(written) == shown
 
 
 @pytest.mark.parametrize(("written", "shown"), CASES)
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_link_that_comes_in_pieces_is_one_all_the_same(written, shown, size):
+def test_link_split_across_pieces_is_recognised(written, shown, size):
     assert in_pieces([written[i : i + size] for i in range(0, len(written), size)]) == shown
 
 
@@ -44,13 +44,13 @@ def test_a_link_that_comes_in_pieces_is_one_all_the_same(written, shown, size):
 @example(["<", "![a](:)", "img "])
 @example(["<", "<", "img ", ">", "http://e"])
 @given(st.lists(st.sampled_from(["!", "[", "]", "(", ")", "<", ">", "img ", ":", "http://e", "1", "a", " ", "\n"])))
-def test_whatever_the_pieces_nothing_is_left_that_becomes_a_link(pieces):
+def test_no_piece_sequence_leaves_a_link(pieces):
     shown = in_pieces(pieces)
 
     assert not re.search(r"\]\(|\]:|!\[|<img|<http:", shown)
 
 
-def test_a_link_that_is_too_long_to_hold_back_is_none():
+def test_overlong_link_is_not_a_link():
     shown = in_pieces(["see [text](", "x" * 5_000, ") end"])
 
     assert "](" not in shown

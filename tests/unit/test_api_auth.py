@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
+from api.access.auth import TENANT_WITHOUT_KEYS, Needs
+from api.access.key_cache import KeyCache
+from api.access.quotas import Quotas
 from api.app import create
-from api.http.auth import TENANT_WITHOUT_KEYS, Needs
-from api.known_keys import KnownKeys
-from api.quotas import Quotas
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
 from shared.settings import Settings
@@ -21,7 +21,7 @@ tenant_of = Needs(Scope.READ)
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     quotas = Quotas(settings, use=None, documents=None)  # nothing is counted of a tenant without limits
-    state = SimpleNamespace(settings=settings, known_keys=KnownKeys(EmptyLedger()), quotas=quotas)
+    state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
     app = SimpleNamespace(state=state)
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
@@ -76,7 +76,7 @@ async def test_without_keys_local_programs_are_served(host):
         {"host": "127.0.0.1", "origin": "null"},
     ],
 )
-async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
+async def test_keyless_mode_refuses_foreign_web_pages(headers):
     with pytest.raises(Unauthorized):
         await tenant_of(request_with(NO_KEYS, **headers))
 
@@ -84,7 +84,7 @@ async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
 @pytest.mark.parametrize(
     "header", ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip"]
 )
-async def test_without_keys_what_came_through_a_proxy_is_refused(header):
+async def test_keyless_mode_refuses_proxied_requests(header):
     with pytest.raises(Unauthorized, match="through a proxy"):
         await tenant_of(request_with(NO_KEYS, host="127.0.0.1", **{header: "203.0.113.7"}))
 
@@ -103,5 +103,5 @@ def test_without_keys_it_serves_this_machine(host):
     create(Settings(_env_file=None, api_host=host))
 
 
-def test_with_keys_it_serves_everybody():
+def test_keyed_mode_serves_any_origin():
     create(with_keys(Settings(_env_file=None, api_host="0.0.0.0")))

@@ -37,7 +37,7 @@ async def test_events_pass_unchanged():
 @pytest.mark.parametrize(
     ("error", "status"), [(Unavailable("Qdrant is away.", component="qdrant"), 503), (RuntimeError("secret"), 500)]
 )
-async def test_an_error_is_the_last_event_and_names_the_path(error, status):
+async def test_error_is_last_event_and_names_path(error, status):
     source = Source(error)
 
     first, last = [piece async for piece in end_with_error(source.events(), {"path": "/v1/query"})]
@@ -49,7 +49,7 @@ async def test_an_error_is_the_last_event_and_names_the_path(error, status):
     assert source.closed
 
 
-async def test_a_listener_that_goes_away_closes_the_source():
+async def test_disconnected_listener_closes_source():
     source = Source()
     stream = end_with_error(source.events(), {"path": "/v1/query"})
 

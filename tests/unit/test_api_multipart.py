@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from starlette.requests import Request
 
-from api.http.multipart import read_form
 from api.http.problems import MalformedRequest, UnsupportedMedia
-from api.upload_guard import UploadGuard
+from api.submission.multipart import read_form
+from api.submission.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.folder import UploadFolder
@@ -75,7 +75,7 @@ async def read(uploads, body, size=None, **more):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, None])
 @pytest.mark.parametrize("file_first", [True, False])
-async def test_a_form_is_the_same_in_whatever_pieces_it_comes(uploads, size, file_first):
+async def test_form_is_independent_of_network_chunks(uploads, size, file_first):
     title = part("title", "Ünïcode".encode())
     parts = [FILE, title] if file_first else [title, FILE]
 
@@ -114,7 +114,7 @@ async def test_a_form_is_the_same_in_whatever_pieces_it_comes(uploads, size, fil
     ],
 )
 @pytest.mark.parametrize("size", [100, None])
-async def test_a_form_that_cannot_be_taken_leaves_no_file(uploads, tmp_path, body, error, size):
+async def test_rejected_form_leaves_no_file(uploads, tmp_path, body, error, size):
     with pytest.raises(error) as raised:
         await read(uploads, body, size, max_upload_bytes=5_000, max_json_bytes=1_500)
 
@@ -122,7 +122,7 @@ async def test_a_form_that_cannot_be_taken_leaves_no_file(uploads, tmp_path, bod
     assert stored(tmp_path) == []
 
 
-async def test_an_announced_size_over_the_limit_is_refused_before_a_byte_is_read(uploads):
+async def test_announced_oversize_is_rejected_before_reading(uploads):
     request = request_of(b"", content_length="100000000000")
     request._receive = None  # would fail if it were called
 
@@ -136,6 +136,6 @@ async def test_a_form_needs_a_boundary(uploads, content_type):
         await read(uploads, FILE + END, content_type=content_type)
 
 
-async def test_a_compressed_body_is_refused_for_its_size_cannot_be_told(uploads):
+async def test_compressed_body_of_unknown_size_is_rejected(uploads):
     with pytest.raises(UnsupportedMedia):
         await read(uploads, FILE + END, content_encoding="gzip")

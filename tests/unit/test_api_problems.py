@@ -56,13 +56,13 @@ def test_an_error_has_its_status(cls, status):
     sorted((c for c in every(errors.ForeaskError) if c.__module__ == "shared.domain.errors"), key=lambda c: c.__name__),
     ids=lambda c: c.__name__,
 )
-def test_every_class_of_errors_has_a_kind_of_its_own_or_its_parents(cls):
+def test_every_error_class_has_a_kind(cls):
     assert kind_of(made(cls)) in KINDS.values()
     if cls is not errors.ForeaskError:
         assert kind_of(made(cls)).status != 500
 
 
-def test_who_must_wait_is_told_how_long():
+def test_retry_after_is_returned():
     after = timedelta(milliseconds=2300)
     reply = reply_to(errors.Unavailable("away", component="ledger", retry_after=after))
 
@@ -71,7 +71,7 @@ def test_who_must_wait_is_told_how_long():
     assert reply_to(errors.RateLimited("slow down")).headers["retry-after"] == "1"
 
 
-def test_who_has_no_key_is_told_how_to_show_one():
+def test_missing_key_explains_authentication():
     assert reply_to(errors.Unauthorized("no key")).headers["www-authenticate"].startswith("Bearer")
 
 
@@ -85,7 +85,7 @@ def test_several_wrong_fields_are_all_named():
     assert [e["field"] for e in problem["errors"]] == ["a", "b.0"]
 
 
-def test_an_error_that_is_not_ours_shows_nothing_of_itself():
+def test_foreign_error_reveals_nothing():
     reply = reply_to(RuntimeError("postgresql://user:secret@host"))
 
     assert reply.status_code == 500

@@ -15,10 +15,10 @@ from api.http import paging
 from api.http.bodies import parse_json, validate_as
 from api.http.middleware import Turns
 from api.http.problems import InvalidFields, MalformedRequest
-from api.intake import content_hash, content_of, filename_of, media_type_of
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
+from api.submission.submission import content_hash, content_of, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
 
 QUESTION = {"question": "Why?"}
@@ -65,7 +65,7 @@ def fields_of(model, value):
         ({"temperature": 1}, "temperature"),
     ],
 )
-def test_a_query_with_a_wrong_field_is_refused_by_its_name(change, field):
+def test_invalid_query_field_is_rejected_by_name(change, field):
     assert fields_of(QueryBody, QUESTION | change) == [field]
 
 
@@ -98,7 +98,7 @@ def test_a_body_that_is_no_object_is_refused(value):
         ({"url": "http://example.com"}, "url"),
     ],
 )
-def test_a_document_with_a_wrong_field_is_refused_by_its_name(change, field):
+def test_invalid_document_field_is_rejected_by_name(change, field):
     assert fields_of(DocumentBody, {"text": "a"} | change) == [field]
 
 
@@ -127,7 +127,7 @@ def test_a_collection_with_a_wrong_option_is_refused(change):
     assert {field.split(".")[0] for field in fields_of(CollectionChange, change)} == {*change}
 
 
-def test_a_question_is_a_text_or_has_a_quote():
+def test_question_is_text_or_has_quote():
     fields = validate_as(DocumentFields, {"questions": ["a?", {"text": "b?", "quote": "b"}]})
 
     assert [(q.text, q.quote) for q in fields.questions] == [("a?", None), ("b?", "b")]
@@ -151,7 +151,7 @@ def test_a_question_is_a_text_or_has_a_quote():
         b"\xef\xbb\xbf{}",
     ],
 )
-def test_what_is_not_json_cannot_be_read(body):
+def test_invalid_json_is_rejected(body):
     with pytest.raises(MalformedRequest):
         parse_json(body)
 
@@ -165,29 +165,29 @@ def test_what_is_not_json_cannot_be_read(body):
         b"[" * 200_000,
     ],
 )
-def test_json_of_more_values_than_a_request_has_is_refused_before_it_is_decoded(body):
+def test_json_with_too_many_values_is_rejected_undecoded(body):
     with pytest.raises(TooLarge, match="100,000 values"):
         parse_json(body)
 
 
 @pytest.mark.parametrize("length", range(65_500, 65_540, 3))
-def test_what_stands_inside_a_text_is_no_value_wherever_the_text_is_cut(length):
+def test_value_count_ignores_text_wherever_cut(length):
     text = '\\"' * (length // 2) + ',[{"' * 50_000
     assert parse_json(orjson.dumps({"text": text, "more": [1, 2]})) == {"text": text, "more": [1, 2]}
 
 
-def test_errors_that_are_too_many_to_name_are_counted():
+def test_excess_errors_are_counted():
     with pytest.raises(InvalidInput, match=r"2,000 fields are wrong"):
         validate_as(DocumentBody, {"text": "a"} | {f"x{number}": 1 for number in range(2_000)})
 
 
 @pytest.mark.parametrize("value", ["\0", ["a\0b"], {"\0": 1}, {"a": [{"b": "\0"}]}])
-def test_a_nul_is_refused_wherever_it_stands(value):
+def test_nul_is_rejected_anywhere(value):
     with pytest.raises(InvalidInput, match="NUL"):
         parse_json(orjson.dumps(value))
 
 
-def test_a_text_that_only_speaks_of_nul_is_taken():
+def test_text_mentioning_nul_is_accepted():
     assert parse_json(rb'"\\u0000"') == r"\u0000"
 
 
@@ -233,7 +233,7 @@ def test_a_media_type_that_is_none_is_refused(value):
         media_type_of(value)
 
 
-def test_any_change_of_what_is_indexed_changes_the_hash_and_the_order_of_metadata_does_not():
+def test_content_changes_alter_hash_metadata_order_does_not():
     parts = {"content": "ab", "title": None, "metadata": {"a": 1, "b": 2}, "questions": None}
     changes = [{"content": "ac"}, {"title": "t"}, {"metadata": {"a": 1}}, {"questions": []}, {"questions": ["q"]}]
 
@@ -262,7 +262,7 @@ def test_the_last_page_has_no_cursor():
 
 
 @pytest.mark.parametrize("size", [1, 49_151, 49_152, 49_153, 200_000])
-def test_base_64_is_what_it_was_in_slices_too(size):
+def test_sliced_base64_decodes_equally(size):
     content = bytes(range(256)) * (size // 256) + bytes(size % 256)
     body = DocumentBody(content_base64=base64.b64encode(content).decode())
 
@@ -272,12 +272,12 @@ def test_base_64_is_what_it_was_in_slices_too(size):
 @pytest.mark.parametrize(
     "text", ["A" * 65_534 + "==AAAA", "A" * 65_536 + "A", "A" * 65_536 + "\n", "=AAA", "\u00c4AAA"]
 )
-def test_what_is_no_base_64_is_refused(text):
+def test_invalid_base64_is_rejected(text):
     with pytest.raises(InvalidInput, match="base 64"):
         content_of(DocumentBody(content_base64=text))
 
 
-async def test_requests_that_come_at_one_moment_begin_a_hundred_at_a_time():
+async def test_simultaneous_requests_start_in_hundreds():
     turns, passes, begun = Turns(), [0], Counter()
 
     async def request():

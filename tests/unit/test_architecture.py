@@ -24,7 +24,7 @@ def test_arrows_that_follow_from_others_are_left_out():
     assert reduced({("a", "b"), ("b", "c"), ("a", "c"), ("d", "c")}) == {("a", "b"), ("b", "c"), ("d", "c")}
 
 
-def test_the_picture_of_a_chunk_shows_the_transitions_as_they_are():
+def test_chunk_life_picture_matches_transitions():
     drawing = runpy.run_path(str(SCRIPT.with_name("chunk_life.py")))
 
     pairs = drawing["arrows"]()

@@ -34,7 +34,7 @@ def distinct(wanted, *chunks):
     return found
 
 
-def test_the_same_text_is_given_once_and_its_other_places_are_named():
+def test_duplicate_text_is_given_once_with_other_sources():
     twins = [chunk(document="b"), chunk(document="c"), chunk(document="c")]
     found = distinct(10, chunk(), *twins, chunk(20, 40))
 
@@ -43,7 +43,7 @@ def test_the_same_text_is_given_once_and_its_other_places_are_named():
     assert found.duplicates == 3
 
 
-def test_a_place_that_comes_again_is_no_duplicate():
+def test_repeated_source_is_not_a_duplicate():
     found = distinct(10, chunk(), chunk())
 
     assert (len(found.chunks), found.duplicates, found.chunks[0].also_in) == (1, 0, ())
@@ -68,7 +68,7 @@ def test_a_duplicate_makes_room_for_another():
         ([(0, 20), (21, 41)], [(0, 20), (21, 41)]),
     ],
 )
-def test_what_a_better_chunk_has_is_cut_from_the_next(spans, expected):
+def test_text_of_better_chunk_is_cut_from_next(spans, expected):
     kept = without_overlaps([chunk(*span) for span in spans])
 
     assert [c.text for c in kept] == [DOCUMENT[slice(*span)] for span in expected]
@@ -88,7 +88,7 @@ def test_header_rows_are_no_part_of_the_span():
     assert without_overlaps([chunk(0, 20), table])[1].text == DOCUMENT[21:27]
 
 
-def test_the_budget_passes_over_what_does_not_fit():
+def test_budget_skips_oversized_chunks():
     chunks = [chunk(0, 30), chunk(0, 90), chunk(0, 15)]
     costs = Estimate().count([c.text for c in chunks])
 

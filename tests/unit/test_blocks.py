@@ -40,23 +40,23 @@ def blocks(store):
     ("offset", "length"),
     [(0, 9), (BLOCK_BYTES - 3, 9), (BLOCK_BYTES, BLOCK_BYTES), (7, 2 * BLOCK_BYTES), (len(PACK) - 7, 7), (5, 0)],
 )
-async def test_a_part_is_read_wherever_it_stands(blocks, offset, length):
+async def test_part_is_read_at_any_offset(blocks, offset, length):
     assert await blocks.read("pack", offset, length) == PACK[offset : offset + length]
 
 
-async def test_a_part_behind_the_end_is_shorter(blocks):
+async def test_part_past_the_end_is_shorter(blocks):
     assert await blocks.read("pack", len(PACK) - 3, 9) == b"end"
     assert await blocks.read("pack", 10 * BLOCK_BYTES, 9) == b""
 
 
-async def test_documents_that_are_read_at_once_or_later_share_a_request(blocks, store):
+async def test_concurrent_and_later_reads_share_a_request(blocks, store):
     await asyncio.gather(*(blocks.read("pack", offset, 9) for offset in range(0, 900, 9)))
     await blocks.read("pack", 1800, 9)
 
     assert store.requests == [("pack", 0, BLOCK_BYTES)]
 
 
-async def test_who_gives_up_takes_nobody_along(blocks, store):
+async def test_cancelled_reader_does_not_cancel_shared_read(blocks, store):
     store.open.clear()
     first, second = (asyncio.create_task(blocks.read("pack", 0, 9)) for _ in range(2))
     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ async def test_a_failure_is_not_remembered(blocks, store):
     assert await blocks.read("pack", 0, 9) == PACK[:9]
 
 
-async def test_few_blocks_are_kept_and_none_of_what_is_removed(blocks, store):
+async def test_few_blocks_are_cached_and_no_removed_ones(blocks, store):
     names = [f"pack-{number}" for number in range(17)]
     for name in names:
         await blocks.read(name, 0, 9)

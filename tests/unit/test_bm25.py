@@ -96,14 +96,14 @@ def test_other_words_are_not_found(language, text, query):
     assert not shared_terms(text, language, query, [language])
 
 
-def test_an_identifier_that_is_whole_finds_more_than_its_parts():
+def test_whole_identifier_outranks_its_parts():
     identifier, parts = document_vector("AB-1234/7"), document_vector("7 or 1234, AB")
     query = set(query_vector("AB-1234/7").indices)
 
     assert len(query & set(identifier.indices)) > len(query & set(parts.indices)) == 3
 
 
-def test_a_query_is_cut_for_every_language_of_its_collection():
+def test_query_is_stemmed_for_every_collection_language():
     german, english = document_vector("Häuser", "de"), document_vector("Houses", "en")
     query = query_vector("Häuser houses", ["de", "en"])
 
@@ -111,7 +111,7 @@ def test_a_query_is_cut_for_every_language_of_its_collection():
     assert not set(german.indices) & set(query_vector("Häuser").indices)
 
 
-def test_stop_words_of_the_querys_own_language_count_for_nothing():
+def test_stop_words_of_query_language_are_ignored():
     german = query_vector("Wie hoch ist der Turm in der Stadt?", ["de", "en"])
     english = query_vector("How do people die in the city?", ["de", "en"])
 
@@ -120,7 +120,7 @@ def test_stop_words_of_the_querys_own_language_count_for_nothing():
     assert set(document_vector("die", "en").indices) <= set(english.indices)
 
 
-def test_what_an_unlikely_language_makes_of_a_word_counts_half():
+def test_stems_of_unlikely_language_count_half():
     (stem,) = document_vector("Häuser", "de").indices
     certain, uncertain = query_vector("Wo sind die Häuser?", ["de"]), query_vector("Häuser", ["de"])
 
@@ -131,7 +131,7 @@ def test_what_an_unlikely_language_makes_of_a_word_counts_half():
     assert uncertain.values == [1.0, 1.0]
 
 
-def test_a_languages_words_do_not_make_a_query_longer():
+def test_query_length_is_independent_of_languages():
     one, many = query_vector("the running dogs"), query_vector("the running dogs", ["de", "en", "fr", "ru", "zh"])
 
     assert one.words == many.words == 2

@@ -41,7 +41,7 @@ def test_a_channel_that_misleads_loses_its_weight():
     assert calibration.questions == 30
 
 
-def test_what_is_chosen_by_chance_costs_little_on_the_next_questions():
+def test_chance_weights_cost_little_on_new_questions():
     right, wrong = {"questions": 0.5, "text": 0.5, "bm25": 0.5}, {"questions": 0.45, "text": 0.45, "bm25": 0.45}
     costs = []
     for seed in range(8):
@@ -53,7 +53,7 @@ def test_what_is_chosen_by_chance_costs_little_on_the_next_questions():
     assert sum(costs) / len(costs) < 0.015  # the best of the 30 would cost 0.022
 
 
-def test_equal_weights_stay_where_every_question_is_answered_first():
+def test_perfect_answers_keep_equal_weights():
     found, relevant = asked(30, {"questions": 0.9, "text": 0.9, "bm25": 0.9}, {"questions": 0, "text": 0, "bm25": 0})
 
     calibration = choose_weights(found, relevant)
@@ -62,20 +62,20 @@ def test_equal_weights_stay_where_every_question_is_answered_first():
     assert (calibration.equal.mean, calibration.equal.low, calibration.chosen.high) == (1.0, 1.0, 1.0)
 
 
-def test_what_no_channel_found_is_worth_nothing():
+def test_unfound_questions_add_nothing():
     found = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
 
     assert choose_weights(found, [{"right"}] * 10).equal.mean == 0.0
 
 
-def test_a_single_channel_that_beats_every_mix_by_more_than_chance_takes_its_place():
+def test_significantly_better_single_channel_replaces_mix():
     right, wrong = {"questions": 0.1, "text": 0.0, "bm25": 0.6}, {"questions": 0.9, "text": 0.9, "bm25": 0.4}
     found, relevant = asked(60, right, wrong, noise=0.09)
 
     assert choose_weights(found, relevant).weights == Weights(0, 0, 1)
 
 
-def test_a_single_channel_that_is_as_good_leaves_the_mix_alone():
+def test_equal_single_channel_keeps_mix():
     score = {"questions": 0.9, "text": 0.9, "bm25": 0.9}
     found, relevant = asked(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
 
@@ -85,7 +85,7 @@ def test_a_single_channel_that_is_as_good_leaves_the_mix_alone():
     assert calibration.weights == Weights()
 
 
-def test_many_weights_at_once_rank_as_a_query_with_each_of_them():
+def test_batch_ranking_equals_single_queries():
     chance = random.Random(3)
     found, answers = [], []
     for _ in range(40):
@@ -106,7 +106,7 @@ def test_many_weights_at_once_rank_as_a_query_with_each_of_them():
     assert len(set(gains.flat)) > 5
 
 
-def test_without_labels_no_weight_is_chosen_however_good_it_looks():
+def test_unlabelled_questions_choose_no_weights():
     found, relevant = asked(
         60, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
@@ -118,7 +118,7 @@ def test_without_labels_no_weight_is_chosen_however_good_it_looks():
     assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
 
 
-def test_the_baseline_is_the_cosines_of_questions_with_the_texts_of_others():
+def test_baseline_is_cosines_with_foreign_texts():
     questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
     texts[3] = questions[3]  # for its own question it does not count
@@ -130,7 +130,7 @@ def test_the_baseline_is_the_cosines_of_questions_with_the_texts_of_others():
     assert measure_baseline(questions[:29], texts[:29]) == Baseline()
 
 
-def test_a_mean_above_the_usual_is_moved_there_and_what_is_alike_stays():
+def test_high_mean_is_shifted_high_similarity_stays():
     found = {
         "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
         "bm25": ChannelHits({"same": 0.4}, floor=0.2),
@@ -143,7 +143,7 @@ def test_a_mean_above_the_usual_is_moved_there_and_what_is_alike_stays():
     assert moved["bm25"] == found["bm25"]
 
 
-def test_wide_noise_counts_less_and_what_is_alike_stays():
+def test_rescale_shrinks_noise_keeps_high_similarity():
     cosines = {"same": 1.0, "alike": 0.85, "near": 0.7, "noise": 0.3, "usual": 0.1, "less": 0.0}
     found = {"text": ChannelHits(cosines, floor=0.0)}
 
@@ -156,7 +156,7 @@ def test_wide_noise_counts_less_and_what_is_alike_stays():
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(-0.2, 0.95), st.floats(0, 0.5))
-def test_a_scale_keeps_the_order_of_cosines_and_lets_none_exceed_1(cosines, similarity, spread):
+def test_scale_preserves_order_and_never_exceeds_1(cosines, similarity, spread):
     names = {str(number): cosine for number, cosine in enumerate(cosines)}
     scaled = rescale({"text": ChannelHits(names)}, Baseline(similarity, spread))["text"].scores
 

@@ -40,11 +40,11 @@ def test_headings(line, level, title):
 
 
 @pytest.mark.parametrize("line", ["#hashtag", "####### seven", "    # indented code", "text # not a heading"])
-def test_what_only_looks_like_a_heading(line):
+def test_heading_lookalikes_are_not_headings(line):
     assert [block.kind for block in scan(line)] == ["paragraph"]
 
 
-def test_blocks_are_told_apart():
+def test_blocks_are_distinguished():
     text = "Intro\nmore\n\n- a\n  more\n\n- b\n\n| x |\n| - |\n```py\n# no heading\n\n```\nEnd"
 
     assert kinds(text) == [
@@ -69,7 +69,7 @@ def test_source_code_has_no_headings():
     assert [text[block.start : block.end] for block in scan_plain(text)] == ["# a comment\nx = 1", "# another\ny = 2"]
 
 
-def test_a_section_is_a_chunk_that_knows_its_headings():
+def test_section_is_chunk_with_its_headings():
     text = f"# Book\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}"
 
     chunks = chunks_of(text)
@@ -86,20 +86,20 @@ def test_a_heading_without_text_joins_its_first_child():
     assert chunk.text.startswith("# Book\n\n## One")
 
 
-def test_short_sections_join_and_share_the_path_above_them():
+def test_short_sections_join_under_common_path():
     (chunk,) = chunks_of("# Book\n\n## One\n\nShort.\n\n## Two\n\nAlso short.")
 
     assert chunk.heading_path == ("Book",)
 
 
-def test_a_short_section_joins_the_one_before_rather_than_a_new_chapter():
+def test_short_section_joins_previous_not_next_chapter():
     chunks = chunks_of(f"# A\n\n## A1\n\n{PROSE * 2}\n\n## A2\n\nShort.\n\n# B\n\n{PROSE * 3}")
 
     assert [chunk.heading_path for chunk in chunks] == [("A",), ("B",)]
     assert chunks[0].text.endswith("Short.")
 
 
-def test_a_short_section_stays_alone_rather_than_have_its_neighbour_cut():
+def test_short_section_stays_if_joining_splits_neighbour():
     long = "\n\n".join([("word " * 39).strip()] * 2)
 
     chunks = chunks_of(f"## A\n\n{long}\n\n## B\n\nShort.\n\n## C\n\n{long}")
@@ -107,7 +107,7 @@ def test_a_short_section_stays_alone_rather_than_have_its_neighbour_cut():
     assert [chunk.heading_path for chunk in chunks] == [("A",), ("B",), ("C",)]
 
 
-def test_a_short_chapter_does_not_join_the_chapter_before():
+def test_short_chapter_does_not_join_previous_chapter():
     long = "\n\n".join([("word " * 39).strip()] * 2)
 
     chunks = chunks_of(f"# A\n\n## A1\n\n{PROSE * 2}\n\n# B\n\nShort.\n\n# C\n\n{long}")
@@ -115,7 +115,7 @@ def test_a_short_chapter_does_not_join_the_chapter_before():
     assert [chunk.heading_path for chunk in chunks] == [("A", "A1"), ("B",), ("C",)]
 
 
-def test_a_long_paragraph_is_cut_between_sentences_with_overlap():
+def test_long_paragraph_is_cut_between_sentences_overlapping():
     text = PROSE * 20
 
     chunks = chunks_of(text)
@@ -135,7 +135,7 @@ def test_whole_paragraphs_are_not_repeated():
     assert all(one.span[1] < other.span[0] for one, other in pairwise(chunks))
 
 
-def test_a_word_that_never_ends_is_cut_between_whole_characters():
+def test_endless_word_is_cut_between_characters():
     family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
     for unit in ("e\u0301", "\N{WAVING HAND SIGN}\U0001f3fd", family):
         pieces = [chunk.text for chunk in chunks_of(unit * 500, 97, 0)]
@@ -145,7 +145,7 @@ def test_a_word_that_never_ends_is_cut_between_whole_characters():
         assert not any(piece.startswith(("\u0301", "\U0001f3fd", "\u200d")) for piece in pieces)
 
 
-def test_a_table_that_must_be_cut_repeats_its_header():
+def test_cut_table_repeats_its_header():
     header = "| name | age |\n| --- | --- |"
     rows = [f"| person number {number} | {number} |" for number in range(40)]
 
@@ -164,13 +164,13 @@ def test_a_table_that_must_be_cut_repeats_its_header():
         "```\n" + "\n\n".join(f"line_{number} = {number}" for number in range(15)) + "\n```",
     ],
 )
-def test_a_list_table_or_code_that_fits_is_not_cut(block):
+def test_fitting_list_table_or_code_is_not_cut(block):
     text = f"{PROSE * 3}\n\n{block}\n\n{PROSE * 3}"
 
     assert any(block in chunk.text for chunk in chunks_of(text))
 
 
-def test_a_chunk_begins_on_its_page():
+def test_chunk_has_its_starting_page():
     pages = [PROSE * 4, PROSE * 4, PROSE * 4]
     starts = ((0, 1), (len(pages[0]) + 2, 2), (2 * (len(pages[0]) + 2), 3))
 
@@ -200,7 +200,7 @@ def test_nothing_gives_no_chunks():
     ],
     ids=lambda text: repr(text[:6]),
 )
-def test_a_quarter_of_a_megabyte_of_anything_takes_seconds_at_most(text):
+def test_quarter_megabyte_is_chunked_in_seconds(text):
     began = process_time()
 
     assert chunks_of(text, 2_000, 100)

@@ -63,7 +63,7 @@ def test_every_command_explains_itself(command, capsys, monkeypatch):
     assert "Usage: foreask" in out
 
 
-def test_help_is_quick_because_heavy_modules_are_not_loaded():
+def test_help_is_fast_without_heavy_imports():
     heavy = {"httpx", "sqlalchemy", "pydantic", "openai", "celery", "embedded", "numpy"}
     program = "import sys, cli.main; print(*sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -81,14 +81,14 @@ def test_no_server_is_one_sentence(command, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["show", "retry", "delete"])
-def test_what_is_done_to_a_document_is_a_command_of_documents_alone(command, capsys, monkeypatch):
+def test_document_actions_are_document_subcommands(command, capsys, monkeypatch):
     assert foreask(capsys, monkeypatch, "documents", command, "--help")[0] == 0
     code, _, err = foreask(capsys, monkeypatch, command, "1")
     assert code == 2
     assert "No such command" in err
 
 
-def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatch, tmp_path):
+def test_unusable_setting_is_named_not_shown(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
@@ -155,12 +155,12 @@ def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("tenant", ["", "Acme", "a:b", "a,b"])
-def test_a_tenant_that_a_setting_could_not_hold_gets_no_key(tenant):
+def test_tenant_unfit_for_settings_gets_no_key(tenant):
     with pytest.raises(InvalidInput):
         keys.make(tenant)
 
 
-def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
+def test_demo_contains_answers_to_its_questions(tmp_path):
     files = library.write(tmp_path)
     text = {name: path.read_text() for name, path in files.items()}
     packages = [name for name in text if name.startswith("packages/")]
@@ -174,7 +174,7 @@ def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
     assert library.write(tmp_path) == files
 
 
-def test_the_demo_hands_in_what_answers_its_questions_ahead_of_the_rest(tmp_path):
+def test_demo_uploads_answering_documents_first(tmp_path):
     files = library.write(tmp_path)
     turns = list(demo._in_turn(files))
     assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
@@ -212,7 +212,7 @@ def shown_by_the_demo(server, folder, monkeypatch):
     return out.getvalue()
 
 
-def test_the_demo_asks_by_text_and_again_when_questions_are_written(tmp_path, monkeypatch):
+def test_demo_asks_by_text_and_again_with_questions(tmp_path, monkeypatch):
     server = DemoServer("queued", "searchable", "searchable", "ready")
 
     shown = shown_by_the_demo(server, tmp_path, monkeypatch)
@@ -224,7 +224,7 @@ def test_the_demo_asks_by_text_and_again_when_questions_are_written(tmp_path, mo
     assert "wait for more questions" not in shown
 
 
-def test_the_demo_waits_for_nothing_where_all_is_found_already(tmp_path, monkeypatch):
+def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
     shown = shown_by_the_demo(server, tmp_path, monkeypatch)
@@ -233,7 +233,7 @@ def test_the_demo_waits_for_nothing_where_all_is_found_already(tmp_path, monkeyp
     assert f"{len(library.write(tmp_path))} documents wait for more questions" in shown
 
 
-def test_the_demo_does_not_wait_for_a_page_that_has_changed(tmp_path, monkeypatch):
+def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
     class WithChange(DemoServer):
         def upload(self, path, *, external_id, **options):
             stored = super().upload(path, external_id=external_id, **options)
@@ -300,7 +300,7 @@ def dead_letters(monkeypatch):
     return server
 
 
-def test_dead_letters_are_lines_that_can_be_copied_from(capsys, monkeypatch, dead_letters):
+def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
     code, out, _ = foreask(capsys, monkeypatch, "dead", "list")
     assert code == 0
     assert out.splitlines() == [
@@ -318,7 +318,7 @@ def test_which_dead_letters_has_to_be_said(command, wrong, capsys, monkeypatch, 
     assert dead_letters.requests == []
 
 
-def test_dead_letters_are_chosen_by_what_is_given(capsys, monkeypatch, dead_letters):
+def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letters):
     _, out, _ = foreask(capsys, monkeypatch, "dead", "retry", "-c", "handbook", "--reason", "x")
     foreask(capsys, monkeypatch, "dead", "discard", "--yes", "--all")
 
@@ -368,7 +368,7 @@ def verified(monkeypatch):
     return cursors
 
 
-def test_what_differs_is_said_and_is_an_exit_code(capsys, monkeypatch, verified):
+def test_differences_are_printed_with_exit_code(capsys, monkeypatch, verified):
     code, out, _ = foreask(capsys, monkeypatch, "verify")
     assert code == 4
     assert "missing   point p  document d  not stored\n" in out
@@ -383,7 +383,7 @@ def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
 
 
-def test_a_comparison_that_broke_off_says_where_it_goes_on(capsys, monkeypatch, verified):
+def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verified):
     code, _, said = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
     assert code != 0
     assert "Qdrant is away." in said
@@ -437,7 +437,7 @@ def queries(monkeypatch):
     return requests
 
 
-def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch, queries):
+def test_question_passes_options_and_explanation(capsys, monkeypatch, queries):
     options = ("--unit", "section", "--rewrite", "step-back", "--rewrite", "hyde", "--filter", "year=2026", "--explain")
     code, out, _ = foreask(capsys, monkeypatch, "ask", "How much?", *options, "--filter", "kind=leave=long")
 

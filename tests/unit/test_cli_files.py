@@ -19,7 +19,7 @@ def names(paths, tree, **more):
     return list(select([str(tree / path) for path in paths], here=tree, **more).files)
 
 
-def test_a_folder_means_every_file_below_it_but_the_hidden_ones(tree):
+def test_folder_includes_files_below_except_hidden(tree):
     selection = select([str(tree / "docs")], here=tree)
 
     assert list(selection.files) == ["docs/a.md", "docs/deep/b.pdf"]
@@ -52,7 +52,7 @@ def test_the_same_file_named_twice_is_one(tree):
     assert names(["docs", "docs/a.md"], tree) == ["docs/a.md", "docs/deep/b.pdf"]
 
 
-def test_a_path_elsewhere_keeps_the_name_of_its_folder(tree):
+def test_outside_path_keeps_its_folder_name(tree):
     here = tree / "other"
     assert list(select([str(tree / "docs")], here=here).files) == ["docs/a.md", "docs/deep/b.pdf"]
     assert list(select([str(tree / "top.txt")], here=here).files) == ["top.txt"]

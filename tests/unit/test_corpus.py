@@ -88,7 +88,7 @@ def test_a_folder_and_several_files_are_no_corpus(write, tmp_path):
         corpus_in([path, path], Columns(text="text"))
 
 
-def test_a_column_that_is_not_there_is_named_with_those_that_are(write):
+def test_missing_column_is_named_with_existing_ones(write):
     with pytest.raises(InvalidInput, match="has no column body; it has _id, title, text, lang"):
         corpus_in([write("corpus.jsonl", lines(*ROWS))], Columns(text="body"))
 
@@ -126,7 +126,7 @@ def test_compressed_lines_are_a_corpus(write):
     assert documents(path) == [{"external_id": "a", "text": "One."}]
 
 
-def test_a_truncated_file_is_an_error_at_its_place(write):
+def test_truncated_file_is_error_at_its_row(write):
     many = lines(*({"id": n, "text": f"{n} {hash(str(n))}"} for n in range(5_000)))
     path = write("corpus.jsonl.gz", gzip.compress(many)[:-2_000])
     corpus = corpus_in([path], Columns())
@@ -138,7 +138,7 @@ def test_a_truncated_file_is_an_error_at_its_place(write):
     assert corpus.survey().rows == len(seen) < 5_000
 
 
-def test_a_survey_counts_rows_and_takes_a_sample_from_all_over(write):
+def test_survey_counts_rows_and_samples_everywhere(write):
     rows = [{"_id": f"{n}", "text": f"Text {n}. " * 10} for n in range(2_000)]
     survey = corpus_in([write("corpus.jsonl", lines(*rows))], Columns()).survey()
     assert (survey.rows, len(survey.sample)) == (2_000, corpora.SAMPLE_ROWS)
@@ -182,7 +182,7 @@ def test_values_of_parquet_become_json(tmp_path):
     assert "blob has bytes" in refused.refusal
 
 
-def test_what_is_no_parquet_is_one_sentence(write):
+def test_invalid_parquet_prints_one_sentence(write):
     with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
         corpus_in([write("corpus.parquet", b"no")], Columns())
 

@@ -100,7 +100,7 @@ async def test_everything_due_is_worked_on_and_settled_once():
     assert sorted(shop.settled) == list(range(100))
 
 
-async def test_no_more_are_in_work_than_there_are_slots():
+async def test_running_items_never_exceed_slots():
     shop = Shop(50, slots=4)
 
     await drain(shop)
@@ -108,7 +108,7 @@ async def test_no_more_are_in_work_than_there_are_slots():
     assert shop.peak == 4
 
 
-async def test_a_slot_is_taken_until_its_outcome_is_committed():
+async def test_slot_is_held_until_commit():
     shop = Shop(20, slots=2)
     committing = asyncio.Event()
 
@@ -128,7 +128,7 @@ async def test_a_slot_is_taken_until_its_outcome_is_committed():
     assert len(shop.settled) == 20
 
 
-async def test_help_is_called_once_when_more_is_due_than_slots():
+async def test_help_is_requested_once_when_more_is_due():
     busy, idle = Shop(50, slots=4), Shop(2, slots=4)
 
     await drain(busy)
@@ -137,7 +137,7 @@ async def test_help_is_called_once_when_more_is_due_than_slots():
     assert (busy.calls_for_help, idle.calls_for_help) == (1, 0)
 
 
-async def test_outcomes_wait_for_a_ledger_that_is_away():
+async def test_outcomes_wait_for_unavailable_ledger():
     shop = Shop(3)
     shop.settle_failures = 1
 
@@ -146,7 +146,7 @@ async def test_outcomes_wait_for_a_ledger_that_is_away():
     assert sorted(shop.settled) == [0, 1, 2]
 
 
-async def test_the_budget_ends_the_claiming_but_not_the_work():
+async def test_budget_stops_claims_not_running_work():
     shop = Shop(1000, slots=1)
 
     more = await drain(shop, DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace))
@@ -155,7 +155,7 @@ async def test_the_budget_ends_the_claiming_but_not_the_work():
     assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
 
 
-async def test_a_stop_settles_what_ends_in_time_and_claims_nothing_more():
+async def test_stop_settles_finished_work_and_claims_nothing():
     shop = Shop(1000, slots=8)
     stopping = asyncio.Event()
     running = asyncio.create_task(drain(shop, stopping=stopping))
@@ -167,7 +167,7 @@ async def test_a_stop_settles_what_ends_in_time_and_claims_nothing_more():
     assert shop.given_back == []
 
 
-async def test_a_stop_gives_back_what_does_not_end_in_time():
+async def test_stop_releases_unfinished_work():
     shop = Shop(5, slots=8)
     shop.hold = asyncio.Event()
     stopping = asyncio.Event()
@@ -180,7 +180,7 @@ async def test_a_stop_gives_back_what_does_not_end_in_time():
     assert shop.settled == []
 
 
-async def test_leases_are_extended_while_work_goes_on():
+async def test_leases_are_extended_while_working():
     shop = Shop(2)
     shop.hold = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
@@ -193,7 +193,7 @@ async def test_leases_are_extended_while_work_goes_on():
     assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
 
 
-async def test_a_bug_under_one_item_leaves_its_claim_and_the_others_alone():
+async def test_item_bug_keeps_its_claim_and_others():
     shop = Shop(10, slots=2)
     shop.due.appendleft(666)
 
@@ -203,7 +203,7 @@ async def test_a_bug_under_one_item_leaves_its_claim_and_the_others_alone():
     assert 666 not in shop.given_back
 
 
-async def test_a_claim_that_fails_ends_the_drain_after_what_is_in_work():
+async def test_failed_claim_ends_drain_after_running_work():
     shop = Shop(4, slots=4)
     stage = shop.stage()
     first = stage.claim
@@ -220,7 +220,7 @@ async def test_a_claim_that_fails_ends_the_drain_after_what_is_in_work():
     assert sorted(shop.settled) == [0, 1, 2, 3]
 
 
-async def test_an_outcome_that_cannot_be_recorded_holds_up_no_other():
+async def test_unrecordable_outcome_blocks_no_other():
     shop = Shop(10, slots=10)
     stage = shop.stage()
 
@@ -237,7 +237,7 @@ async def test_an_outcome_that_cannot_be_recorded_holds_up_no_other():
     assert 4 not in shop.given_back  # its claim ends by itself, so that it is set aside in the end
 
 
-async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(monkeypatch):
+async def test_oversized_group_is_settled_separately(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._LEDGER_PAUSE_SECONDS", 0.001)
     shop = Shop(12, slots=12)
     stage = shop.stage()
@@ -258,7 +258,7 @@ async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(mo
     assert sorted(shop.settled) == list(range(12))
 
 
-async def test_outcomes_that_are_a_moment_apart_are_settled_together():
+async def test_near_simultaneous_outcomes_are_settled_together():
     shop = Shop(8, slots=9)
     shop.due.append(1000)  # so that something is in work all the time
     stage = shop.stage()
@@ -283,7 +283,7 @@ async def test_the_last_outcome_waits_for_no_other(monkeypatch):
     assert shop.settled == [0]
 
 
-async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
+async def test_settlement_bug_ends_drain_instead_of_hanging():
     shop = Shop(100, slots=4)
     stage = shop.stage()
 
@@ -320,7 +320,7 @@ async def test_suspects_are_worked_on_alone():
     assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])  # one first, the others after all else
 
 
-async def test_what_is_claimed_during_a_commit_begins_after_it():
+async def test_claims_during_commit_start_afterwards():
     shop = Shop(8, slots=4)
     stage = shop.stage()
     committing, go_on = asyncio.Event(), asyncio.Event()
@@ -342,7 +342,7 @@ async def test_what_is_claimed_during_a_commit_begins_after_it():
     assert (sorted(shop.settled), shop.peak) == (list(range(8)), 4)
 
 
-async def test_a_worker_that_found_no_suspect_looks_again_a_second_later(monkeypatch):
+async def test_suspect_search_repeats_after_a_second(monkeypatch):
     looks = SuspectLooks()
     shop = Shop(4)
 
@@ -357,7 +357,7 @@ async def test_a_worker_that_found_no_suspect_looks_again_a_second_later(monkeyp
     assert (shop.looks, shop.settled[-1]) == (3, 100)
 
 
-async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():
+async def test_claim_older_than_lease_is_not_started():
     shop = Shop(4)
     stage = shop.stage()
 
@@ -373,7 +373,7 @@ async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():
     assert (shop.settled, shop.given_back) == ([], [0, 1, 2, 3])
 
 
-async def test_claims_that_collide_are_made_again_and_end_no_drain():
+async def test_colliding_claims_are_retried():
     shop = Shop(20, slots=4)
     stage = shop.stage()
     collisions = 0
@@ -391,7 +391,7 @@ async def test_claims_that_collide_are_made_again_and_end_no_drain():
     assert (collisions, sorted(shop.settled)) == (6, list(range(20)))
 
 
-async def test_a_claim_that_only_moved_rows_on_is_made_again():
+async def test_claim_that_only_advances_rows_is_repeated():
     shop = Shop(3)
     stage = shop.stage()
     answers = [None, None]
@@ -405,7 +405,7 @@ async def test_a_claim_that_only_moved_rows_on_is_made_again():
     assert sorted(shop.settled) == [0, 1, 2]
 
 
-async def test_a_stop_ends_claims_that_only_move_rows_on():
+async def test_stop_ends_claims_that_only_advance_rows():
     stage = Shop(0).stage()
     stopping = asyncio.Event()
 
@@ -456,7 +456,7 @@ async def extending(shop, extend, lease, seconds):
     return calls
 
 
-async def test_nothing_is_paid_for_once_the_lease_may_have_ended():
+async def test_no_payment_after_possible_lease_expiry():
 
     async def away(_):
         raise Unavailable("away", component="ledger")
@@ -467,7 +467,7 @@ async def test_nothing_is_paid_for_once_the_lease_may_have_ended():
     assert calls.last - calls.first < 0.25
 
 
-async def test_nothing_is_paid_for_once_the_ledger_says_that_the_lease_is_lost():
+async def test_no_payment_after_lease_loss_is_known():
     async def lost(_):
         return set()
 
@@ -476,7 +476,7 @@ async def test_nothing_is_paid_for_once_the_ledger_says_that_the_lease_is_lost()
     assert calls.lost == 2
 
 
-async def test_a_failed_extension_is_tried_again_before_the_lease_ends():
+async def test_failed_extension_is_retried_before_expiry():
     shop = Shop(2)
     failures = 0
 

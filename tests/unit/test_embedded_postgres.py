@@ -12,7 +12,7 @@ echo end >> {log}
 """
 
 
-def test_first_starts_at_once_make_their_user_one_after_the_other(tmp_path, monkeypatch):
+def test_concurrent_first_starts_create_user_serially(tmp_path, monkeypatch):
     """Two `useradd` at once would give one name two ids, of which the first is nobody's soon."""
     log, command = tmp_path / "log", tmp_path / "useradd"
     command.write_text(USERADD.format(log=log))
@@ -27,7 +27,7 @@ def test_first_starts_at_once_make_their_user_one_after_the_other(tmp_path, monk
     assert log.read_text().split() == ["begin", "end"] * 3
 
 
-def test_a_user_that_another_start_has_made_meanwhile_is_taken(tmp_path, monkeypatch):
+def test_user_created_concurrently_is_used(tmp_path, monkeypatch):
     command = tmp_path / "useradd"
     command.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
     command.chmod(stat.S_IRWXU)

@@ -31,7 +31,7 @@ def test_packs_by_count_and_by_tokens_in_order():
     assert list(pack(texts, max_inputs=10, max_tokens=33)) == [range(3), range(3, 5)]
 
 
-def test_a_text_over_the_limit_goes_alone():
+def test_oversized_text_is_sent_alone():
     assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(1), range(1, 2), range(2, 3)]
 
 

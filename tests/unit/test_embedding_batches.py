@@ -77,7 +77,7 @@ async def lengths(task):
     return (await task)[:, 0].tolist()
 
 
-async def test_who_comes_while_little_is_under_way_waits_for_nobody(model, embedder):
+async def test_first_caller_does_not_wait(model, embedder):
     first, second = await begin(embedder, ["one"], ["three"])
 
     assert model.requests == [["one"], ["three"]]
@@ -99,7 +99,7 @@ async def test_questions_that_wait_make_one_request(model, embedder):
     assert [await lengths(task) for task in (first, second, third, fourth)] == [[1], [2], [3, 4], [5]]
 
 
-async def test_who_comes_at_the_same_moment_shares_a_request(model, embedder):
+async def test_simultaneous_callers_share_a_request(model, embedder):
     tasks = [asyncio.create_task(embedder.embed([text])) for text in ("1", "22")]
     await settled()
 
@@ -108,7 +108,7 @@ async def test_who_comes_at_the_same_moment_shares_a_request(model, embedder):
     assert [await lengths(task) for task in tasks] == [[1], [2]]
 
 
-async def test_nobody_waits_long_for_company(model, embedder, monkeypatch):
+async def test_callers_wait_briefly_for_a_batch(model, embedder, monkeypatch):
     monkeypatch.setattr(batching, "_WAIT_SECONDS", 0.01)
     tasks = await begin(embedder, ["1"], ["22"], ["333"])
     assert len(model.requests) == 2
@@ -153,7 +153,7 @@ async def test_a_refused_text_fails_its_own_caller_alone(model, embedder):
     assert await lengths(fourth) == [4]
 
 
-async def test_a_refused_request_of_one_caller_is_not_sent_again(model, embedder):
+async def test_rejected_single_caller_request_is_not_resent(model, embedder):
     (task,) = await begin(embedder, ["bad"])
     model.answer(0, Refused("this one"))
     await settled()
@@ -169,7 +169,7 @@ async def cancel(task):
         await task
 
 
-async def test_a_caller_that_gives_up_harms_nobody(model, embedder):
+async def test_cancelled_caller_does_not_affect_others(model, embedder):
     _, _, third, fourth, fifth = await begin(embedder, ["1"], ["22"], ["333"], ["4444"], ["55555"])
     await cancel(third)
     model.answer(0)
@@ -181,7 +181,7 @@ async def test_a_caller_that_gives_up_harms_nobody(model, embedder):
     assert await lengths(fifth) == [5]
 
 
-async def test_a_request_that_nobody_waits_for_is_given_up(model, embedder):
+async def test_request_without_waiting_callers_is_cancelled(model, embedder):
     first, second = await begin(embedder, ["1"], ["22"])
     await cancel(first)
     await settled()
@@ -192,7 +192,7 @@ async def test_a_request_that_nobody_waits_for_is_given_up(model, embedder):
     assert await lengths(second) == [2]
 
 
-async def test_nobody_joins_a_request_that_is_given_up(model, embedder):
+async def test_cancelled_request_accepts_no_callers(model, embedder):
     _, _, third = await begin(embedder, ["1"], ["22"], ["333"])
     await cancel(third)
     (fourth,) = await begin(embedder, ["4444"])
@@ -214,7 +214,7 @@ async def test_a_request_stays_within_the_limits_of_one(model, embedder, monkeyp
     assert [len(request) for request in model.requests[2:]] == [2, 2, 1, 1]
 
 
-async def test_who_wants_a_bill_has_a_request_of_its_own(model, embedder):
+async def test_billed_caller_has_own_request(model, embedder):
     bills = []
     await begin(embedder, ["1"], ["22"])
     tasks = [asyncio.create_task(embedder.embed(["333"], bills.append)), asyncio.create_task(embedder.embed(["4444"]))]

@@ -21,7 +21,7 @@ class Chunk:
         return Lease(self.document_id, 1, self.token)
 
 
-def test_the_shares_of_a_request_add_up_to_what_was_billed():
+def test_request_shares_sum_to_billed_tokens():
     chunks = [Chunk("alice", 1), Chunk("alice", 1), Chunk("bob", 2), Chunk("carol", 3)]
     costs = EmbeddingCosts()
 

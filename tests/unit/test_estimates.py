@@ -66,16 +66,16 @@ def test_the_tightest_limit_says_how_long_it_takes():
     assert duration(AMOUNTS, limits[:2]) == (120.0, "llm tokens")
 
 
-def test_without_a_rate_calls_in_flight_limit_at_their_latest_pace():
+def test_undeclared_rate_uses_recent_concurrency():
     limits = [limit("llm requests", latency=4.0, in_flight=8), limit("llm tokens", latency=4.0, in_flight=8)]
     assert duration(AMOUNTS, limits) == (300.0, "llm calls in flight")
 
 
-def test_without_a_limit_nobody_knows_how_long_it_takes():
+def test_missing_limits_leave_duration_unknown():
     assert duration(AMOUNTS, [limit("llm requests", in_flight=8), limit("llm tokens")]) is None
 
 
-def test_calls_of_every_size_tell_the_instructions_from_the_text():
+def test_call_sizes_separate_instructions_from_text():
     sizes = [(1_000.0 + 100 * n, 50 + (1_000 + 100 * n) / 5) for n in range(20)]
     call_tokens, tokens_per_char = line(sizes)
     assert (call_tokens, tokens_per_char) == (pytest.approx(50), pytest.approx(0.2))
@@ -90,7 +90,7 @@ def test_calls_of_every_size_tell_the_instructions_from_the_text():
     ],
     ids=["alike", "few", "scattered"],
 )
-def test_calls_that_do_not_tell_are_taken_together(sizes):
+def test_uniform_calls_are_estimated_together(sizes):
     call_tokens, tokens_per_char = line(sizes)
     assert call_tokens == 0
     assert tokens_per_char == pytest.approx(0.25, rel=0.05)
@@ -103,7 +103,7 @@ def test_twins_bring_questions_without_a_call():
     assert come_to.embeddings == come_to.points == 12
 
 
-def test_texts_with_their_questions_in_front_are_embedded_once_more():
+def test_prepended_questions_are_embedded_additionally():
     count = Count(chunks=10, text_chars=10_000, ready=30)
     plain, prepended = (amounts(count, Ratios(), prepends=prepends) for prepends in (False, True))
     assert (plain.embeddings, prepended.embeddings) == (40, 50)

@@ -22,7 +22,7 @@ from shared.query.evaluate.metrics import METRICS, scores
 from tests.support.labelled import write, write_lines
 
 
-def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
+def test_labelled_set_reports_skipped_rows(tmp_path):
     labelled = read_set(write(tmp_path / "birds"))
 
     assert labelled.name == "birds"
@@ -58,7 +58,7 @@ def test_a_set_without_questions_has_none(tmp_path):
     assert read_set(write(tmp_path, generated=False)).questions is None
 
 
-def test_judgements_may_stand_where_beir_has_them_and_without_a_header(tmp_path):
+def test_qrels_accept_beir_layout_without_header(tmp_path):
     write(tmp_path)
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels.tsv").unlink()
@@ -158,7 +158,7 @@ def test_the_randomisation_test_agrees_with_counting_all_signs():
     assert p_value([0.9] * 60, [0.5] * 60) < 0.001
 
 
-def test_what_a_layout_embeds():
+def test_layouts_embed_expected_texts():
     passage = LabelledPassage("p", None, "Text.")
     assert layout_parts("chunks", passage, ["A?", "B?"]) == EmbeddedPassage("Text.", ("A?", "B?"))
     assert layout_parts("joined", passage, ["A?", "B?"]) == EmbeddedPassage(None, ("A?\nB?",))
@@ -167,7 +167,7 @@ def test_what_a_layout_embeds():
     assert layout_parts("prepended", passage, []) == EmbeddedPassage("Text.")
 
 
-def test_a_footprint_counts_what_its_channels_need():
+def test_footprint_counts_needed_channels():
     vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
     made = layout_points(
         layout_collection("i", "m", Baseline()),
@@ -187,7 +187,7 @@ def test_a_footprint_counts_what_its_channels_need():
     assert text.bytes > 400
 
 
-def test_what_is_saved_is_loaded_by_another_process(tmp_path):
+def test_saved_vectors_load_in_other_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
     asked = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
     answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
@@ -205,7 +205,7 @@ def test_what_is_saved_is_loaded_by_another_process(tmp_path):
         assert cache.load_questions(b"other") is None
 
 
-def test_strategies_are_chosen_in_the_order_of_the_names():
+def test_strategies_keep_requested_order():
     assert [strategy.name for strategy in select_strategies([" bm25", "text", "bm25"])] == ["bm25", "text"]
     with pytest.raises(InvalidInput, match="No strategy is named"):
         select_strategies([" "])
@@ -244,7 +244,7 @@ class Outline(HTMLParser):
             self.attributes.setdefault(name, []).append(value)
 
 
-def test_the_page_needs_nothing_else_and_escapes_what_it_is_given():
+def test_report_page_is_selfcontained_and_escaped():
     shown = page.page(results(default=0.8, text=0.6))
     outline = Outline()
     outline.feed(shown)
@@ -265,7 +265,7 @@ def test_a_bar_is_as_long_as_its_value():
     assert drawing > longer == pytest.approx(2 * shorter)
 
 
-def test_markdown_has_a_row_for_each_strategy_and_the_reasons():
+def test_markdown_lists_strategies_and_reasons():
     lines = markdown.page(results(default=0.8, text=0.6)).splitlines()
     assert (
         "| default | 0.800 | 0.500 to 0.500 | <0.001 | 0.500 | 0.500 | 0.500 | 0.500 | 3.1 | 6,978 | 1,200 | 0 | 7.2 |"
@@ -275,7 +275,7 @@ def test_markdown_has_a_row_for_each_strategy_and_the_reasons():
     assert "- One | note." in lines
 
 
-def test_runs_are_compared_on_the_questions_that_both_have():
+def test_runs_are_compared_on_common_questions():
     before = {"per_query": {"text": {"a": 0.5, "b": 0.5, "gone": 1.0}, "other": {"a": 1.0}}}
     now = {"per_query": {"text": {"a": 1.0, "b": 0.5, "new": 0.0}, "default": {"a": 1.0}}}
 

@@ -95,13 +95,13 @@ def test_a_good_question_is_kept(question):
         ),
     ],
 )
-def test_questions_in_another_language_than_their_text_are_kept(text, questions):
+def test_foreign_language_questions_are_kept(text, questions):
     kept = filter_by_text(questions, ChunkContent.whole(text))
 
     assert [(each.text, each.reason) for each in kept] == [(question, None) for question in questions]
 
 
-def test_words_of_the_prompt_are_no_echo_where_the_text_has_them():
+def test_prompt_words_in_text_are_not_echoes():
     question = "How is JSON parsed?"
     assert not filter_by_text([question], SUBJECT)[0].passed
     assert filter_by_text([question], ChunkContent.whole("JSON is parsed from left to right."))[0].passed
@@ -122,14 +122,14 @@ def test_repetitions_are_dropped_and_the_first_stays():
     ]
 
 
-def test_a_dropped_question_does_not_make_a_good_one_a_repetition():
+def test_dropped_question_causes_no_duplicate():
     assert [s.passed for s in filter_by_text(["When does the lease end.", "When does the lease end?"], SUBJECT)] == [
         False,
         True,
     ]
 
 
-def test_questions_without_word_characters_do_not_break_the_comparison():
+def test_questions_without_words_are_comparable():
     assert len(filter_by_text(["?!?!?!?!?!", "........?"], SUBJECT)) == 2
 
 
@@ -138,7 +138,7 @@ def vectors(*rows):
     return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
 
 
-def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
+def test_distant_and_duplicate_questions_are_dropped():
     filtered = [FilteredQuestion(f"Question {i}?", passed=True) for i in range(4)]
     questions = vectors([1, 0, 0], [1, 0.01, 0], [0, 1, 0], [1, 1, 0])
 
@@ -153,7 +153,7 @@ def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
     assert [s.similarity for s in judged] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
 
 
-def test_a_dropped_question_keeps_its_reason_and_drops_no_other():
+def test_dropped_question_keeps_reason_and_drops_no_other():
     filtered = [
         FilteredQuestion("Text?", passed=False, reason="too short"),
         FilteredQuestion("Question 1?", passed=True),

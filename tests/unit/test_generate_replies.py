@@ -41,13 +41,13 @@ def test_questions_are_found_in_whatever_they_are_wrapped(reply):
         "[" * 100_000,
     ],
 )
-def test_what_holds_no_questions_is_malformed(reply):
+def test_reply_without_questions_is_malformed(reply):
     with pytest.raises(MalformedReply):
         questions_in(reply)
 
 
 @pytest.mark.parametrize("length", range(len(JSON) - 1, 1, -1))
-def test_half_a_reply_is_never_taken_for_a_whole_one(length):
+def test_partial_reply_is_never_complete(length):
     with pytest.raises(MalformedReply):
         questions_in("Sure! Here are the questions:" + JSON[:length])
 

@@ -17,7 +17,7 @@ CHUNK = chunk_id(COLLECTION, DOCUMENT, "The text.", 0)
 VERSIONS = st.integers(1, 2**24 - 1)
 
 
-def test_ids_stay_what_they_are():
+def test_ids_are_stable():
     asked = accepted_id(CHUNK, "Why?")
 
     assert str(CHUNK) == "bffff3f8-9959-f223-f629-000000000000"
@@ -41,7 +41,7 @@ def test_a_point_names_its_chunk_and_version(of, version, ordinal, question):
     assert len({str(chunk), *points}) == 4
 
 
-def test_each_text_and_each_time_that_it_stands_in_a_document_is_a_chunk():
+def test_each_occurrence_of_text_is_a_chunk():
     other = UUID(int=3)
     others = [
         chunk_id(COLLECTION, DOCUMENT, "The text.", 1),
@@ -58,5 +58,5 @@ def test_a_question_is_one_however_it_is_spelled():
     assert accepted_id(CHUNK, "How  long?") == accepted_id(CHUNK, "how long") != accepted_id(CHUNK, "how short")
 
 
-def test_versions_begin_anew_before_they_reach_into_the_chunk():
+def test_versions_wrap_before_chunk_bits():
     assert chunk_of_point(chunk_point_id(CHUNK, 2**24 + 5)) == (str(CHUNK), 5)

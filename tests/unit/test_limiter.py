@@ -27,7 +27,7 @@ from shared.settings import Settings, load
 
 
 @given(st.integers(1, 1_000_000))
-def test_no_window_can_hold_more_requests_than_the_limit(limit):
+def test_windows_never_exceed_request_limit(limit):
     rate, capacity = Rates(requests=limit).buckets()[0]
 
     most = int(capacity + rate * 1000 * (60 + 0.8))
@@ -37,7 +37,7 @@ def test_no_window_can_hold_more_requests_than_the_limit(limit):
 
 
 @given(st.integers(1_000, 100_000_000))
-def test_no_window_can_hold_more_tokens_than_the_limit_with_a_call_in_debt(limit):
+def test_windows_never_exceed_token_limit_despite_debt(limit):
     rate, capacity = Rates(tokens=limit).buckets()[1]
     debt = limit / 60 / 2
 
@@ -45,7 +45,7 @@ def test_no_window_can_hold_more_tokens_than_the_limit_with_a_call_in_debt(limit
     assert rate * 60_000 >= 0.95 * limit
 
 
-def test_what_is_not_declared_is_not_limited():
+def test_undeclared_limits_do_not_limit():
     assert Rates().buckets() == (UNLIMITED, UNLIMITED)
     assert not Rates().declared
     assert Rates(tokens=1).declared
@@ -64,11 +64,11 @@ def test_what_is_not_declared_is_not_limited():
         (Stopping(), CallOutcome.ABANDONED),
     ],
 )
-def test_the_class_of_an_error_says_what_it_means_for_the_provider(error, outcome):
+def test_error_class_decides_effect_on_provider(error, outcome):
     assert outcome_of(error) is outcome
 
 
-def test_a_providers_name_in_keys_shows_nothing_of_it():
+def test_limiter_keys_hide_provider_name():
     name = provider_id("llm", "https://user:secret@example.org/v1", "model")
 
     assert name == provider_id("llm", "https://user:secret@example.org/v1", "model")
@@ -92,7 +92,7 @@ class Broker:
         return self.reply
 
 
-async def test_all_keys_of_a_provider_are_in_one_slot():
+async def test_provider_keys_share_one_slot():
     broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
     await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
         [], [], [], {"acme": (UNLIMITED, UNLIMITED)}
@@ -119,7 +119,7 @@ def test_tenants_limits_are_read_and_written(monkeypatch):
 @pytest.mark.parametrize(
     "value", ["acme", "[]", '{"ACME": {}}', '{"": {}}', '{"a": {"documents": 0}}', '{"a": {"document": 1}}', '{"a": 1}']
 )
-def test_tenants_limits_that_cannot_be_used_are_refused_with_a_sentence(monkeypatch, value):
+def test_unusable_tenant_limits_are_rejected(monkeypatch, value):
     monkeypatch.setenv("FOREASK_TENANT_LIMITS", value)
 
     with pytest.raises(InvalidInput, match="FOREASK_TENANT_LIMITS"):
@@ -134,7 +134,7 @@ def test_a_limit_is_more_than_nothing(monkeypatch, name):
         Settings(_env_file=None)
 
 
-def test_work_that_is_given_back_at_the_end_of_a_process_waits_for_nothing():
+def test_work_released_at_exit_waits_for_nothing():
     from shared.domain.retry import Retry, RetryPolicy, decide
 
     decision = decide(Stopping(), 3, RetryPolicy(), lambda: 0.9)

@@ -24,12 +24,12 @@ def test_all_screens_together_take_at_most_80_kilobytes():
     assert len(MODULES) <= 45
 
 
-def test_styles_and_code_of_others_are_a_small_part_of_it():
+def test_third_party_code_stays_small():
     assert STYLES <= 12_000
     assert sum(size for name, size in MODULES.items() if name.startswith("vendor/")) <= 8_000
 
 
-def test_comments_are_not_served_and_each_line_keeps_its_number():
+def test_served_files_drop_comments_keep_line_numbers():
     written = b"""/**
  * Why.
  */

@@ -28,7 +28,7 @@ PDFIUM = "Metadata extraction failed: Pdfium operation failed (initialize Pdfium
     ],
     ids=str,
 )
-def test_the_extractors_error_gives_a_sentence_and_stays_in_the_detail(error, sentence):
+def test_extractor_error_becomes_sentence_with_detail(error, sentence):
     with pytest.raises(Unreadable) as caught, _explaining("PDF"):
         raise error
 
@@ -37,7 +37,7 @@ def test_the_extractors_error_gives_a_sentence_and_stays_in_the_detail(error, se
     assert error.message in caught.value.detail
 
 
-def test_the_file_is_not_blamed_for_what_the_operating_system_refused():
+def test_operating_system_error_does_not_blame_file():
     error = kreuzberg.ParsingError("Failed to write 'library.tmp': File too large (os error 27)")
     with pytest.raises(kreuzberg.ParsingError) as caught, _explaining("PDF"):
         raise error

@@ -40,7 +40,7 @@ def languages(*texts):
     return [chunk.language for chunk in with_languages([ChunkContent.whole(text) for text in texts])]
 
 
-def test_a_short_chunk_has_the_language_of_most_of_its_document():
+def test_short_chunk_inherits_document_language():
     assert languages(GERMAN, "Urlaub", ENGLISH, GERMAN) == ["de", "de", "en", "de"]
 
 

@@ -32,13 +32,13 @@ def test_rare_words_decide_where_there_is_no_quote():
     assert assigned(ReadyQuestion("What are the fares?"))[2]
 
 
-def test_a_quote_that_stands_nowhere_lends_its_words():
+def test_unmatched_quote_lends_its_words():
     assert assigned(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
 
 
-def test_the_first_chunk_wins_a_tie_and_takes_what_fits_nowhere():
+def test_first_chunk_wins_ties_and_leftovers():
     assert assigned(ReadyQuestion("Boats?"), ReadyQuestion("Qwerty?"))[0] == ["Boats?", "Qwerty?"]
 
 
-def test_without_chunks_there_is_nowhere_to_put_a_question():
+def test_no_chunks_means_no_assignments():
     assert assign([ReadyQuestion("Why?")], ()) == []

@@ -11,7 +11,7 @@ SENTENCE = "Zürich liegt am See \u2013 „schön“, très joli, año."
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
-def test_common_encodings_are_told_apart(encoding):
+def test_common_encodings_are_recognised(encoding):
     assert decode(SENTENCE.encode(encoding)) == SENTENCE
 
 
@@ -20,7 +20,7 @@ def test_utf16_without_a_mark(encoding):
     assert decode(SENTENCE.encode(encoding)) == SENTENCE
 
 
-def test_the_declared_charset_counts_where_it_is_not_utf8():
+def test_declared_charset_applies_unless_utf8():
     assert decode("Привет, мир".encode("koi8-r"), charset="koi8-r") == "Привет, мир"
     assert decode('<meta charset="koi8-r">Привет'.encode("koi8-r")) == '<meta charset="koi8-r">Привет'
     assert decode("Привет".encode(), charset="koi8-r") == "Привет"
@@ -40,7 +40,7 @@ def test_a_few_damaged_bytes_cost_those_characters_only():
     assert decode(("é" * 50).encode() + b"\xff" + ("ü" * 50).encode()) == "é" * 50 + "\ufffd" + "ü" * 50
 
 
-def test_what_is_not_text_is_refused():
+def test_binary_is_rejected_as_text():
     with pytest.raises(Unreadable, match="not text"):
         decode(bytes(range(256)) * 20)
 
@@ -72,6 +72,6 @@ FRENCH = "L’été dernier, les employés ont été très gênés : à Noël, o
         ("cp1250", CZECH),
     ],
 )
-def test_the_charset_of_a_file_that_declares_none_is_found(encoding, text):
+def test_undeclared_charset_is_detected(encoding, text):
     assert decode(text.encode(encoding)) == text
     assert decode((text * 2000).encode(encoding)) == text * 2000

@@ -10,7 +10,7 @@ from tests.support.deployment import ROOT
 CHOOSE = "import random; random.seed(5); from embedded.ports import free_port; print(free_port(), flush=True); input()"
 
 
-def test_two_processes_that_start_at_once_choose_different_ports():
+def test_concurrent_processes_choose_different_ports():
     command = [sys.executable, "-c", CHOOSE]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         chosen = int(other.stdout.readline())
@@ -21,7 +21,7 @@ def test_two_processes_that_start_at_once_choose_different_ports():
     assert mine != chosen
 
 
-def test_a_port_is_free_again_when_the_process_that_chose_it_has_ended():
+def test_port_is_free_after_its_process_exits():
     def choose() -> str:
         command = [sys.executable, "-c", CHOOSE]
         return subprocess.run(command, cwd=ROOT, input="\n", stdout=subprocess.PIPE, text=True, check=True).stdout

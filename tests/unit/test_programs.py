@@ -14,7 +14,7 @@ from shared.ingest.parse import confinement
 from shared.settings import Settings
 
 
-def test_a_parse_worker_is_given_no_key_that_it_does_not_use():
+def test_parse_worker_gets_no_unused_keys():
     key, url = SecretStr("a-secret"), SecretStr("redis://user:needed@host")
     settings = Settings(llm_api_key=key, embedding_api_key=key, qdrant_api_key=key, redis_url=url)
     crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
@@ -26,7 +26,7 @@ def test_a_parse_worker_is_given_no_key_that_it_does_not_use():
     assert given["worker-parse"]["OPENAI_API_KEY"] == ""  # it would inherit ours
 
 
-def test_each_program_connects_to_the_ledger_as_its_role_and_knows_no_other_password():
+def test_programs_know_only_their_own_database_role():
     url, own = SecretStr("postgresql://foreask:owners@127.0.0.1:5432/foreask"), SecretStr("p@ss/word")
     settings = Settings(database_url=url, app_database_password=own, parse_database_password=SecretStr("parsers"))
     crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
@@ -49,7 +49,7 @@ def test_each_program_connects_to_the_ledger_as_its_role_and_knows_no_other_pass
         (["seccomp", "Landlock"], "! This system does not give seccomp and Landlock: a file that takes over"),
     ],
 )
-def test_up_says_what_the_kernel_lacks(monkeypatch, lacking, said):
+def test_up_reports_missing_kernel_features(monkeypatch, lacking, said):
     monkeypatch.setattr(confinement, "lacking", lambda: lacking)
     out = StringIO()
     warn_of_the_kernel(Console(file=out))

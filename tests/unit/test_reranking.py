@@ -35,6 +35,6 @@ def test_each_score_finds_its_document(reply):
         "ranking",
     ],
 )
-def test_what_is_not_one_score_for_each_document_is_refused(reply):
+def test_rerank_needs_one_score_per_document(reply):
     with pytest.raises(BadReply):
         scores_in(reply, 3)

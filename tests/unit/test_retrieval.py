@@ -64,7 +64,7 @@ def test_a_weighted_mean():
     ]
 
 
-def test_a_chunk_that_a_channel_has_not_seen_gets_half_of_the_last_that_it_saw():
+def test_unseen_chunk_gets_half_of_lowest_score():
     found = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
 
     assert {named(m.chunk_id): m.score for m in fuse(found, "mean", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
@@ -76,14 +76,14 @@ def test_a_channel_without_weight_says_nothing():
     assert ranked(found, weights=Weights(questions=0)) == ["b", "a"]
 
 
-def test_noise_of_a_channel_that_finds_nothing_near_decides_nothing():
+def test_noise_of_irrelevant_channel_decides_nothing():
     found = {"questions": questions(question("a", 0.8), question("b", 0.5)), "text": text(b=0.06, a=0.01)}
 
     assert ranked(found) == ["a", "b"]
     assert ranked(found, "rrf", Weights(questions=1, text=2)) == ["b", "a"]
 
 
-def test_a_score_is_made_of_what_stands_out_of_each_channel():
+def test_score_is_excess_over_each_channels_baseline():
     found = {
         "questions": questions(question("a", 0.9), question("b", 0.6)),
         "text": text(b=0.7, a=0.5, c=0.4, d=0.3, e=0.2),
@@ -99,7 +99,7 @@ def test_a_score_is_made_of_what_stands_out_of_each_channel():
     assert b.evidence == pytest.approx((0.7 + 1.5 * 0.5, 0.0, 0.0))
 
 
-def test_while_questions_arrive_a_chunk_that_has_one_does_not_pass_a_nearer_text():
+def test_partial_questions_do_not_outrank_nearer_text():
     found = {
         "questions": questions(question("w", 0.55)),
         "text": text(r=0.62, a=0.5, b=0.5, c=0.5, w=0.5),
@@ -109,14 +109,14 @@ def test_while_questions_arrive_a_chunk_that_has_one_does_not_pass_a_nearer_text
     assert ranked(found, "mean")[0] == "w"
 
 
-def test_nearly_the_same_question_counts_as_far_as_the_text_agrees():
+def test_near_identical_question_counts_with_text_agreement():
     found = {"questions": questions(question("w", 0.95), question("r", 0.9)), "text": text(r=0.7, w=0.0)}
 
     assert ranked(found)[0] == "r"
     assert ranked({"questions": found["questions"]})[0] == "w"
 
 
-def test_of_weights_only_the_ratios_matter_and_a_channel_without_one_has_no_crowd():
+def test_only_weight_ratios_matter_zero_excludes_channel():
     found = {"questions": questions(question("a", 0.9)), "text": text(a=0.6, b=0.5, c=0.5, d=0.5, e=0.5)}
 
     equal, double = (fuse(found, "scores", Weights(n, n, n)) for n in (1, 2))
@@ -144,7 +144,7 @@ def test_max_takes_the_best_channel():
     assert [(named(m.chunk_id), m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
 
 
-def test_no_question_is_named_where_the_text_was_nearer():
+def test_nearer_text_names_no_question():
     found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
 
     assert {named(m.chunk_id): m.question for m in fuse(found, "scores", Weights())} == {
@@ -159,7 +159,7 @@ def test_equal_scores_have_one_order():
     assert ranked({"questions": questions(*hits)}) == ranked({"questions": questions(*hits[::-1])}) == ["a", "b"]
 
 
-def test_bm25_is_a_share_of_what_a_chunk_could_reach():
+def test_bm25_is_share_of_reachable_maximum():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
@@ -167,7 +167,7 @@ def test_bm25_is_a_share_of_what_a_chunk_could_reach():
     assert found.scores == {str(chunk("a")): 0.5}
 
 
-def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
+def test_diversity_demotes_similar_chunks():
     matches = [Match(chunk, score, None, {}) for chunk, score in (("a", 0.9), ("twin", 0.88), ("other", 0.7))]
     vectors = {"a": np.array([1.0, 0.0]), "twin": np.array([0.99, 0.1]), "other": np.array([0.0, 1.0])}
 
@@ -194,7 +194,7 @@ def test_a_filter_becomes_a_condition(condition, expected):
     assert built.model_dump(exclude_none=True, by_alias=True) == {"key": "metadata.field"} | expected
 
 
-def test_none_of_holds_where_the_field_is_missing_and_for_lists():
+def test_none_of_matches_missing_fields_and_lists():
     (built,) = metadata_conditions({"tags": {"none": ["x"]}})
 
     assert built.model_dump(exclude_none=True) == {"must_not": [{"key": "metadata.tags", "match": {"any": ["x"]}}]}
@@ -225,7 +225,7 @@ def test_dates_become_a_range_of_dates():
     ],
 )
 @pytest.mark.parametrize("kind", [None, "keyword", "integer", "float", "bool", "datetime"])
-def test_what_is_not_a_condition_is_refused_with_its_field(wrong, kind):
+def test_invalid_condition_is_rejected_by_field(wrong, kind):
     with pytest.raises(InvalidInput) as caught:
         metadata_conditions({"field": wrong}, (("field", kind),) if kind else ())
 
@@ -234,7 +234,7 @@ def test_what_is_not_a_condition_is_refused_with_its_field(wrong, kind):
 
 
 @pytest.mark.parametrize("wrong", ["text", [1], 3])
-def test_what_is_not_a_filter_is_refused(wrong):
+def test_invalid_filter_is_rejected(wrong):
     with pytest.raises(InvalidInput):
         metadata_conditions(wrong)
 
@@ -251,7 +251,7 @@ def test_what_is_not_a_filter_is_refused(wrong):
         (functools.reduce(lambda inner, _: {"not": inner}, range(8), {"a": 1}), "filter" + ".not" * 8),
     ],
 )
-def test_a_filter_within_a_filter_is_refused_with_its_place(wrong, field):
+def test_nested_filter_error_names_its_path(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         metadata_conditions(wrong)
 
@@ -285,7 +285,7 @@ FIELDS = (("tags", "keyword"), ("year", "integer"), ("price", "float"), ("draft"
         ("other", "a", {"key": "metadata.other", "match": {"value": "a"}}),
     ],
 )
-def test_a_filter_on_a_declared_field_finds_its_index(name, condition, expected):
+def test_declared_field_filter_uses_index(name, condition, expected):
     (built,) = metadata_conditions({name: condition}, FIELDS)
 
     assert built.model_dump(exclude_none=True, by_alias=True) == expected

@@ -14,7 +14,7 @@ def payload(text, headings=(), title=None):
     return {"text": text, "heading_path": list(headings), "title": title, "span": [0, len(text)]}
 
 
-def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_less():
+def test_best_channel_score_wins_rewritten_count_less():
     direct = {"questions": ChannelHits({"a": 0.9, "b": 0.5}, {"a": "A?", "b": "B?"}, floor=0.4)}
     first = {"questions": ChannelHits({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, floor=0.5)}
     second = {"questions": ChannelHits({"c": 0.7}, {"c": "C2?"}), "bm25": ChannelHits({"d": 0.5})}
@@ -28,7 +28,7 @@ def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_le
     assert found["bm25"].scores == pytest.approx({"d": 0.45})
 
 
-def test_what_is_merged_is_ranked_anew():
+def test_merged_hits_are_ranked_again():
     direct = {"text": ChannelHits({"a": 0.5, "b": 0.4})}
 
     assert list(merge(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
@@ -40,7 +40,7 @@ def test_nothing_rewritten_changes_nothing():
     assert merge(direct, []) == direct
 
 
-def test_chunks_gain_by_the_share_of_the_names_that_they_have():
+def test_chunks_gain_by_share_of_matched_names():
     matches = [match("none", 0.50), match("text", 0.49), match("heading", 0.48), match("other", 0.47)]
     payloads = {
         "none": payload("Marshal Ada Lovelaces are others, and so is the Adam."),
@@ -54,7 +54,7 @@ def test_chunks_gain_by_the_share_of_the_names_that_they_have():
     assert [m.score for m in found] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
 
 
-def test_names_without_words_favour_nobody():
+def test_names_without_words_favour_no_chunk():
     matches = [match("a", 0.5), match("b", 0.4)]
 
     assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
@@ -64,7 +64,7 @@ def test_a_name_never_lowers_a_chunk():
     assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
 
 
-def test_what_was_judged_comes_first_in_the_judges_order():
+def test_reranked_chunks_precede_in_rerankers_order():
     matches = [match("a", 0.9), match("b", 0.8), match("c", 0.7), match("d", 0.6)]
 
     found = reranked(matches, {"a": -2.0, "b": 0.0, "c": 3.0})
@@ -81,21 +81,21 @@ def test_scores_are_handed_out_in_order():
     assert on_one_scale([match("c", 0.7), match("a", 0.9)]) == [match("c", 0.9), match("a", 0.7)]
 
 
-def test_a_passage_says_where_it_stands():
+def test_passage_states_its_position():
     assert passage_of(payload("Thirty days.", ["Staff", "Leave"], "Handbook")) == (
         "Handbook > Staff > Leave\n\nThirty days."
     )
     assert passage_of(payload("Thirty days.")) == "Thirty days."
 
 
-def test_a_name_is_found_where_no_spaces_are_between_words():
+def test_names_match_in_scripts_without_spaces():
     matches = [match("other", 0.50), match("named", 0.49)]
     payloads = {"other": payload("守塔人搬到了城里。"), "named": payload("港口旁边的灯塔在去年重新粉刷过。")}
 
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
-def test_what_was_not_returned_had_no_room_only_where_the_query_itself_placed_it_high():
+def test_unreturned_chunk_lacked_room_only_if_ranked_high():
     placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
     placed.append(ExpectedChunk("hidden", left_out="filter"))
 

@@ -52,12 +52,12 @@ def test_permanent_errors_are_never_tried_again():
         Unavailable("500", component="qdrant", answered=True),
     ],
 )
-def test_what_is_not_the_works_own_fault_burns_no_attempt(error):
+def test_external_failures_burn_no_attempt(error):
     decision = decide(error, 99, POLICY, lambda: 1.0)
 
     assert isinstance(decision, Retry)
     assert not decision.burns_attempt
 
 
-def test_a_provider_that_answers_with_a_failure_burns_attempts():
+def test_provider_failures_burn_attempts():
     assert isinstance(decide(Unavailable("500", component="llm", answered=True), 3, POLICY, lambda: 1.0), Dead)

@@ -46,7 +46,7 @@ def test_prose(text, expected):
     assert split(text) == expected
 
 
-def test_breaks_stand_behind_final_marks_and_lines_of_every_script():
+def test_breaks_follow_final_marks_of_every_script():
     text = "One. (Two!) 3.5 is one\nthe next line। दो। 第一句。「第二句！」Third"
     stops = [0, *sentence_breaks(text, 0, len(text)), len(text)]
 
@@ -107,7 +107,7 @@ def test_the_time_is_linear(pattern):
     assert time.perf_counter() - started < 10
 
 
-def test_thai_is_told_in_phrases():
+def test_thai_is_split_into_phrases():
     phrases = ["ทีมรับของแพนเธอร์สยอมแพ้ที่คะแนนสูงสุดในลีกในฤดูกาลนั้น", "และทำแซ็คได้มากกว่าทีมอื่นทั้งหมดในการแข่งขันประจำปี"]
     text = " ".join(phrases * 4)
     found = split(text)
@@ -117,7 +117,7 @@ def test_thai_is_told_in_phrases():
     assert all(len(piece) < 200 for piece in found)
 
 
-def test_a_long_text_without_spaces_is_cut_behind_a_comma():
+def test_long_text_without_spaces_breaks_after_comma():
     text = "这是一个很长的句子里的一部分，" * 60
     found = split(text)
 
@@ -125,5 +125,5 @@ def test_a_long_text_without_spaces_is_cut_behind_a_comma():
     assert all(piece.endswith("，") for piece in found)
 
 
-def test_a_long_word_is_cut_between_characters_as_people_see_them():
+def test_long_word_is_cut_between_graphemes():
     assert all(piece[0] == "क" for piece in split("य" + "कि" * 700)[1:])

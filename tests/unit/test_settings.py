@@ -40,7 +40,7 @@ def test_openai_variables_are_honoured_where_ours_are_absent(monkeypatch):
     assert settings().llm_base_url == "http://ours/v1"
 
 
-def test_keys_are_kept_as_hashes_and_a_tenant_may_have_two(monkeypatch):
+def test_keys_are_hashed_and_tenant_may_have_two(monkeypatch):
     digest = hashlib.sha256(b"x" * 22).hexdigest()
     monkeypatch.setenv("FOREASK_API_KEYS", f"acme:{KEY}, acme:sha256:{digest}")
 
@@ -55,7 +55,7 @@ def test_keys_are_kept_as_hashes_and_a_tenant_may_have_two(monkeypatch):
 @pytest.mark.parametrize(
     "value", ["acme", ":key", "acme:short", "ACME:" + KEY, "acme:sha256:" + "a" * 63, "acme:sha256:"]
 )
-def test_a_key_that_cannot_be_used_is_refused_without_being_shown(monkeypatch, value):
+def test_unusable_key_is_rejected_unshown(monkeypatch, value):
     monkeypatch.setenv("FOREASK_API_KEYS", value)
 
     with pytest.raises(ValidationError) as caught:
@@ -65,7 +65,7 @@ def test_a_key_that_cannot_be_used_is_refused_without_being_shown(monkeypatch, v
     assert KEY not in str(caught.value)
 
 
-def test_a_setting_that_cannot_be_used_is_named_by_its_variable(monkeypatch, tmp_path):
+def test_unusable_setting_is_named_by_variable(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_TUNING__DRAIN", "soon")
     monkeypatch.setenv("FOREASK_LLM_TIMEOUT", "never")
@@ -74,7 +74,7 @@ def test_a_setting_that_cannot_be_used_is_named_by_its_variable(monkeypatch, tmp
         load()
 
 
-def test_another_process_has_the_same_settings_from_the_environment(monkeypatch):
+def test_environment_reproduces_settings_in_other_process(monkeypatch):
     given = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
     for name, value in given.environment().items():
         monkeypatch.setenv(name, value)
@@ -90,7 +90,7 @@ def test_another_process_has_the_same_settings_from_the_environment(monkeypatch)
         ("FOREASK_LLM_API_KEYFILE", "FOREASK_LLM_API_KEY_FILE"),
     ],
 )
-def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant(monkeypatch, tmp_path, name, meant):
+def test_misspelt_setting_suggests_correct_name(monkeypatch, tmp_path, name, meant):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "60")
 
@@ -98,7 +98,7 @@ def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant(monkeypatch,
         load()
 
 
-def test_a_misspelt_setting_in_the_file_is_refused_too(monkeypatch, tmp_path):
+def test_misspelt_setting_in_file_is_rejected(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("FOREASK_LLM_MODLE=gpt\nFOREASK_QQQ=1\nPOSTGRES_PASSWORD=x\n")
 
@@ -141,7 +141,7 @@ def test_a_secret_may_come_from_a_file(monkeypatch, tmp_path, name):
     assert getattr(load(), name).get_secret_value() == "redis://user:secret@host"
 
 
-def test_the_options_of_a_store_are_a_json_object_and_may_come_from_a_file(monkeypatch, tmp_path):
+def test_store_options_are_json_possibly_from_file(monkeypatch, tmp_path):
     (tmp_path / "options").write_text('{"aws_region": "eu-central-1"}')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_STORE_OPTIONS_FILE", "options")
@@ -156,7 +156,7 @@ def test_the_options_of_a_store_are_a_json_object_and_may_come_from_a_file(monke
         assert "hidden" not in str(caught.value)
 
 
-def test_the_url_of_a_store_has_a_known_form(monkeypatch):
+def test_store_url_has_known_form(monkeypatch):
     for url in ("file:///mnt/uploads", "s3://bucket", "s3://bucket/prefix", "gs://bucket/a/b", "az://container/prefix"):
         assert load(store_url=url).store_url == url
     for url in ("/mnt/uploads", "file://host/folder", "s3:///prefix", "s3://key:secret@bucket", "http://host/bucket"):
@@ -164,7 +164,7 @@ def test_the_url_of_a_store_has_a_known_form(monkeypatch):
             load(store_url=url)
 
 
-def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path):
+def test_keys_may_come_from_named_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys").write_text(f"acme:{KEY}\n")
     (tmp_path / ".env").write_text("FOREASK_API_KEYS_FILE=keys\n")
@@ -178,7 +178,7 @@ def test_every_secret_may_come_from_a_file():
     )
 
 
-def test_a_secret_that_is_given_twice_or_whose_file_cannot_be_read_is_refused(monkeypatch, tmp_path):
+def test_duplicate_or_unreadable_secret_is_rejected(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_LLM_API_KEY_FILE", "nowhere")
     with pytest.raises(InvalidInput, match="FOREASK_LLM_API_KEY_FILE: nowhere cannot be read: No such file"):
@@ -193,7 +193,7 @@ def test_a_secret_that_is_given_twice_or_whose_file_cannot_be_read_is_refused(mo
         load()
 
 
-def test_a_process_that_inherits_the_name_of_a_file_can_read_its_settings(monkeypatch, tmp_path):
+def test_child_process_reads_inherited_secret_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "key").write_text("secret")
     monkeypatch.setenv("FOREASK_LLM_API_KEY_FILE", "key")
@@ -204,7 +204,7 @@ def test_a_process_that_inherits_the_name_of_a_file_can_read_its_settings(monkey
     assert load().llm_api_key.get_secret_value() == "secret"
 
 
-def test_settings_are_described_with_their_origin_and_without_secrets(monkeypatch, tmp_path):
+def test_settings_are_described_with_origin_without_secrets(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "key").write_text("secret-one")
     (tmp_path / ".env").write_text(
@@ -237,13 +237,13 @@ def test_the_reference_lists_every_setting_and_no_other():
 
 
 @pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])
-def test_an_address_of_the_ledger_that_is_none_is_told(url):
+def test_invalid_database_url_is_reported(url):
     with pytest.raises(InvalidInput, match="FOREASK_DATABASE_URL is no postgresql://") as caught:
         Database(url)
     assert url == "x" or url not in str(caught.value)
 
 
-def test_several_addresses_of_qdrant_are_read_and_no_password_is_shown(monkeypatch, tmp_path):
+def test_several_qdrant_urls_are_read_without_passwords(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", "http://me:secret@a:6333, https://me:secret@b:6333")
 
@@ -255,7 +255,7 @@ def test_several_addresses_of_qdrant_are_read_and_no_password_is_shown(monkeypat
 
 
 @pytest.mark.parametrize("value", ["qdrant:6333", "http://a:6333,", "http://a:6333,b:6333", "http://a/x,http://b/y"])
-def test_addresses_of_qdrant_that_are_none_are_told(monkeypatch, tmp_path, value):
+def test_invalid_qdrant_urls_are_reported(monkeypatch, tmp_path, value):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", value)
 
@@ -278,7 +278,7 @@ def test_embeddings_are_named_as_the_guide_says(monkeypatch, tmp_path):
     assert (served["e5"].base_url, served["e5"].query_prefix) == ("http://tei:8080/v1", "query: ")
 
 
-def test_a_key_goes_to_its_own_server_alone(monkeypatch, tmp_path):
+def test_key_is_sent_to_own_server_only(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
     monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "small")
@@ -300,7 +300,7 @@ def test_a_key_goes_to_its_own_server_alone(monkeypatch, tmp_path):
         ("http://vllm:8000/v1", "http://vllm:8001/v1", None),
     ],
 )
-def test_the_language_models_key_goes_to_its_own_origin_alone(monkeypatch, tmp_path, llm, embedding, key):
+def test_llm_key_is_sent_to_own_origin_only(monkeypatch, tmp_path, llm, embedding, key):
     monkeypatch.chdir(tmp_path)
     values = {"LLM_BASE_URL": llm, "LLM_API_KEY": "theirs", "EMBEDDING_BASE_URL": embedding, "EMBEDDING_MODEL": "e"}
     for name, value in values.items():
@@ -311,7 +311,7 @@ def test_the_language_models_key_goes_to_its_own_origin_alone(monkeypatch, tmp_p
     assert (sent and sent.get_secret_value()) == key
 
 
-def test_the_default_embedding_may_be_one_that_has_a_name(monkeypatch, tmp_path):
+def test_default_embedding_may_be_named(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "e5")
     monkeypatch.setenv("FOREASK_EMBEDDINGS", json.dumps({"small": {"model": "small"}, "e5": E5}))
@@ -322,7 +322,7 @@ def test_the_default_embedding_may_be_one_that_has_a_name(monkeypatch, tmp_path)
     assert served["e5"].passage_prefix == "passage: "
 
 
-def test_the_names_of_embeddings_reach_another_process_and_their_keys_no_screen(monkeypatch, tmp_path):
+def test_embeddings_reach_processes_but_keys_no_screen(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     url = "http://me:secret-two@tei:8080/v1"
     (tmp_path / "embeddings").write_text(json.dumps({"e5": E5 | {"api_key": "secret-one", "base_url": url}}))
@@ -351,7 +351,7 @@ def test_the_names_of_embeddings_reach_another_process_and_their_keys_no_screen(
         ('{"e5": {"model": "m", "dimensions": 0, "api_key": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 dimensions\)"),
     ],
 )
-def test_embeddings_that_cannot_be_used_are_refused_without_their_values(monkeypatch, tmp_path, value, says):
+def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, value, says):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDINGS", value)
 

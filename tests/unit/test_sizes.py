@@ -31,14 +31,14 @@ class Slow:
         return self.now
 
 
-async def test_who_asks_while_a_count_is_under_way_waits_for_it():
+async def test_concurrent_callers_wait_for_running_count():
     slow = Slow(seconds=1)
     sizes = Sizes(slow.count, now=slow.clock)
     assert await asyncio.gather(*(sizes.of(location) for location in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
     assert slow.asked == [HERE, THERE]
 
 
-async def test_a_count_is_kept_for_twenty_times_as_long_as_it_took():
+async def test_count_is_cached_twenty_times_its_duration():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
     await sizes.of(HERE)
@@ -48,7 +48,7 @@ async def test_a_count_is_kept_for_twenty_times_as_long_as_it_took():
     assert await sizes.of(HERE) == 8
 
 
-async def test_a_count_is_kept_for_its_seconds_at_least():
+async def test_count_is_cached_for_minimum_seconds():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, seconds=60, now=slow.clock)
     await sizes.of(HERE)
@@ -56,7 +56,7 @@ async def test_a_count_is_kept_for_its_seconds_at_least():
     assert await sizes.of(HERE) == 7
 
 
-async def test_who_needs_it_about_has_the_last_count_while_another_is_made():
+async def test_approximate_size_uses_last_count_during_recount():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
     assert await sizes.about(HERE) == 7
@@ -68,7 +68,7 @@ async def test_who_needs_it_about_has_the_last_count_while_another_is_made():
     assert (await exact, len(slow.asked)) == (8, 2)
 
 
-async def test_who_gives_up_does_not_end_the_count_of_the_others():
+async def test_cancelled_caller_does_not_cancel_shared_count():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
     slow.may_end.clear()

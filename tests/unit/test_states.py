@@ -84,6 +84,6 @@ def test_an_assignment_chooses_among_the_targets():
 
 
 @pytest.mark.parametrize("conditions", [(), ("a", "b")])
-def test_an_assignment_needs_a_condition_for_each_target_but_one(conditions):
+def test_assignment_needs_conditions_for_all_targets_but_one(conditions):
     with pytest.raises(ValueError, match="zip"):
         states.FINISH.sets(*conditions)

@@ -59,14 +59,14 @@ def test_a_check_that_raises_is_asked_again(supervised):
     assert supervised(healthy).pids().keys() == {"sleeper"}
 
 
-def test_a_child_that_cannot_even_be_started_is_told_to_who_waits(supervised, tmp_path):
+def test_unstartable_child_is_reported_to_waiter(supervised, tmp_path):
     (tmp_path / "file").write_text("no folder")
 
     with pytest.raises(Unavailable, match="sleeper could not be started"):
         supervised(lambda: True, log=tmp_path / "file" / "log")
 
 
-def test_a_child_that_does_not_become_healthy_again_is_given_up(supervised, given_up):
+def test_child_that_stays_unhealthy_is_abandoned(supervised, given_up):
     answers = iter([True])
     supervisor = supervised(lambda: next(answers, False), seconds=0.2)
 
@@ -77,7 +77,7 @@ def test_a_child_that_does_not_become_healthy_again_is_given_up(supervised, give
     assert error.component == "sleeper"
 
 
-def test_a_child_that_cannot_be_started_again_is_given_up(supervised, given_up, tmp_path):
+def test_child_that_cannot_restart_is_abandoned(supervised, given_up, tmp_path):
     folder = tmp_path / "logs"
     supervisor = supervised(lambda: True, log=folder / "log")
     folder.rename(tmp_path / "moved")
@@ -88,7 +88,7 @@ def test_a_child_that_cannot_be_started_again_is_given_up(supervised, given_up, 
     assert "could not be started" in given_up.get(timeout=10).message
 
 
-def test_a_child_that_serves_and_ends_is_started_again_and_again(supervised, given_up):
+def test_serving_child_is_restarted_repeatedly(supervised, given_up):
     supervisor = supervised(lambda: True)
     seen = set()
     for _ in range(6):  # more often than a child may fail to start
@@ -98,7 +98,7 @@ def test_a_child_that_serves_and_ends_is_started_again_and_again(supervised, giv
         os.kill(*pids, signal.SIGKILL)
 
 
-def test_postgres_that_does_not_answer_in_time_is_not_ready(monkeypatch):
+def test_unresponsive_postgres_is_not_ready(monkeypatch):
     def hangs(*_, timeout, **__):
         raise subprocess.TimeoutExpired("pg_isready", timeout)
 
@@ -111,7 +111,7 @@ def launcher(tmp_path):
     return Launcher(Plan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
 
 
-def test_a_launcher_ends_with_the_sentence_of_the_part_that_was_given_up(launcher):
+def test_launcher_exits_with_failed_parts_sentence(launcher):
     threading.Timer(0.05, launcher._given_up.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
 
     with pytest.raises(Unavailable, match="qdrant is gone"):
@@ -119,7 +119,7 @@ def test_a_launcher_ends_with_the_sentence_of_the_part_that_was_given_up(launche
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_launcher_that_waits_is_stopped_by_a_signal(launcher, number):
+def test_signal_stops_waiting_launcher(launcher, number):
     threading.Timer(0.05, os.kill, [os.getpid(), number]).start()
 
     with stoppable():

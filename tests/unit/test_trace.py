@@ -4,11 +4,11 @@ from typing import get_args
 
 import pytest
 
-from api.explanation import sentence
+from api.query.explanation import sentence
 from shared.query.retrieve.trace import AssemblyFacts, FetchFacts, RewriteFacts, SearchFacts, StageFacts, Trace
 
 
-def test_stages_come_in_the_order_of_a_query_whatever_the_order_of_their_records():
+def test_stages_are_listed_in_query_order():
     trace = Trace()
     with trace.timed("answer"):
         pass
@@ -20,7 +20,7 @@ def test_stages_come_in_the_order_of_a_query_whatever_the_order_of_their_records
     assert list(trace.milliseconds) == ["answer"]
 
 
-def test_times_of_a_stage_add_up_also_where_it_fails(monkeypatch):
+def test_stage_times_sum_even_on_failure(monkeypatch):
     clock = iter([0.0, 0.5, 1.0, 1.25])
     monkeypatch.setattr("shared.query.retrieve.trace.time.perf_counter", lambda: next(clock))
     trace = Trace()
@@ -32,7 +32,7 @@ def test_times_of_a_stage_add_up_also_where_it_fails(monkeypatch):
     assert trace.milliseconds == {"fetch": 750.0}
 
 
-def test_a_skipped_stage_loses_the_facts_that_it_recorded_before():
+def test_skipped_stage_drops_recorded_facts():
     trace = Trace()
     trace.record("rewrite", RewriteFacts(2))
     trace.skip("rewrite", "late")

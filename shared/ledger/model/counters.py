@@ -121,7 +121,7 @@ class Minute:
     failed_documents: int
 
 
-class Tallies:
+class Counters:
     def __init__(self, database: Database) -> None:
         self._database = database
 

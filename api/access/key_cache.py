@@ -27,7 +27,7 @@ _NOT_LOOKED_UP = Unavailable("the key could not be looked up", component="ledger
 log = structlog.get_logger()
 
 
-class KnownKeys:
+class KeyCache:
     """Finds keys by their hashes, and records when they were last used.
 
     Args:

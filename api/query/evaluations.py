@@ -12,8 +12,8 @@ from functools import partial
 import structlog
 import tenacity
 
+from api.http.concurrency import Slot, Slots
 from api.http.problems import TooManyRequests
-from api.http.slots import Slot, Slots
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, ForeaskError, Misconfigured, NotFound, Transient
 from shared.ledger.feedback.evaluations import EvaluationRun, Evaluations, RunState

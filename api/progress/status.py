@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from api.pace import pace
-from api.readiness import Readiness
+from api.progress.bottleneck import pace
+from api.progress.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
 from shared.costs.budgets import BudgetUse
 from shared.domain.errors import Transient

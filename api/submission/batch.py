@@ -11,16 +11,16 @@ from functools import partial
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
-from api.document_views import view
+from api.access.quotas import Quotas
 from api.http.bodies import decode_beside, parse_json, validate_as
-from api.http.lines import Line
+from api.http.ndjson import Line
 from api.http.openapi import NDJSON
 from api.http.problems import log_failure, problem_of
-from api.intake import LANES, content_of, filename_of, media_type_of, new_document, submit
-from api.quotas import Quotas
+from api.schemas.document_views import view
 from api.schemas.documents import BatchLine, BatchResult
 from api.schemas.problems import ProblemDetails
-from api.upload_guard import UploadGuard
+from api.submission.submission import LANES, content_of, filename_of, media_type_of, new_document, submit
+from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient

@@ -16,13 +16,13 @@ import orjson
 import structlog
 from fastapi import Request
 
-from api.collection_cache import CollectionCache
+from api.access.collection_cache import CollectionCache
+from api.access.quotas import Quotas
 from api.http import bodies
-from api.http.multipart import read_form
 from api.http.problems import UnsupportedMedia
-from api.quotas import Quotas
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
-from api.upload_guard import UploadGuard
+from api.submission.multipart import read_form
+from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable

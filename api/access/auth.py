@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import Depends, Request
 
+from api.access.key_cache import KeyCache
+from api.access.quotas import Quotas
+from api.http.concurrency import Slot
 from api.http.problems import TooManyRequests, route_of
-from api.http.slots import Slot
-from api.known_keys import KnownKeys
-from api.quotas import Quotas
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.process import traces
@@ -171,14 +171,14 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
 
 
 async def _of_ledger(request: Request, sha256: bytes) -> Caller:
-    known_keys: KnownKeys = request.app.state.known_keys
+    key_cache: KeyCache = request.app.state.key_cache
     # A lookup by the hash of what was sent tells by its time nothing about a key.
-    key = await known_keys.find(sha256)
+    key = await key_cache.find(sha256)
     if key is None:
         raise _unauthorized(request, "The key is unknown.", _short(sha256))
     if why := key.ended(datetime.now(UTC)):
         raise _unauthorized(request, f"The key '{key.name}' {why}.", key.name)
-    known_keys.record_use(key)
+    key_cache.record_use(key)
     return Caller(key.tenant, key.name, key.scopes, key.filter)
 
 

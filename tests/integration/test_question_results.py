@@ -24,7 +24,7 @@ async def indexed(services, verdicts):
     return chunk.questions, tuple({name: getattr(question, name) for name in own} for question in detail.questions)
 
 
-async def test_what_a_completion_has_is_not_written_again(services, library, provider):
+async def test_completed_questions_are_not_stored_twice(services, library, provider):
     await library.add("A text about the harbour and its ships.")
     await work(services, "parse", "index", "generate")
 

@@ -8,31 +8,31 @@ from shared.domain.index_location import IndexNames, is_in_space, vector_space
 
 
 @pytest.mark.parametrize("model", ["text-embedding-3-small", "org/Model v2:latest", "модель", "../..", "x" * 500])
-def test_a_name_is_safe_in_a_folder_and_in_an_address(model):
+def test_index_name_is_safe_as_folder_and_address(model):
     name = IndexNames("foreask", {"name": vector_space(model, 384)}).of("name")
 
     assert re.fullmatch(r"foreask-[A-Za-z0-9.-]+-384", name)
     assert len(name) < 100
 
 
-def test_models_that_are_alike_in_safe_characters_have_their_own():
+def test_similar_model_names_get_different_collections():
     models = ["a/b", "a b", "a-b", "-a-b", "x" * 61, "x" * 62]
 
     assert len({vector_space(model) for model in models}) == len(models)
 
 
-def test_a_model_that_is_asked_for_a_size_has_a_collection_for_it():
+def test_requested_dimensions_get_own_collection():
     assert len({vector_space("m", dimensions) for dimensions in (None, 256, 512)}) == 3
     assert IndexNames("a").of("m") != IndexNames("b").of("m")
 
 
-def test_a_model_has_a_collection_for_each_pair_of_prefixes():
+def test_each_prefix_pair_gets_own_collection():
     prefixes = [("", ""), ("query: ", ""), ("", "query: "), ("query: ", "passage: ")]
 
     assert len({vector_space("m", None, *pair) for pair in prefixes}) == 4
 
 
-def test_the_space_of_a_collection_is_seen_by_its_name_whatever_the_deployment():
+def test_vector_space_is_recognised_in_any_deployment():
     name = IndexNames("acme", {"e5": vector_space("e5", 384, "query: ", "passage: ")}).of("e5")
 
     assert is_in_space(name, vector_space("e5", 384, "query: ", "passage: "))

@@ -16,7 +16,7 @@ async def parsed_in_turn(slots, tenants, order):
     return [asyncio.create_task(parse(tenant)) for tenant in tenants]
 
 
-async def test_a_free_place_goes_to_the_tenant_that_has_the_fewest():
+async def test_free_slot_is_given_to_tenant_with_fewest():
     order = []
     tasks = await parsed_in_turn(FairSemaphore(2), ["loud"] * 6 + ["quiet", "other", "quiet"], order)
     await asyncio.gather(*tasks)
@@ -26,7 +26,7 @@ async def test_a_free_place_goes_to_the_tenant_that_has_the_fewest():
 
 
 @pytest.mark.parametrize("passes", [0, 1, 2])
-async def test_who_is_cancelled_takes_no_place_along(passes):
+async def test_cancelled_waiter_releases_no_slot(passes):
     slots, order = FairSemaphore(1), []
     tasks = await parsed_in_turn(slots, ["a", "b", "c"], order)
     for _ in range(passes):

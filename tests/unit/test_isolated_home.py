@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.support.deployment import ROOT
-from tests.support.isolated_home import GROUND
+from tests.support.isolated_home import FOLDER, RUN
 
 
-def test_tests_and_their_processes_have_the_home_of_the_run():
-    ground = Path(os.environ[GROUND])
+def test_run_provides_home_to_tests_and_processes():
+    run = Path(os.environ[RUN])
     said = "import pathlib, tempfile; print(pathlib.Path.home(), tempfile.gettempdir())"
     child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
 
     assert [str(Path.home()), tempfile.gettempdir()] == child.stdout.split()
-    assert {Path.home().parent, Path(tempfile.gettempdir()).parent} == {ground}
+    assert {Path.home().parent, Path(tempfile.gettempdir()).parent} == {run}
 
 
-def test_temporary_folders_of_tests_are_not_among_what_they_must_leave_empty(tmp_path):
+def test_tmp_path_is_outside_checked_folders(tmp_path):
     assert not tmp_path.is_relative_to(tempfile.gettempdir())
     assert not tmp_path.is_relative_to(Path.home())
 
@@ -34,15 +34,15 @@ def test_temporary_folders_of_tests_are_not_among_what_they_must_leave_empty(tmp
         ("None", ""),
     ],
 )
-def test_a_run_whose_tests_leave_something_behind_fails_and_names_it(tmp_path, leave, said):
+def test_run_with_leftover_files_fails_and_names_them(tmp_path, leave, said):
     test = tmp_path / "test_leaving.py"
     test.write_text(f"import pathlib, tempfile\n\ndef test_it():\n    {leave}\n")
     (tmp_path / "pytest.ini").touch()
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.isolated_home", str(test)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "TMPDIR": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), FOLDER: str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     assert "1 passed" in done.stdout
     assert done.returncode == (1 if said else 0)
-    assert said in done.stdout.partition("left behind")[2]
+    assert said in done.stdout.partition("files left behind")[2]
     assert [path for path in tmp_path.iterdir() if path.name.startswith("foreask-tests-")] == []

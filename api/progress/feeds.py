@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from api.document_views import view
 from api.http.event_stream import event
 from api.http.problems import TooManyRequests, problem_of
+from api.schemas.document_views import view
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState

@@ -1,0 +1,256 @@
+"""Check prose and test names: `python -m tests.support.prose [--root DIR] [--all] [--count] [FILE ...]`.
+
+Docstrings, comments, messages, documentation pages, texts of the page and comments in SQL must not contain the phrases
+in `PHRASES`; each has a plain replacement. Test names have at most eight words and start with a subject. `prose.toml`
+next to this file lists the files that are checked by default and the exceptions with their reasons. The exit code is 1
+if anything is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+RULES = Path(__file__).with_name("prose.toml")
+MOST_WORDS = 8  # of a test name, after `test_`
+
+# Phrase, as a regular expression without regard to case: plain replacement.
+PHRASES: Mapping[str, str] = {
+    r"\bwhat\b(?! to\b)(?![^.]*\?)": "a noun for the thing",
+    r"\bwhoever\b|\bwhomever\b": "the client, the caller",
+    r"\b(?:nobody|somebody|everybody|anybody)\b": "no worker, a client, every tenant",
+    r"\bstrangers?\b": "another user, untrusted input",
+    r"(?:^|[.;:] |\b(?:those|one|ones|for|of|to|by|from|with|than) )who\b": "the client, the caller",
+    r"\b(?:that|those) (?:of|that|whose|which)\b|\bones? that\b": "repeat the noun",
+    r"\bhand(?:s|ed|ing)? (?:in|it in|them in|over)\b": "upload, submit, pass",
+    r"\b(?:comes?|came|coming) in\b": "arrive",
+    r"\b(?:is|are|was|were|be|been|being|stays?|took|tak(?:e|es|en|ing)) away\b": "unavailable, remove",
+    r"\bgone\b": "deleted, missing",
+    r"(?<!\bthat )\b(?:is|are|was|were|be) (?:not |no longer |already |still )?there\b": "exists, is stored",
+    r"\b(?:stands?|stood)\b(?! for\b)": "exists, is stored",
+    r"\blies\b": "is stored",
+    r"(?<!\bthere )(?<!\bhere )\b(?:is|are|was|were) (?:no|none)\b(?! longer\b)": "is not a(n), does not exist",
+    r"\b(?:tells?|told|telling)\b": "report, notify",
+    r"\b(?:hears?|heard)\b": "receive an event",
+    r"\b(?:goes|went)\b": "is deleted, is sent",
+    r"\b(?:begins?|began|begun)\b": "start",
+    r"\b(?:beside|besides|behind)\b": "next to, after, concurrently",
+    r"\b(?:anew|all the same|once more)\b": "again, anyway",
+    r"\b(?:patience|verdicts?)\b|\bjudge[ds]?\b": "timeout, result, rating",
+    r"\b(?:give|gives|given|gave|giving) (?:\w+ ){0,2}up\b": "abandon, release",
+    r"\b(?:put|puts|putting) off\b": "defer",
+    r"\blets? (?:\w+ )?go\b": "release",
+    r"\b(?:take|takes|taken|took|taking) (?:\w+ )?back\b": "retract",
+    r"\bunder way\b|\bin work\b": "running, claimed",
+    r"\bin (?:the )?place of\b": "instead of",
+    r"\b(?:a|the|its|this|that|no|one|each|every|another|of) places?\b": "location, slot, position, rank, index",
+    r"\bwhere (?:there|it|they|this|none|nothing|no|neither|not|one)\b": "if, when",
+    r", for (?:it|they|there|this|that|he) ": "because",
+    r"^(?:have|let|say|see) (?!also\b)": "the verb itself",
+    r"\bthe way of\b": "the path of",
+    r"\bcrowds?\b": "the exact noun",
+}
+# Words that a test name must not contain, and words with which it must not start.
+NAME_WORDS = re.compile(
+    r"_(?:what|who|whom|whose|whoever|nobody|somebody|everybody|anybody|strangers?|away|gone|anew|told|tells?|stands|stood"
+    r"|behind|beside|goes|went|begins?|began|begun|patience|verdicts?|judged?|places?)(?=_|$)"
+    r"|(?<=^test)_(?:its?|they|their|ones?|those|that|where|of|for|with)(?=_)"
+)
+ARGS_STARTS = re.compile(r"(?i)^(?:of|those|what|that|whose|where|who|how|which)\b")
+
+_COMPILED = [(re.compile(phrase, re.IGNORECASE), plain) for phrase, plain in PHRASES.items()]
+_CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+|\]\([^)]*\)|<[^>]+>|\{[^{}]*\}|\"[^\"\n]{0,80}\"|“[^”]*”")
+_SQL = re.compile(r"\b(?:SELECT|UPDATE|INSERT|DELETE|CREATE|WHERE|FROM|EXISTS|GRANT)\b")
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_MESSAGE_WORDS = 3  # shorter strings are names, not messages
+
+
+class Text(NamedTuple):
+    line: int
+    words: str
+
+
+class Hit(NamedTuple):
+    path: str
+    line: int
+    words: str
+    plain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Files that are checked, and exceptions.
+
+    Args:
+        checked: patterns of paths.
+        allowed: by pattern of paths, phrases that are allowed there.
+    """
+
+    checked: tuple[str, ...]
+    allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path = RULES) -> Self:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        allowed = {one["path"]: tuple(one["phrases"]) for one in values.get("exception", ()) if one["reason"]}
+        return cls(tuple(values["checked"]), allowed)
+
+    def allows(self, path: str, line: str) -> bool:
+        return any(fnmatch(path, at) and any(p in line for p in phrases) for at, phrases in self.allowed.items())
+
+
+def hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
+    """Yield the hits in a file.
+
+    Args:
+        path: path in the repository; its suffix decides how prose is found.
+        source: content of the file.
+        rules: exceptions.
+    """
+    for line, words in _texts(path, source):
+        plain_text = _CODE.sub("\u2026", words)
+        for phrase, plain in _COMPILED:
+            if (match := phrase.search(plain_text)) and not rules.allows(path, words):
+                yield Hit(path, line, match[0].strip(), plain)
+    for hit in (*_names(path, source), *_entries(path, source)):
+        if not rules.allows(path, hit.words):
+            yield hit
+
+
+def _texts(path: str, source: str) -> Iterator[Text]:
+    suffix = path.rpartition(".")[2]
+    if suffix == "py":
+        yield from _python(source, messages=not path.startswith("tests/"))
+    elif suffix == "md":
+        yield from _markdown(source)
+    elif suffix == "js":
+        yield from _javascript(source)
+    elif suffix in {"sql", "yml", "yaml", "toml", "lua"} or path.endswith(("Makefile", "Dockerfile")):
+        mark = "--" if suffix in {"sql", "lua"} else "#"
+        for number, line in enumerate(source.splitlines(), 1):
+            if (comment := line.partition(f"{mark} ")[2]) and line.count('"') % 2 == 0:
+                yield Text(number, comment)
+
+
+def _python(source: str, *, messages: bool) -> Iterator[Text]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield Text(token.start[0], re.sub(r"^#+ ?(?:noqa\S*(?: \w\d+,?)*)?", "", token.string))
+    tree = ast.parse(source)
+    docstrings = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            value = node.body[0].value  # type: ignore[attr-defined]
+            docstrings.add(value)
+            yield from _docstring(value)
+    if messages:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node not in docstrings and _is_message(node.value):
+                yield Text(node.lineno, node.value)
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, str) and len(value.split()) > _MESSAGE_WORDS and not _SQL.search(value)
+
+
+def _docstring(value: ast.Constant) -> Iterator[Text]:
+    for number, line in enumerate(str(value.value).splitlines(), value.lineno):
+        yield Text(number, line.strip())
+
+
+def _markdown(source: str) -> Iterator[Text]:
+    fenced = False
+    for number, line in enumerate(source.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("    "):
+            yield Text(number, line.lstrip("#->|* "))
+
+
+def _javascript(source: str) -> Iterator[Text]:
+    for number, line in enumerate(source.splitlines(), 1):
+        for comment in re.findall(r"(?:^|\s)//(.*)$|^\s*/?\*+(.*?)(?:\*/)?$", line):
+            yield Text(number, "".join(comment).strip())
+        for text in re.findall(r">([^<>${}`]{8,})<|\"([^\"]{12,})\"|`([^`$<>]{12,})`", line):
+            if len("".join(text).split()) > _MESSAGE_WORDS:
+                yield Text(number, "".join(text))
+
+
+def _names(path: str, source: str) -> Iterator[Hit]:
+    """Yield the test names that are too long or unclear."""
+    if not path.rpartition("/")[2].startswith("test_"):
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            if len(node.name.split("_")) > 1 + MOST_WORDS:
+                yield Hit(path, node.lineno, node.name, f"at most {MOST_WORDS} words")
+            elif NAME_WORDS.search(node.name):
+                yield Hit(path, node.lineno, node.name, "subject, condition, result")
+
+
+def _entries(path: str, source: str) -> Iterator[Hit]:
+    """Yield the entries of `Args:` sections that do not start with a noun phrase."""
+    if path.endswith(".py"):
+        section = False
+        for number, line in enumerate(source.splitlines(), 1):
+            section = line.strip() == "Args:" or (section and bool(line.strip()) and line.strip() != "Returns:")
+            match = re.match(r" +\*{0,2}\w+(?:, \w+)*: (.*)$", line) if section else None
+            if match and ARGS_STARTS.match(match[1]):
+                yield Hit(path, number, match[1][:40], "a noun phrase with units and shapes")
+
+
+def tracked(root: Path) -> list[str]:
+    """Return the paths of files under version control."""
+    done = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", help="paths in the repository; by default those that prose.toml lists")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="repository")
+    parser.add_argument("--all", action="store_true", help="check every file, also those that are not listed yet")
+    parser.add_argument("--count", action="store_true", help="print numbers by folder only")
+    options: Any = parser.parse_args(arguments)
+    rules = Rules.read()
+    found: list[Hit] = []
+    for path in options.files or tracked(options.root):
+        listed = options.all or options.files or any(fnmatch(path, at) for at in rules.checked)
+        file = options.root / path
+        if listed and file.is_file() and not _generated(path):
+            source = file.read_text(encoding="utf-8", errors="replace")
+            found += hits(path, source, rules)
+    if not options.count:
+        for hit in found:
+            print(f"{hit.path}:{hit.line}: {hit.words} → {hit.plain}")
+    for folder, number in sorted(Counter(_folder(hit.path) for hit in found).items()):
+        print(f"{number:6}  {folder}")
+    print(f"{len(found):6}  hits")
+    return 1 if found else 0
+
+
+def _generated(path: str) -> bool:
+    return path.startswith(("tests/files/", "api/web/vendor/")) or path.endswith((".svg", ".lock"))
+
+
+def _folder(path: str) -> str:
+    parts = path.split("/")
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
