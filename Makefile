@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test page-test check client faults soak fuzz audit planted bench compose-test clean
+.PHONY: help install demo up test test-all page-test check prose client faults soak fuzz audit planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
