@@ -72,7 +72,7 @@ compose-test: $(VENV)/.dev ## bring docker-compose.yml up in real containers, us
 	$(IN) -m tests.acceptance.containers
 
 clean: ## remove the environment, caches and the embedded engines' data
-	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
+	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info clients/*/*.egg-info clients/*/build
 
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "foreask needs Python 3.11 or newer with venv (on Debian and Ubuntu: apt install python3-venv); or name one: make install PYTHON=/path/to/python3" >&2; exit 1; }
