@@ -1,4 +1,4 @@
-# The API, the workers and the scheduler in one image; the command says which. Engines are not in it.
+# The API, the workers and the scheduler in one image, without the embedded engines. The command selects the process.
 FROM python:3.12-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
@@ -11,11 +11,11 @@ COPY evaluation evaluation
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/foreask/bin/pip install --constraint constraints.txt . \
+    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp . \
     && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM python:3.12-slim
-# A new volume takes its owner from the folder that it covers, so the image has both.
+# A new volume gets the owner of the folder on which it is mounted, so the image contains both folders.
 RUN useradd --system --uid 10001 --user-group --home-dir /data foreask \
     && install -d -o foreask -g foreask /data /data/uploads
 COPY --from=build /opt/foreask /opt/foreask

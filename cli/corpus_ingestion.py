@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
+from foreask_client import BatchLine
 
-from cli.client import Client, Json, problem_of
+from cli.client import Client, problem_of
 from cli.corpus import Corpus, Row, Truncated
 from shared.domain.errors import NotFound, Transient
 
@@ -52,15 +53,15 @@ class CorpusLoad:
         if len(self.reasons) < _SHOWN:
             self.reasons[number] = reason
 
-    def see(self, number: int, reply: Json) -> None:
+    def see(self, number: int, line: BatchLine) -> None:
         """Note what the server said of a row."""
-        match reply["status"]:
+        match line.status:
             case 202:
                 self.accepted += 1
             case 200:
                 self.unchanged += 1
             case _:
-                self.refuse(number, problem_of(reply))
+                self.refuse(number, problem_of(line))
 
 
 @dataclass(slots=True)
@@ -94,14 +95,14 @@ def hand_in(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -
         Unavailable: the server was away for long.
     """
     pool = ThreadPoolExecutor(AT_ONCE)
-    waiting: deque[tuple[Future[list[Json]], _Batch]] = deque()
+    waiting: deque[tuple[Future[list[BatchLine]], _Batch]] = deque()
     truncated: list[Truncated] = []
     try:
         for batch in _batches(_until_cut(corpus.rows(), truncated), load):
             while len(waiting) == AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in waiting):
                 _settle(waiting, load)
                 yield
-            waiting.append((pool.submit(client.upload_batch, collection, batch.lines), batch))
+            waiting.append((pool.submit(client.upload_batch, batch.lines, collection=collection), batch))
         while waiting:
             _settle(waiting, load)
             yield
@@ -111,7 +112,7 @@ def hand_in(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -
         raise truncated[0]
 
 
-def _settle(waiting: deque[tuple[Future[list[Json]], _Batch]], load: CorpusLoad) -> None:
+def _settle(waiting: deque[tuple[Future[list[BatchLine]], _Batch]], load: CorpusLoad) -> None:
     future, batch = waiting.popleft()
     for number, reply in zip(batch.numbers, future.result(), strict=True):
         load.see(number, reply)
@@ -182,7 +183,6 @@ def open_documents(states: Mapping[str, int], until: Until) -> int:
 def states_of(client: Client, collection: str) -> Mapping[str, int]:
     """How many documents of a collection are in each state; none where it is not there yet."""
     try:
-        states: Mapping[str, int] = client.collection(collection)["documents"]
+        return client.collection(collection).documents
     except NotFound:
         return {}
-    return states

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from foreask_client import Answer
+from foreask_client.models import Lane
 from rich.console import Console
 
 from cli import library, output
-from cli.client import Client, Json
-from cli.ingestion import FOUND, Until, UploadBatch, follow, upload
+from cli.client import Client
+from cli.ingestion import FOUND, DocumentProgress, Until, UploadBatch, follow, upload
 from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
@@ -54,9 +56,9 @@ class Show:
     console: Console
     started: float
 
-    def ask(self, question: str) -> Json:
+    def ask(self, question: str) -> Answer:
         self.console.print(f"\n[bold]? {question}[/bold]", highlight=False)
-        events = self.client.query_events(question, COLLECTION, top_k=5)
+        events = self.client.query_events(question, collection=COLLECTION, top_k=5)
         return output.print_answer(self.console, events, show_chunks=False)
 
     def say(self, text: str) -> None:
@@ -100,7 +102,7 @@ def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         for lane, some in _in_turn(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
-        known = any(_is_first(document) and document["state"] in FOUND for document in batch.documents.values())
+        known = any(_is_first(document) and document.state in FOUND for document in batch.documents.values())
         for count in follow(show.client, batch, "searchable"):
             meter.show(count)
             if _stands(batch, "searchable"):
@@ -128,19 +130,19 @@ def _stands(batch: UploadBatch, until: Until) -> bool:
     return not any(_is_first(document) and batch.waits(name, until) for name, document in batch.documents.items())
 
 
-def _is_first(document: Json) -> bool:
-    return str(document["external_id"]).startswith(FIRST)
+def _is_first(document: DocumentProgress) -> bool:
+    return document.external_id.startswith(FIRST)
 
 
-def _matched_question(reply: Json) -> str | None:
+def _matched_question(answer: Answer) -> str | None:
     """Return the written question by which the first source was found; None where its text was nearer."""
-    cited = {citation["chunk_id"] for citation in reply["citations"][:1]}
-    return next((chunk["matched_question"] for chunk in reply["chunks"] if chunk["chunk_id"] in cited), None)
+    cited = {citation.chunk_id for citation in answer.citations[:1]}
+    return next((chunk.matched_question for chunk in answer.chunks if chunk.chunk_id in cited), None)
 
 
 def _sum_up(show: Show, batch: UploadBatch) -> None:
     count = next(follow(show.client, batch))
-    questions = sum(document.get("questions", 0) for document in batch.documents.values())
+    questions = sum(document.questions for document in batch.documents.values())
     show.say(f"\n{count.searchable} documents, {count.chunks} chunks, {questions} written questions: searchable.")
     waiting = count.documents - count.documents_done
     if waiting:
@@ -161,11 +163,12 @@ def _key() -> str | None:
     return os.environ.get("FOREASK_API_KEY")
 
 
-def _in_turn(files: dict[str, Path]) -> Iterator[tuple[str, dict[str, Path]]]:
+def _in_turn(files: dict[str, Path]) -> Iterator[tuple[Lane, dict[str, Path]]]:
     """Yield the files and their lanes in the order in which their questions are to be written."""
     lanes = {name: "interactive" if name.startswith(AHEAD) else "bulk" for name in files}
     yield "interactive", {name: path for name, path in files.items() if name.startswith(FIRST)}
-    for lane in ("interactive", "bulk"):
+    rest: tuple[Lane, ...] = ("interactive", "bulk")
+    for lane in rest:
         yield lane, {n: path for n, path in files.items() if lanes[n] == lane and not n.startswith(FIRST)}
 
 

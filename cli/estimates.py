@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foreask_client.models import Json
+
 from cli import output
-from cli.client import Client, Json
+from cli.client import Client
 from shared.ingest.parse import kinds
 
 if TYPE_CHECKING:

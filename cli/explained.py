@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from foreask_client import FoundChunk
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,13 +14,12 @@ Json = Mapping[str, Any]
 _EVIDENCE = ("near", "words", "same")
 
 
-def print_explanation(console: Console, reply: Json) -> None:
-    explained = reply["metadata"]["explain"]
+def print_explanation(console: Console, chunks: Sequence[FoundChunk], explained: Json) -> None:
     console.print()
     console.print(_stages(explained["stages"]))
     for line in _rewritten(explained["rewritten"] or {}):
         console.print(Text(line), soft_wrap=True)
-    console.print(_channels(reply["chunks"], explained["weights"]))
+    console.print(_channels(chunks, explained["weights"]))
 
 
 def _stages(stages: Mapping[str, Json]) -> Table:
@@ -38,15 +38,15 @@ def _rewritten(rewritten: Json) -> Iterator[str]:
             yield f"{name.replace('_', ' ')}: {text}"
 
 
-def _channels(chunks: list[Json], weights: Mapping[str, float]) -> Table:
+def _channels(chunks: Sequence[FoundChunk], weights: Mapping[str, float]) -> Table:
     channels = [f"{channel} x {weight:g}" for channel, weight in weights.items()]
     table = _table("chunk", "score", *channels, *_EVIDENCE)
     for number, chunk in enumerate(chunks, 1):
-        ranks = [chunk["channels"].get(channel) for channel in weights]
+        ranks = [(chunk.channels or {}).get(channel) for channel in weights]
         cells = ["-" if rank is None else f"#{rank['rank']}  {rank['score']:.2f}" for rank in ranks]
-        parts = chunk.get("evidence") or {}  # only the default fusion has it
+        parts = chunk.evidence or {}  # only the default fusion has it
         cells += [f"{parts[name]:.2f}" if name in parts else "" for name in _EVIDENCE]
-        table.add_row(f"{number}. {chunk['external_id']}", f"{chunk['score']:.2f}", *cells)
+        table.add_row(f"{number}. {chunk.external_id}", f"{chunk.score:.2f}", *cells)
     return table
 
 

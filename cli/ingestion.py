@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from cli.client import Client, Json
+from foreask_client import Document
+from foreask_client.models import Lane
+
+from cli.client import Client
 from cli.meter import Count
 from shared.domain.errors import ForeaskError, Transient
 
@@ -25,11 +28,25 @@ _SLICES = 10  # requests of one round: a million documents cost a round no more 
 _SHORTEST_ROUND_SECONDS = 0.5
 _ROUND_SHARE = 5  # requests may take a fifth of the time, so that a large corpus does not load the server
 _PATIENCE = 10  # rounds for which the server may be away
-# A document that somebody deleted meanwhile.
-_GONE: Json = {"state": "failed", "chunks": {}, "error": "It was deleted meanwhile."}
-_KEPT = ("external_id", "state", "chunks", "questions", "error")
+_NO_CHUNKS = dict.fromkeys(("total", "searchable", "generated", "indexed", "dead", "discarded"), 0)
 
 Until = Literal["searchable", "ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentProgress:
+    """The part of a document's state that is kept: a batch may have a million documents."""
+
+    external_id: str
+    state: str
+    questions: int = 0
+    error: str | None = None
+    chunks: Mapping[str, int] = field(default_factory=lambda: _NO_CHUNKS)
+
+    @classmethod
+    def of(cls, document: Document) -> Self:
+        chunks = document.chunks.model_dump()
+        return cls(document.external_id, document.state, document.questions, document.error, chunks)
 
 
 @dataclass(slots=True)
@@ -44,26 +61,26 @@ class UploadBatch:
 
     total: int
     refused: dict[str, str] = field(default_factory=dict)
-    documents: dict[str, Json] = field(default_factory=dict)
+    documents: dict[str, DocumentProgress] = field(default_factory=dict)
     _states: Counter[str] = field(default_factory=Counter)  # kept while documents come: there may be a million
     _chunks: Counter[str] = field(default_factory=Counter)
 
-    def see(self, document_id: str, document: Json) -> None:
+    def see(self, document_id: str, document: DocumentProgress) -> None:
         """Note the newest view of a document."""
         before = self.documents.get(document_id)
         if before is not None:
-            self._states[before["state"]] -= 1
-            self._chunks.subtract(before["chunks"])
-        self.documents[document_id] = {name: document[name] for name in _KEPT if name in document}
-        self._states[document["state"]] += 1
-        self._chunks.update(document["chunks"])
+            self._states[before.state] -= 1
+            self._chunks.subtract(before.chunks)
+        self.documents[document_id] = document
+        self._states[document.state] += 1
+        self._chunks.update(document.chunks)
 
     def states(self) -> Counter[str]:
         return +self._states
 
     def waits(self, document_id: str, until: Until) -> bool:
         """Whether a document is still to be followed."""
-        return self.documents[document_id]["state"] not in _ENDS[until]
+        return self.documents[document_id].state not in _ENDS[until]
 
     def count(self, until: Until = "ready") -> Count:
         states, chunks = self._states, self._chunks
@@ -81,12 +98,16 @@ class UploadBatch:
 
 
 def upload(
-    client: Client, files: Mapping[str, Path], collection: str, lane: str | None, batch: UploadBatch
+    client: Client, files: Mapping[str, Path], collection: str, lane: Lane | None, batch: UploadBatch
 ) -> Iterator[str]:
     """Hand in the files, several at once; yield each external id when the server has taken or refused it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
+
+    def upload_one(name: str) -> Document:
+        return client.upload(files[name], collection=collection, external_id=name, lane=lane)
+
     try:
-        running = {pool.submit(client.upload, path, name, collection, lane): name for name, path in files.items()}
+        running = {pool.submit(upload_one, name): name for name in files}
         for future in as_completed(running):
             name = running[future]
             try:
@@ -94,7 +115,7 @@ def upload(
             except (ForeaskError, OSError) as error:
                 batch.refused[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
             else:
-                batch.see(accepted["id"], accepted)
+                batch.see(accepted.id, DocumentProgress.of(accepted))
             yield name
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -136,12 +157,16 @@ def _read_some(client: Client, batch: UploadBatch, until: Until, waiting: deque[
     slices = ceil(len(waiting) / _SLICE)
     for _ in range(min(slices, _SLICES)):
         names = list(islice(waiting, _SLICE))
-        documents = {document["id"]: document for document in client.documents_of(names)}
+        documents = {document.id: DocumentProgress.of(document) for document in client.documents(ids=names)}
         for name in names:
             waiting.popleft()
-            batch.see(name, documents.get(name) or _GONE | {"external_id": batch.documents[name]["external_id"]})
+            batch.see(name, documents.get(name) or _deleted(batch.documents[name].external_id))
             if batch.waits(name, until):
                 waiting.append(name)
+
+
+def _deleted(external_id: str) -> DocumentProgress:
+    return DocumentProgress(external_id, "failed", error="It was deleted meanwhile.")
 
 
 def _reason(error: OSError) -> str:

@@ -6,21 +6,25 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk
+from foreask_client import Key as ClientKey
+from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from cli.client import Event, Json
 from cli.corpus_ingestion import CorpusLoad
 from cli.explained import print_explanation
 from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
+from shared.domain.keys import Key as LedgerKey
 
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _SNIPPET_CHARS = 300
+_TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
 
 def say(console: Console, text: str) -> None:
@@ -29,10 +33,15 @@ def say(console: Console, text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a value, in which replies of the API may be models."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=_fields))
 
 
-def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool) -> Json:
+def _fields(reply: Model) -> Json:
+    return reply.model_dump(mode="json", exclude_unset=True)
+
+
+def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool) -> Answer:
     """Print an answer as it comes, then its sources; return the whole reply.
 
     Raises:
@@ -46,81 +55,80 @@ def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool
             raise Unavailable(str(event.data.get("detail", "The answer broke off.")), component="api")
         elif event.name == "done":
             say(console, "")
-            print_sources(console, event.data, show_chunks=show_chunks)
-            return event.data
+            answer = Answer.model_validate(event.data)
+            print_sources(console, answer, show_chunks=show_chunks)
+            return answer
     raise Unavailable("The answer broke off: the server closed the connection.", component="api")
 
 
-def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
-    chunks = {chunk["chunk_id"]: chunk for chunk in reply["chunks"]}
-    for citation in reply["citations"]:
-        say(console, f"\n[{citation['number']}] {source(citation)}")
-        chunk = chunks.get(citation["chunk_id"])
+def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> None:
+    chunks = {chunk.chunk_id: chunk for chunk in answer.chunks}
+    for citation in answer.citations:
+        say(console, f"\n[{citation.number}] {source(citation)}")
+        chunk = chunks.get(citation.chunk_id)
         if chunk is not None:
             console.print(f"    {_match(chunk)}", highlight=False, soft_wrap=True)
     if show_chunks:
-        for number, chunk in enumerate(reply["chunks"], 1):
+        for number, chunk in enumerate(answer.chunks, 1):
             say(console, f"\n{number}. {source(chunk)}")
             console.print(f"   {_match(chunk)}", highlight=False, soft_wrap=True)
-            say(console, f"   {_snippet(chunk['text'])}")
-    if reply["form"] == "extractive" and reply["found"]:
+            say(console, f"   {_snippet(chunk.text)}")
+    if answer.form == "extractive" and answer.found:
         console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
-    for stage, reason in reply["metadata"]["skipped"].items():
+    for stage, reason in answer.metadata.skipped.items():
         say(console, f"\ndone without {stage}: {reason}")
-    if reply["metadata"].get("explain"):
-        print_explanation(console, reply)
+    if answer.metadata.explain:
+        print_explanation(console, answer.chunks, answer.metadata.explain)
 
 
-def source(passage: Json) -> str:
+def source(passage: Citation | FoundChunk) -> str:
     """Name the place of a passage: its document, headings and page."""
-    title, external_id = passage.get("title"), passage["external_id"]
+    title, external_id = passage.title, passage.external_id
     document = f"{title} ({external_id})" if title and title != external_id else external_id
-    headings = [heading for heading in passage["heading_path"] if heading != title]
-    page = [f"page {passage['page']}"] if passage.get("page") else []
+    headings = [heading for heading in passage.heading_path if heading != title]
+    page = [f"page {passage.page}"] if passage.page else []
     return " > ".join([document, *headings, *page])
 
 
-def collections_table(collections: Iterable[Json]) -> Table:
+def collections_table(collections: Iterable[Collection]) -> Table:
     table = _table("collection", "documents", "points", "embedding model")
     for collection in collections:
-        points = collection.get("points")
-        counts = _counts(collection["documents"])
-        shown = "?" if points is None else f"{points:,}"
-        table.add_row(collection["name"], counts, shown, collection["embedding_model"])
-        if collection.get("notice"):
-            table.caption = f"{collection['name']}: {collection['notice']}"
+        points = "?" if collection.points is None else f"{collection.points:,}"
+        table.add_row(collection.name, _counts(collection.documents), points, collection.embedding_model)
+        if collection.notice:
+            table.caption = f"{collection.name}: {collection.notice}"
     return table
 
 
-def print_documents(console: Console, documents: Iterable[Json]) -> None:
+def print_documents(console: Console, documents: Iterable[Document]) -> None:
     """Print a line for each document. Lines are not wrapped, so that ids can be copied."""
     for document in documents:
-        chunks = document["chunks"]
-        dead = f", {chunks['dead']} dead" if chunks["dead"] else ""
-        error = f"  {document['error']}" if document["error"] else ""
-        found = f", {chunks['searchable']} searchable" if chunks["searchable"] > chunks["indexed"] else ""
-        counts = f"{chunks['indexed']}/{chunks['total']} chunks{found}{dead}, {document['questions']} questions"
-        name = f"{document['collection']}/{document['external_id']}"
-        say(console, f"{document['id']}  {document['state']:<10}  {name}  {counts}{error}")
+        chunks = document.chunks
+        dead = f", {chunks.dead} dead" if chunks.dead else ""
+        error = f"  {document.error}" if document.error else ""
+        found = f", {chunks.searchable} searchable" if chunks.searchable > chunks.indexed else ""
+        counts = f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions"
+        name = f"{document.collection}/{document.external_id}"
+        say(console, f"{document.id}  {document.state:<10}  {name}  {counts}{error}")
 
 
-def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> None:
+def print_document(console: Console, document: Document, chunks: Iterator[Chunk]) -> None:
     """Print a document, then each chunk with its questions and why any was dropped."""
-    for name, value in document.items():
+    for name, value in _fields(document).items():
         say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for chunk in chunks:
-        heading = " > ".join(chunk["heading_path"])
-        say(console, f"\n#{chunk['ordinal']} {chunk['state']}" + (f"  {heading}" if heading else ""))
-        if chunk["error"]:
-            say(console, f"   {chunk['error']}")
-        say(console, f"   {_snippet(chunk['text'])}")
-        for question in chunk["questions"]:
-            mark = "-" if question["passed"] is False else "+"
-            reason = f"  ({question['reason']})" if question["reason"] else ""
-            say(console, f"   {mark} {question['text']}{reason}")
+        heading = " > ".join(chunk.heading_path)
+        say(console, f"\n#{chunk.ordinal} {chunk.state}" + (f"  {heading}" if heading else ""))
+        if chunk.error:
+            say(console, f"   {chunk.error}")
+        say(console, f"   {_snippet(chunk.text)}")
+        for question in chunk.questions:
+            mark = "-" if question.passed is False else "+"
+            reason = f"  ({question.reason})" if question.reason else ""
+            say(console, f"   {mark} {question.text}{reason}")
 
 
-def status(health: Json, work: Json | None, collections: list[Json]) -> RenderableType:
+def status(health: Json, work: Json | None, collections: list[Collection]) -> RenderableType:
     """Return tables of health, open work and its rate, limits, usage, and collections."""
     parts = _table("part", "health")
     for name, state in health.get("components", {}).items():
@@ -221,14 +229,14 @@ def duration(seconds: float) -> str:
 
 def print_batch(console: Console, batch: UploadBatch) -> None:
     """Print the result of an ingest: refused files, failed documents, and the counts."""
-    failed = [document for document in batch.documents.values() if document["state"] in ("failed", "degraded")]
+    failed = [document for document in batch.documents.values() if document.state in ("failed", "degraded")]
     if batch.refused or failed:
         table = _table("document", "state", "reason")
         for name, reason in sorted(batch.refused.items()):
             table.add_row(escape(name), "[red]not taken[/red]", escape(reason))
         for document in failed:
-            reason = document.get("error") or f"{document.get('chunks', {}).get('dead', 0)} dead chunks"
-            table.add_row(escape(document["external_id"]), _state(document["state"]), escape(reason))
+            reason = document.error or f"{document.chunks['dead']} dead chunks"
+            table.add_row(escape(document.external_id), _state(document.state), escape(reason))
         console.print(table)
     refused = f", {len(batch.refused)} not taken" if batch.refused else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
@@ -264,45 +272,45 @@ def print_load(console: Console, load: CorpusLoad) -> None:
     say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{refused}")
 
 
-def print_dead(console: Console, letters: Iterable[Json], reasons: list[Json]) -> None:
+def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[DeadReason]) -> None:
     """Print a line for each dead letter, then counts by reason. Lines are not wrapped, so that ids can be copied."""
     for letter in letters:
-        attempts = f"{letter['attempts']} attempt{'s' if letter['attempts'] != 1 else ''}"
-        kind = letter["kind"] if letter["ordinal"] is None else f"chunk #{letter['ordinal']}"
-        name = f"{letter['collection']}/{letter['external_id']}"
-        say(console, f"{letter['id']}  {kind:<9}  {name}  {letter['at'][:19]}  {attempts}  {letter['reason']}")
+        attempts = f"{letter.attempts} attempt{'s' if letter.attempts != 1 else ''}"
+        kind = letter.kind if letter.ordinal is None else f"chunk #{letter.ordinal}"
+        name = f"{letter.collection}/{letter.external_id}"
+        say(console, f"{letter.id}  {kind:<9}  {name}  {letter.at:{_TO_SECONDS}}  {attempts}  {letter.reason}")
     for reason in reasons:
-        say(console, f"{letter_counts(reason)}: {reason['reason']}")
+        say(console, f"{letter_counts(reason.documents, reason.chunks)}: {reason.reason}")
     if not reasons:
         say(console, "Nothing is dead.")
 
 
-def print_dead_letter(console: Console, letter: Json) -> None:
-    for name, value in letter.items():
+def print_dead_letter(console: Console, letter: DeadLetter) -> None:
+    for name, value in _fields(letter).items():
         if name != "history" and value is not None:
             say(console, f"{name:<12} {value}")
-    for attempt in letter["history"]:
+    for attempt in letter.history:
         say(console, f"  {attempt['at'][:19]}  attempt {attempt['attempt']}: {attempt['error']}")
 
 
-def print_accepted(console: Console, questions: Iterable[Json]) -> None:
+def print_accepted(console: Console, questions: Iterable[AcceptedQuestion]) -> None:
     """Print a line for each accepted question. Lines are not wrapped, so that ids can be copied."""
     for question in questions:
         say(
             console,
-            f"{question['id']}  {question['state']:<8}  {question['external_id']}  {question['created_at'][:19]}"
-            f"  {question['question']}",
+            f"{question.id}  {question.state:<8}  {question.external_id}  {question.created_at:{_TO_SECONDS}}"
+            f"  {question.question}",
         )
 
 
-def print_keys(console: Console, keys: Iterable[Json]) -> None:
+def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:
     """Print a line for each key. Lines are not wrapped, so that ids can be copied."""
     for key in keys:
-        ends = f"expires {key['expires_at'][:10]}" if key["expires_at"] else "valid"
-        state = f"revoked {key['revoked_at'][:10]}" if key["revoked_at"] else ends
-        used = f"used {key['last_used_at'][:16]}" if key["last_used_at"] else "not used"
-        limit = f"  only {json.dumps(key['filter'])}" if key["filter"] else ""
-        say(console, f"{key['id']}  {key['name']}  {','.join(sorted(key['scopes']))}  {state}  {used}{limit}")
+        ends = f"expires {key.expires_at:%Y-%m-%d}" if key.expires_at else "valid"
+        state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ends
+        used = f"used {key.last_used_at:%Y-%m-%dT%H:%M}" if key.last_used_at else "not used"
+        limit = f"  only {json.dumps(key.filter)}" if key.filter else ""
+        say(console, f"{key.id}  {key.name}  {','.join(sorted(key.scopes))}  {state}  {used}{limit}")
 
 
 def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableType:
@@ -341,13 +349,12 @@ def calibration_table(evidence: Json) -> Table:
     return table
 
 
-def builds_table(builds: Iterable[Json]) -> Table:
+def builds_table(builds: Iterable[Build]) -> Table:
     table = _table("build", "state", "documents", "embedding model", "gate")
     for build in builds:
-        gate = build["gate"]
-        opened = "" if gate is None else "open" if gate["open"] else "closed"
-        copied = f"{build['copied']:,} of {build['source_documents']:,}: {_counts(build['documents'])}"
-        table.add_row(str(build["build"]), build["state"], copied, build["embedding_model"], opened)
+        opened = "" if build.gate is None else "open" if build.gate["open"] else "closed"
+        copied = f"{build.copied:,} of {build.source_documents:,}: {_counts(build.documents)}"
+        table.add_row(str(build.build), build.state, copied, build.embedding_model, opened)
     return table
 
 
@@ -373,9 +380,10 @@ def print_gate(console: Console, report: Json) -> None:
         console.print("[green]open:[/green] nothing speaks against the build")
 
 
-def letter_counts(counts: Json) -> str:
+def letter_counts(documents: int, chunks: int) -> str:
     """Say how many documents and chunks there are; a zero is left out."""
-    parts = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]
+    counts = {"document": documents, "chunk": chunks}
+    parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
     return " and ".join(parts) or "nothing"
 
 
@@ -396,10 +404,10 @@ def _state(state: str) -> str:
     return f"[{colour}]{state}[/{colour}]" if colour else state
 
 
-def _match(chunk: Json) -> str:
-    question = chunk["matched_question"]
+def _match(chunk: FoundChunk) -> str:
+    question = chunk.matched_question
     matched = f"matched “{escape(question)}”" if question else "matched the text itself"
-    return f"[cyan]{matched}[/cyan], score {chunk['score']:.2f}"
+    return f"[cyan]{matched}[/cyan], score {chunk.score:.2f}"
 
 
 def _snippet(text: str) -> str:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from cli.client import Client, Json
+from foreask_client.models import Evaluation, Json
+
+from cli.client import Client
 from evaluation import LabelledSet, Strategy
 from evaluation.labelled import LabelField
 from evaluation.services import ProgressReport
@@ -58,21 +60,20 @@ def evaluate(
     names = [strategy.name for strategy in strategies]
     run = client.evaluate(labelled.name, questions=questions, strategies=names, baseline=baseline)
     try:
-        while run["state"] == "running":
+        while run.state == "running":
             time.sleep(_LOOK_SECONDS)
-            run = _looked_at(client, labelled.name, run["id"])
-            if run["strategy"]:
-                progress(f"querying {run['strategy']}", run["done"], run["total"])
+            run = _looked_at(client, labelled.name, run.id)
+            if run.strategy:
+                progress(f"querying {run.strategy}", run.done, run.total)
     except KeyboardInterrupt:
-        _stop(client, labelled.name, run["id"])
+        _stop(client, labelled.name, run.id)
         raise
-    if run["results"] is None:
-        raise Unavailable(run["error"] or "The server that evaluated has ended: try again.", component="api")
-    results: Json = run["results"]
-    return {**results, "notes": [*labelled.notes, *results["notes"]]}
+    if run.results is None:
+        raise Unavailable(run.error or "The server that evaluated has ended: try again.", component="api")
+    return {**run.results, "notes": [*labelled.notes, *run.results["notes"]]}
 
 
-def _looked_at(client: Client, collection: str, run: str) -> Json:
+def _looked_at(client: Client, collection: str, run: str) -> Evaluation:
     """Return the run as it is; where the server cannot say so now, ask again: the run goes on meanwhile."""
     began, pause = time.monotonic(), _LOOK_SECONDS
     while True:
@@ -89,5 +90,5 @@ def _looked_at(client: Client, collection: str, run: str) -> Json:
 def _stop(client: Client, collection: str, run: str) -> None:
     """Delete a run that is under way; one that has ended meanwhile has cost something, and stays."""
     with suppress(ForeaskError):
-        if client.evaluation(collection, run)["state"] == "running":
+        if client.evaluation(collection, run).state == "running":
             client.delete_evaluation(collection, run)

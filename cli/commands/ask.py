@@ -57,7 +57,7 @@ def ask(
     """Ask a question: the answer, then what it cites, with the question that matched and its score."""
     from cli import output
 
-    choices = {
+    choices: dict[str, Any] = {
         "top_k": top_k,
         "unit": unit,
         "order": order,
@@ -68,9 +68,9 @@ def ask(
     options = {name: value for name, value in choices.items() if value is not None}
     with client_of(url, key) as client:
         if as_json:
-            output.print_json(client.query(question, collection, **options))
+            output.print_json(client.query(question, collection=collection, **options))
         else:
-            events = client.query_events(question, collection, **options)
+            events = client.query_events(question, collection=collection, **options)
             output.print_answer(console_of(), events, show_chunks=show_chunks)
 
 

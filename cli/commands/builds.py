@@ -12,9 +12,11 @@ import typer
 from cli.server import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
+    from foreask_client import Build
+    from foreask_client.models import Json
     from rich.console import Console
 
-    from cli.client import Client, Json
+    from cli.client import Client
 
 CLOSED = 4  # exit code: the gate is closed
 INTERRUPTED = 130
@@ -100,11 +102,11 @@ def _begun(client: Client, console: Console, collection: str, change: Json, *, y
         body = {"collection": collection, "migrate": change}
         if not estimates.agreed(client, console, body, "Begin?", yes=yes):
             raise typer.Abort
-        return int(client.begin_build(collection, change)["build"])
-    open_builds = [b for b in client.builds(collection) if b["state"] in ("filling", "paused", "following")]
+        return client.begin_build(collection, **change).build
+    open_builds = [b for b in client.builds(collection) if b.state in ("filling", "paused", "following")]
     if not open_builds:
         raise InvalidInput("Say what the new build has otherwise: see `foreask migrate --help`.", field="build")
-    return int(open_builds[-1]["build"])
+    return open_builds[-1].build
 
 
 def _follow(client: Client, console: Console, collection: str, number: int) -> None:
@@ -113,14 +115,14 @@ def _follow(client: Client, console: Console, collection: str, number: int) -> N
 
     with Meter(console) as meter:
         for build in _states_of(client, collection, number):
-            done = sum(build["documents"].get(state, 0) for state in ("ready", "degraded", "failed"))
-            count = Count(build["source_documents"], done, build["documents"].get("failed", 0))
+            done = sum(build.documents.get(state, 0) for state in ("ready", "degraded", "failed"))
+            count = Count(build.source_documents, done, build.documents.get("failed", 0))
             meter.show(count)
-            if build["state"] == "following" and done == build["copied"]:
+            if build.state == "following" and done == build.copied:
                 return
 
 
-def _states_of(client: Client, collection: str, number: int) -> Iterator[Json]:
+def _states_of(client: Client, collection: str, number: int) -> Iterator[Build]:
     while True:
         yield client.build(collection, number)
         time.sleep(_POLL_SECONDS)
@@ -135,7 +137,7 @@ def _gate(
 
     questions = None if labelled is None else read_labelled(labelled)
     with console.status("comparing both builds") as status:
-        for event in client.gate_events(collection, number, questions, accept_failures):
+        for event in client.gate(collection, number, questions=questions, accept_failures=accept_failures):
             if event.name == "progress":
                 status.update(f"comparing: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
@@ -186,10 +188,10 @@ def rollback(collection: Name, *, url: Url = LOCAL, key: Key = None) -> None:
     from shared.domain.errors import NotFound
 
     with client_of(url, key) as client:
-        before = [b for b in client.builds(collection) if b["live_until"] and b["state"] == "following"]
+        before = [b for b in client.builds(collection) if b.live_until and b.state == "following"]
         if not before:
             raise NotFound(f"No other build of {collection} has been live.")
-        number = int(max(before, key=lambda b: str(b["live_until"]))["build"])
+        number = max(before, key=lambda b: b.live_until or b.created_at).build
         client.switch_build(collection, number)
     console_of().print(f"{collection} is answered by build {number} again")
 
@@ -213,7 +215,7 @@ def drop(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) 
 
 def _act(action: str, collection: str, build: int, url: str, key: str | None) -> None:
     with client_of(url, key) as client:
-        state = (client.pause_build if action == "pause" else client.resume_build)(collection, build)["state"]
+        state = (client.pause_build if action == "pause" else client.resume_build)(collection, build).state
     console_of().print(f"build {build} of {collection} is {state}")
 
 

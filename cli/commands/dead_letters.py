@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
+
+if TYPE_CHECKING:
+    from foreask_client.models import DeadLettersResolved
 
 dead_app = typer.Typer(
     help="Dead letters are failed documents and dead chunks; list, show, retry or discard them.", no_args_is_help=True
@@ -42,7 +45,7 @@ def list_(
 
     filters = _filters_of(collection=collection, document_id=document, reason=reason)
     with client_of(url, key) as client:
-        letters, reasons = list(islice(client.dead(filters), limit)), client.dead_reasons(filters)
+        letters, reasons = list(islice(client.dead_letters(**filters), limit)), client.dead_reasons(**filters)
     if as_json:
         output.print_json({"letters": letters, "reasons": reasons})
     else:
@@ -71,7 +74,7 @@ def retry(
     filters = _filters_of(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
     _require_choice(filters, every=every)
     with client_of(url, key) as client:
-        _say_resolved("tried again", client.retry_dead(filters or {"all": True}))
+        _say_resolved("tried again", client.retry_dead_letters(**_selection(filters)))
 
 
 def discard(
@@ -91,11 +94,15 @@ def discard(
     if not yes:
         typer.confirm("Give these up for good?", abort=True)
     with client_of(url, key) as client:
-        _say_resolved("discarded", client.discard_dead(filters or {"all": True}))
+        _say_resolved("discarded", client.discard_dead_letters(**_selection(filters)))
 
 
 def _filters_of(**options: str | None) -> dict[str, str]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _selection(filters: dict[str, str]) -> dict[str, Any]:
+    return dict(filters) or {"all": True}
 
 
 def _require_choice(filters: dict[str, str], *, every: bool) -> None:
@@ -103,9 +110,9 @@ def _require_choice(filters: dict[str, str], *, every: bool) -> None:
         raise typer.BadParameter("Say which: an id, --document, --collection, --reason, or --all alone.")
 
 
-def _say_resolved(action: str, counts: dict[str, int]) -> None:
+def _say_resolved(action: str, counts: DeadLettersResolved) -> None:
     from cli import output
 
-    print(f"{action}: {output.letter_counts(counts)}")
-    if counts["in_work"]:
-        print(f"left alone, because their documents are in work: {counts['in_work']} chunks")
+    print(f"{action}: {output.letter_counts(counts.documents, counts.chunks)}")
+    if counts.in_work:
+        print(f"left alone, because their documents are in work: {counts.in_work} chunks")

@@ -102,7 +102,7 @@ def _status(client: Client) -> tuple[str, RenderableType]:
     health = client.health()
     if not _serves(health):
         return "unavailable", output.status(health, None, [])
-    return str(health.get("status")), output.status(health, client.status(), client.collections())
+    return str(health.get("status")), output.status(health, client.status(), list(client.collections()))
 
 
 def _serves(health: dict[str, object]) -> bool:
@@ -129,8 +129,20 @@ def declare(
     """
     declared = dict(map(_field, fields))
     with client_of(url, key) as client:
-        filterable = client.declare(collection, declared)["options"]["filterable"]
+        filterable = _declare(client, collection, declared)
         print(f"{collection}: {', '.join(f'{name} ({kind})' for name, kind in filterable.items())}")
+
+
+def _declare(client: Client, collection: str, fields: dict[str, str]) -> dict[str, str]:
+    """Add filterable fields to those of a collection, keep its other options, and return all its fields."""
+    from shared.domain.errors import NotFound
+
+    try:
+        options = client.collection(collection).options.model_dump(mode="json", exclude_unset=True)
+    except NotFound:
+        options = {}
+    options["filterable"] = fields
+    return client.put_collection(collection, **options).options.filterable
 
 
 def _field(text: str) -> tuple[str, str]:
@@ -165,7 +177,7 @@ def documents(
     from cli import output
 
     with client_of(url, key) as client:
-        output.print_documents(console_of(), islice(client.documents(collection, state), limit))
+        output.print_documents(console_of(), islice(client.documents(collection=collection, state=state), limit))
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
@@ -179,11 +191,11 @@ def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
 def retry(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Try a failed document, or a document's dead chunks, again."""
     with client_of(url, key) as client:
-        print(client.retry(document_id)["state"])
+        print(client.retry_document(document_id).state)
 
 
 def delete(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Delete a document with its chunks, questions and points."""
     with client_of(url, key) as client:
-        client.delete(document_id)
+        client.delete_document(document_id)
         print("deleted")

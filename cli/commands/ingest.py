@@ -10,9 +10,10 @@ import typer
 from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
+    from foreask_client.models import Json
     from rich.console import Console
 
-    from cli.client import Client, Json
+    from cli.client import Client
     from cli.corpus import Corpus
     from cli.corpus_ingestion import CorpusLoad
     from cli.files import Selection

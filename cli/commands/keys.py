@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -14,13 +14,18 @@ from cli.server import LOCAL, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.client import Json
+    from foreask_client import Key as ClientKey
+    from foreask_client.models import Json, KeyScope
+
+    from shared.domain.keys import Key as LedgerKey
     from shared.domain.keys import NewKey
 
 keys_app = typer.Typer(
     help="Keys to the API; make, list or revoke them. With --tenant or --operator in the ledger, without a server.",
     no_args_is_help=True,
 )
+
+_DAY_SECONDS = 86_400
 
 
 class ScopeChoice(StrEnum):
@@ -63,9 +68,10 @@ def make(
     filter_ = dict(map(condition, filters)) if filters else None
     whose = _whose(tenant, operator=operator)
     if whose is None:
-        body = {"name": name, "scopes": scopes, "filter": filter_}
+        lifetime = None if days is None else days * _DAY_SECONDS
+        allowed = cast("list[KeyScope]", scopes)
         with client_of(url, key) as client:
-            made = client.make_key(body | ({} if days is None else {"expires_in_seconds": days * 86_400}))["key"]
+            made = client.make_key(name, allowed, expires_in_seconds=lifetime, filter=filter_).key
     else:
         made = _make_in_ledger(_new_key(whose, name, scopes, filter_, days))
     print(f"# It is shown this once:\nFOREASK_API_KEY={made}")
@@ -147,15 +153,10 @@ def _make_in_ledger(new: NewKey) -> str:
     return key
 
 
-def _in_ledger(whose: str) -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
+def _in_ledger(whose: str) -> Sequence[LedgerKey]:
     from cli import keys
 
-    return [
-        {name: str(value) if name.endswith(("_at", "id")) and value else value for name, value in asdict(each).items()}
-        for each in keys.in_ledger(lambda ledger: ledger.page(whose, limit=1_000))
-    ]
+    return keys.in_ledger(lambda ledger: ledger.page(whose, limit=1_000))
 
 
 def _revoke_in_ledger(whose: str, key_id: str) -> None:
@@ -166,11 +167,11 @@ def _revoke_in_ledger(whose: str, key_id: str) -> None:
     keys.in_ledger(lambda ledger: ledger.revoke(whose, UUID(key_id)))
 
 
-def _id_of(name: str, listed: Sequence[Json]) -> str:
+def _id_of(name: str, listed: Sequence[LedgerKey | ClientKey]) -> str:
     """The id of the key of this name that is not revoked, or of this id."""
     from shared.domain.errors import NotFound
 
     for each in listed:
-        if name == each["id"] or (name == each["name"] and each["revoked_at"] is None):
-            return str(each["id"])
+        if name == str(each.id) or (name == each.name and each.revoked_at is None):
+            return str(each.id)
     raise NotFound(f"There is no key '{name}' that is not revoked. `foreask keys list` shows those that exist.")

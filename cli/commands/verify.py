@@ -11,9 +11,10 @@ from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from foreask_client import Event
     from rich.console import Console
 
-    from cli.client import Event
+    from cli.client import Client
 
 DIFFERS = 4  # exit code
 
@@ -48,14 +49,13 @@ def verify(
         raise typer.BadParameter("--cursor needs the tenant's own key: an operator's comparison begins anew.")
     console = console_of()
     with client_of(url, key) as client:
-        there = client.collections() if tenant is None else client.tenant_collections(tenant)
-        names = [collection] if collection else [each["name"] for each in there]
+        names = [collection] if collection else _names(client, tenant)
         verified = {}
         for name in names:
             if tenant is None:
-                events = client.verify_events(name, repair=repair, cursor=cursor)
+                events = client.verify(name, repair=repair, cursor=cursor)
             else:
-                events = client.verify_tenant_events(tenant, name, repair=repair)
+                events = client.verify_tenant(tenant, name, repair=repair)
             verified[name] = _followed(console, name, events, tenant=tenant, cursor=cursor, quiet=as_json)
     if as_json:
         output.print_json(verified)
@@ -65,6 +65,12 @@ def verify(
         counts["missing"] + counts["stale"] + counts["orphaned"] > counts["repaired"] for counts in verified.values()
     ):
         raise typer.Exit(DIFFERS)
+
+
+def _names(client: Client, tenant: str | None) -> list[str]:
+    if tenant is None:
+        return [each.name for each in client.collections()]
+    return [each["name"] for each in client.tenant_collections(tenant)]
 
 
 def _followed(

@@ -88,8 +88,8 @@ async def test_bad_rows_are_numbered_others_ingested(server, services, corpus):
     assert "last" in await there(services)
 
 
-async def test_rows_with_same_name_are_ingested_in_order(server, services, corpus, monkeypatch):
-    send, running, together = server._uploads.upload_batch, [], []
+async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus, monkeypatch):
+    send, running, together = server.upload_batch, [], []
 
     def watched(*args, **options):
         running.append(args)
@@ -100,7 +100,7 @@ async def test_rows_with_same_name_are_ingested_in_order(server, services, corpu
         finally:
             running.remove(args)
 
-    monkeypatch.setattr(server._uploads, "upload_batch", watched)
+    monkeypatch.setattr(server, "upload_batch", watched)
     same = [{"_id": "same", "text": f"Version {n}.", "lang": "en"} for n in range(7)]
     load = await taken(server, corpus(same))
 
@@ -123,8 +123,8 @@ async def test_truncated_file_ingests_complete_rows(server, services, corpus, mo
     assert len(await there(services)) == 13
 
 
-async def test_brief_server_outage_loses_nothing(server, services, corpus, monkeypatch):
-    monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda _: 0.01)
+async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services, corpus, monkeypatch):
+    monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda *_: 0.01)
     submit = type(services.ledger.documents).submit_many
     failed = set()
 

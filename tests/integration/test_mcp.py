@@ -57,7 +57,7 @@ async def connected(served, headers, **options):
 async def test_a_model_reads_and_adds_documents_over_http(served, services, mode):
     async with connected(served, as_tenant("alice"), mode=mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == [*READING, "add_document"]
-        assert "taken" in await called(client, "add_document", **LEAVE)
+        assert "is stored" in await called(client, "add_document", **LEAVE)
         await work(services)
 
         assert await called(client, "list_collections") == "- default"
@@ -69,7 +69,7 @@ async def test_a_model_reads_and_adds_documents_over_http(served, services, mode
         lost = await client.call_tool("read_around", {"chunk_id": "a"})
         assert lost.is_error
         answer = await called(client, "ask", **QUESTION)
-        assert answer.startswith("The documents say so [1].\n\nWhat it cites:\n\n[1] Leave")
+        assert answer.startswith("The documents say so [1].\n\nCited passages:\n\n[1] Leave")
         refused = await client.call_tool("search", QUESTION | {"top_k": 0})
         assert refused.is_error
         assert text_of(refused).startswith("top_k: ")

@@ -11,16 +11,20 @@ from pathlib import Path
 
 import httpx
 import pytest
+from foreask_client import Document, Event
 from rich.console import Console
 
 from cli import demo, keys, library, main, output
-from cli.client import Client, Event
+from cli.client import Client
+from cli.commands import accepted as accepted_commands
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
+from cli.commands import documents as document_commands
 from cli.commands import verify as verify_command
 from cli.output import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
+from tests.support import replies
 
 NOWHERE = "http://127.0.0.1:9"  # discard: nobody listens
 
@@ -184,22 +188,20 @@ class DemoServer:
         self.states = list(states)
         self.asked = []
 
-    def upload(self, path, name, collection, lane):
+    def upload(self, path, *, collection, external_id, lane):
         state = "queued" if len(self.states) > 1 else self.states[0]
-        return {"id": name, "external_id": name, "state": state, "chunks": {}}
+        return Document(**replies.document(id=external_id, external_id=external_id, state=state))
 
-    def documents_of(self, names):
+    def documents(self, ids):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        chunks = {"total": 1, "generated": 0, "indexed": int(state == "ready"), "dead": 0, "discarded": 0}
-        return [{"id": n, "external_id": n, "state": state, "chunks": chunks, "questions": 5} for n in names]
+        return [Document(**replies.document(id=name, external_id=name, state=state)) for name in ids]
 
     def query_events(self, question, collection, top_k):
         self.asked.append((question, self.states[0]))
-        chunk = {"chunk_id": "1", "external_id": "a", "heading_path": [], "score": 1.0, "text": "yes"}
-        chunk["matched_question"] = "What is it?" if self.states[0] == "ready" else None
-        citation = {"number": 1, "chunk_id": "1", "external_id": "a", "heading_path": []}
-        reply = {"chunks": [chunk], "citations": [citation], "form": "extractive", "found": True}
-        yield Event(name="done", data=reply | {"metadata": {"skipped": {}}})
+        reply = replies.answer(form="extractive")
+        if self.states[0] != "ready":
+            reply["chunks"] = [reply["chunks"][0] | {"matched_question": None}]
+        yield Event(name="done", data=reply)
 
 
 def shown_by_the_demo(server, folder, monkeypatch):
@@ -233,9 +235,9 @@ def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
 
 def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
     class WithChange(DemoServer):
-        def upload(self, path, name, collection, lane):
-            known = super().upload(path, name, collection, lane)
-            return known if name.startswith("packages/") else known | {"state": "queued"}
+        def upload(self, path, *, external_id, **options):
+            stored = super().upload(path, external_id=external_id, **options)
+            return stored if external_id.startswith("packages/") else stored.model_copy(update={"state": "queued"})
 
     shown = shown_by_the_demo(WithChange("searchable"), tmp_path, monkeypatch)
 
@@ -272,16 +274,7 @@ def test_durations_are_said_as_people_say_them(seconds, said):
     assert duration(seconds) == said
 
 
-LETTER = {
-    "id": "5d4c9f0a-6f0e-5d7a-9a53-000000000000",
-    "kind": "chunk",
-    "collection": "handbook",
-    "external_id": "leave.md",
-    "ordinal": 3,
-    "at": "2026-10-01T09:20:00Z",
-    "attempts": 8,
-    "reason": "the model did not answer in time",
-}
+LETTER = replies.dead_letter(ordinal=3)
 
 
 class DeadLetterServer:
@@ -291,16 +284,12 @@ class DeadLetterServer:
         self.requests = []
 
     def __call__(self, request):
-        import json
-
-        import httpx
-
         self.requests.append((request.method, request.url.path, json.loads(request.content or b"{}")))
         if request.method == "POST":
             return httpx.Response(202, json={"documents": 1, "chunks": 2, "in_work": 3})
         if request.url.path.endswith("reasons"):
             return httpx.Response(200, json={"items": [{"reason": LETTER["reason"], "documents": 0, "chunks": 12}]})
-        return httpx.Response(200, json={"items": [LETTER], "next_cursor": None})
+        return httpx.Response(200, json=replies.page(LETTER))
 
 
 @pytest.fixture
@@ -358,7 +347,7 @@ def verified(monkeypatch):
 
     def answer(request):
         if request.method == "GET":
-            return httpx.Response(200, json={"items": [{"name": "handbook"}], "next_cursor": None})
+            return httpx.Response(200, json=replies.page(replies.collection(name="handbook")))
         assert request.url.path == "/v1/collections/handbook/verify"
         assert request.headers["accept"] == "text/event-stream"
         body = json.loads(request.content)
@@ -403,10 +392,10 @@ def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verifie
     assert verified == ["breaks", "here"]
 
 
-def test_answer_names_skipped_stages():
-    reply = {"chunks": [], "citations": [], "form": "generative", "found": True}
+def test_an_answer_says_what_was_done_without():
     skipped = {"rerank": "the rerank provider answered 500: [red]"}
-    done = Event(name="done", data=reply | {"metadata": {"skipped": skipped}})
+    reply = replies.answer(chunks=[], citations=[])
+    done = Event(name="done", data=reply | {"metadata": reply["metadata"] | {"skipped": skipped}})
     written = io.StringIO()
 
     output.print_answer(Console(file=written), [Event(name="token", data={"text": "Yes."}), done], show_chunks=False)
@@ -418,29 +407,22 @@ def test_answer_names_skipped_stages():
 def queries(monkeypatch):
     """The bodies of the queries to a server; it answers with an explanation."""
     requests = []
-    place = {"rank": 1, "score": 0.82}
-    parts = {"near": 1.4, "words": 0.6, "same": 0.0}
-    reply = {
-        "answer": "Thirty days [1].",
-        "found": True,
-        "form": "generative",
-        "citations": [],
-        "chunks": [
-            {"chunk_id": "1", "external_id": "leave.md", "score": 0.5, "channels": {"questions": place, "bm25": place}}
-            | {"evidence": parts}
-        ],
-        "metadata": {
-            "skipped": {},
-            "explain": {
-                "stages": {
-                    "search": {"milliseconds": 6.4, "did": "chunks by channel: questions 3", "skipped": None},
-                    "rewrite": {"milliseconds": None, "did": None, "skipped": "[no model]"},
-                },
-                "rewritten": {"queries": ["Holidays?"], "step_back_question": None},
-                "weights": {"questions": 1.0, "text": 0.5, "bm25": 1.0},
-            },
-        },
+    rank = {"rank": 1, "score": 0.82}
+    chunk = {
+        "score": 0.5,
+        "channels": {"questions": rank, "bm25": rank},
+        "evidence": {"near": 1.4, "words": 0.6, "same": 0.0},
     }
+    explanation = {
+        "stages": {
+            "search": {"milliseconds": 6.4, "did": "chunks by channel: questions 3", "skipped": None},
+            "rewrite": {"milliseconds": None, "did": None, "skipped": "[no model]"},
+        },
+        "rewritten": {"queries": ["Holidays?"], "step_back_question": None},
+        "weights": {"questions": 1.0, "text": 0.5, "bm25": 1.0},
+    }
+    reply = replies.answer()
+    reply |= {"chunks": [reply["chunks"][0] | chunk], "metadata": reply["metadata"] | {"explain": explanation}}
 
     def answer(request):
         requests.append(json.loads(request.content))
@@ -479,43 +461,36 @@ def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):
 
 
 def test_fields_are_declared_with_their_types(capsys, monkeypatch):
-    asked = []
+    requests = []
 
-    def declare(_, collection, filterable):
-        asked.append((collection, filterable))
-        return {"options": {"filterable": {"department": "keyword", **filterable}}}
+    def server(request):
+        requests.append((request.method, request.url.path))
+        declared = json.loads(request.content)["filterable"] if request.content else {}
+        return httpx.Response(
+            200, json=replies.collection(options={"filterable": {"department": "keyword"} | declared})
+        )
 
-    monkeypatch.setattr(Client, "declare", declare)
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(document_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
 
     code, out, _ = foreask(capsys, monkeypatch, "declare", "handbook", "year=integer", "a-b=bool")
     assert (code, out) == (0, "handbook: department (keyword), year (integer), a-b (bool)\n")
-    assert asked == [("handbook", {"year": "integer", "a-b": "bool"})]
+    assert requests == [("GET", "/v1/collections/handbook"), ("PUT", "/v1/collections/handbook")]
 
     code, _, err = foreask(capsys, monkeypatch, "declare", "handbook", "year")
     assert code == 2
     assert "year is not FIELD=TYPE" in err
 
 
-def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
-    import httpx
-
-    from cli.client import Client
-    from cli.commands import accepted as accepted_commands
-
-    question = {
-        "id": "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33",
-        "state": "indexed",
-        "external_id": "leave.md",
-        "created_at": "2026-10-01T09:30:00Z",
-        "question": "How much [bold]leave[/bold] do I get?",
-    }
+def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):
+    question = replies.accepted_question(question="How much [bold]leave[/bold] do I get?")
     requests = []
 
     def server(request):
         requests.append((request.method, request.url.path))
         if request.method == "DELETE":
             return httpx.Response(204)
-        return httpx.Response(200, json={"items": [question], "next_cursor": None})
+        return httpx.Response(200, json=replies.page(question))
 
     transport = httpx.MockTransport(server)
     monkeypatch.setattr(accepted_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
@@ -524,7 +499,7 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
     assert code == 0
     assert out == f"{question['id']}  indexed   leave.md  2026-10-01T09:30:00  {question['question']}\n"
     _, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "--json")
-    assert question["question"] in out
+    assert json.loads(out) == [question]
     foreask(capsys, monkeypatch, "accepted", "remove", question["id"], "-c", "handbook")
     address = "/v1/collections/handbook/accepted"
     assert requests == [

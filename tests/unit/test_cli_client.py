@@ -1,19 +1,22 @@
-"""What the command line says to the API, and what it makes of the answers."""
+"""Requests of the command line and its handling of replies."""
 
 import json
 
 import httpx
 import pytest
+from foreask_client import Event
 
-from cli.client import Client, Event
+from cli.client import Client
+from cli.commands.documents import _declare
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+from tests.support import replies
 
 URL = "http://foreask.test"
 EVENTS = {"content-type": "text/event-stream"}
 
 
 class RecordingServer:
-    """Answers from a list, the last answer for ever, and records the requests."""
+    """Answers from a list, repeats the last answer, and records the requests."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -37,18 +40,18 @@ def problem(status, detail="Because.", **headers):
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    waits = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
-    return waits
+def pauses(monkeypatch):
+    seconds = []
+    monkeypatch.setattr("time.sleep", seconds.append)
+    return seconds
 
 
-def test_upload_sends_file_collection_and_key(tmp_path):
+def test_upload_sends_file_collection_lane_and_key(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
-    foreask, server = client(httpx.Response(202, json={"document_id": "1"}), key="secret")
+    foreask, server = client(httpx.Response(202, json=replies.document(id="1")), key="secret")
 
-    assert foreask.upload(path, "docs/a.md", "handbook", "bulk") == {"document_id": "1"}
+    assert foreask.upload(path, external_id="docs/a.md", collection="handbook", lane="bulk").id == "1"
 
     (request,) = server.requests
     assert request.headers["authorization"] == "Bearer secret"
@@ -56,44 +59,52 @@ def test_upload_sends_file_collection_and_key(tmp_path):
         assert part in request.content
 
 
-def test_upload_retries_whole_file_after_server_delay(tmp_path, no_waiting):
+def test_upload_retry_waits_for_retry_after_and_sends_complete_file(tmp_path, pauses):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(
-        problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(202, json={})
+        problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(202, json=replies.document())
     )
 
-    foreask.upload(path, "a.md", "default")
+    foreask.upload(path)
 
     assert len(server.requests) == 3
     assert b"hello" in server.requests[-1].content
-    assert no_waiting[0] >= 7
+    assert pauses[0] >= 7
 
 
-def test_rejected_upload_is_not_resent(tmp_path):
+def test_rejected_upload_is_not_retried(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(problem(413, "Too large."))
 
     with pytest.raises(TooLarge, match=r"Too large\."):
-        foreask.upload(path, "a.md", "default")
+        foreask.upload(path)
 
     assert len(server.requests) == 1
 
 
-def test_an_upload_gives_up_in_the_end(tmp_path):
+def test_upload_fails_after_five_attempts(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(problem(503))
 
     with pytest.raises(Unavailable):
-        foreask.upload(path, "a.md", "default")
+        foreask.upload(path)
 
     assert len(server.requests) == 5
 
 
-@pytest.mark.parametrize("ask", [lambda f: f.document("1"), lambda f: f.collections(), lambda f: f.builds("default")])
-def test_nonupload_request_is_sent_once(ask):
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.document("1"),
+        lambda client: list(client.documents()),
+        lambda client: client.builds("default"),
+        lambda client: client.estimate({}),
+    ],
+)
+def test_request_without_upload_is_sent_once(ask):
     foreask, server = client(problem(503))
 
     with pytest.raises(Unavailable):
@@ -102,13 +113,13 @@ def test_nonupload_request_is_sent_once(ask):
     assert len(server.requests) == 1
 
 
-def test_upload_over_daily_limit_is_not_resent(tmp_path):
+def test_upload_over_daily_limit_is_not_retried(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(problem(429, **{"retry-after": "7200"}))
 
     with pytest.raises(Unavailable):
-        foreask.upload(path, "a.md", "default")
+        foreask.upload(path)
 
     assert len(server.requests) == 1
 
@@ -123,18 +134,18 @@ def test_upload_over_daily_limit_is_not_resent(tmp_path):
         (500, Unavailable),
     ],
 )
-def test_a_problem_becomes_its_sentence(status, error):
+def test_problem_details_become_error_with_same_sentence(status, error):
     foreask, _ = client(problem(status, "This is why."))
 
     with pytest.raises(error, match=r"This is why\."):
         foreask.document("1")
 
 
-def test_missing_key_explains_remedy():
+def test_unauthorized_without_key_names_key_option():
     with pytest.raises(Unauthorized, match="FOREASK_API_KEY"):
-        client(problem(401))[0].collections()
+        client(problem(401))[0].me()
     with pytest.raises(Unauthorized, match=r"^Because\.$"):
-        client(problem(401), key="wrong")[0].collections()
+        client(problem(401), key="wrong")[0].me()
 
 
 @pytest.mark.parametrize(
@@ -146,67 +157,67 @@ def test_missing_key_explains_remedy():
         (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
     ],
 )
-def test_missing_server_prints_one_sentence(failure, sentence):
+def test_connection_failure_becomes_one_sentence(failure, sentence):
     with pytest.raises(Unavailable, match=sentence):
-        client(failure)[0].collections()
+        client(failure)[0].me()
 
 
 @pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
-def test_invalid_url_is_reported(url):
-    with pytest.raises(InvalidInput, match="is not a URL"), Client(url) as foreask:
-        foreask.collections()
+def test_invalid_url_is_rejected(url):
+    with pytest.raises(InvalidInput, match="is not a URL"):
+        Client(url)
 
 
 def test_documents_are_read_page_by_page():
-    pages = [{"items": [{"id": "1"}], "next_cursor": "next"}, {"items": [{"id": "2"}], "next_cursor": None}]
+    pages = [replies.page(replies.document(id="1"), next_cursor="next"), replies.page(replies.document(id="2"))]
     foreask, server = client(*(httpx.Response(200, json=page) for page in pages))
 
-    assert [document["id"] for document in foreask.documents("handbook", "failed")] == ["1", "2"]
+    assert [document.id for document in foreask.documents(collection="handbook", state="failed")] == ["1", "2"]
 
     first, second = (dict(request.url.params) for request in server.requests)
     assert first == {"collection": "handbook", "state": "failed", "limit": "200"}
     assert second == first | {"cursor": "next"}
 
 
-def test_bad_health_is_still_an_answer():
+def test_health_with_status_503_is_returned():
     foreask, _ = client(httpx.Response(503, json={"status": "unavailable", "components": {"ledger": "down"}}))
     assert foreask.health()["components"] == {"ledger": "down"}
 
 
-def test_an_answer_is_read_as_it_comes():
+def test_query_events_are_read_from_stream():
     stream = 'event: token\ndata: {"text": "Yes"}\n\n: heartbeat\n\nevent: done\ndata: {"form": "extractive"}\n\n'
     foreask, server = client(httpx.Response(200, text=stream, headers=EVENTS))
 
-    found = list(foreask.query_events("Is it?", "handbook", top_k=3))
+    found = list(foreask.query_events("Is it?", collection="handbook", top_k=3))
 
     assert found == [Event(name="token", data={"text": "Yes"}), Event(name="done", data={"form": "extractive"})]
     body = {"question": "Is it?", "collection": "handbook", "top_k": 3, "stream": True}
     assert json.loads(server.requests[0].content) == body
 
 
-def test_a_refused_question_is_its_sentence():
+def test_rejected_question_raises_its_sentence():
     with pytest.raises(InvalidInput, match="too long"):
-        list(client(problem(422, "It is too long."))[0].query_events("?", "default"))
+        list(client(problem(422, "It is too long."))[0].query_events("?"))
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\v", "\f", "\x1c"])
-def test_unicode_separator_in_text_ends_no_line(separator):
+def test_unicode_separator_in_event_does_not_split_it(separator):
     text = f"first{separator}second"
     data = json.dumps({"text": text}, ensure_ascii=False).encode()
     foreask, _ = client(httpx.Response(200, content=b"event: token\ndata: " + data + b"\n\n", headers=EVENTS))
 
-    assert list(foreask.query_events("Is it?", "handbook")) == [Event(name="token", data={"text": text})]
+    assert list(foreask.query_events("Is it?", collection="handbook")) == [Event(name="token", data={"text": text})]
 
 
-def test_declaration_keeps_other_collection_options():
+def test_declare_keeps_other_options_of_collection():
     options = {"questions_per_chunk": 4, "prompt": None, "filterable": {"department": "keyword"}}
     declared = {"year": "integer"}
-    foreask, server = client(httpx.Response(200, json={"options": options}))
-    foreask.declare("handbook", declared)
+    foreask, server = client(httpx.Response(200, json=replies.collection(options=options)))
+    _declare(foreask, "handbook", declared)
 
     assert [request.method for request in server.requests] == ["GET", "PUT"]
     assert json.loads(server.requests[1].content) == options | {"filterable": declared}
 
-    foreask, server = client(problem(404), httpx.Response(201, json={"options": {}}))
-    foreask.declare("new", declared)
+    foreask, server = client(problem(404), httpx.Response(201, json=replies.collection()))
+    _declare(foreask, "new", declared)
     assert json.loads(server.requests[1].content) == {"filterable": declared}

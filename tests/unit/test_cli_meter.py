@@ -1,14 +1,16 @@
-"""How far the work is, in numbers and in lines."""
+"""Progress of an ingest, as counts and as lines."""
 
 from datetime import timedelta
 from io import StringIO
 
 import pytest
+from foreask_client import Document
 from rich.console import Console
 
-from cli.ingestion import UploadBatch, follow
+from cli.ingestion import DocumentProgress, UploadBatch, follow
 from cli.meter import Count, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
+from tests.support import replies
 
 
 class ManualClock:
@@ -18,7 +20,7 @@ class ManualClock:
         return self.now
 
 
-def test_the_rate_is_that_of_the_last_minute():
+def test_rate_counts_last_minute_only():
     clock = ManualClock()
     rate = Rate(clock)
     for second in range(200):
@@ -29,7 +31,7 @@ def test_the_rate_is_that_of_the_last_minute():
     assert rate.eta(40) == timedelta(seconds=10)
 
 
-def test_there_is_no_eta_before_anything_is_done():
+def test_eta_without_finished_work_is_none():
     clock = ManualClock()
     rate = Rate(clock)
     rate.note(0)
@@ -46,7 +48,7 @@ def lines(*counts, every=1.0):
     return text.getvalue().splitlines()
 
 
-def test_progress_without_terminal_prints_occasional_lines():
+def test_meter_without_terminal_prints_periodic_and_final_lines():
     counts = [
         Count(2, searchable=n // 4, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)
     ]
@@ -64,7 +66,7 @@ def test_eta_with_unread_documents_is_lower_bound():
     assert "at least 0:00:10 left" in shown[1]
 
 
-def test_earlier_work_does_not_count_as_rate():
+def test_rate_ignores_chunks_done_before_start():
     shown = lines(
         Count(2),
         Count(2, 1, searchable=1, chunks=20, chunks_done=10),
@@ -75,29 +77,29 @@ def test_earlier_work_does_not_count_as_rate():
 
 
 def document(name, state, total=0, indexed=0, dead=0):
-    chunks = {"total": total, "searchable": indexed, "generated": indexed, "indexed": indexed, "dead": dead}
-    return {"id": name, "external_id": name, "state": state, "chunks": chunks, "error": None}
+    counts = {"total": total, "searchable": indexed, "generated": indexed, "indexed": indexed, "dead": dead}
+    return Document(**replies.document(id=name, external_id=name, state=state, chunks=counts | {"discarded": 0}))
 
 
 class DocumentServer:
-    """A client of a server whose documents move on with each request."""
+    """A client of a server whose documents change with each request."""
 
     def __init__(self, *rounds):
         self.rounds = list(rounds)
-        self.looked_up = []
+        self.requested = []
 
-    def documents_of(self, names):
-        self.looked_up.append(list(names))
+    def documents(self, ids):
+        self.requested.append(list(ids))
         documents = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
         if isinstance(documents, Exception):
             raise documents
-        return [d for d in documents if d["id"] in names]
+        return [d for d in documents if d.id in ids]
 
 
 def batch(*names):
     made = UploadBatch(len(names))
     for name in names:
-        made.see(name, document(name, "queued"))
+        made.see(name, DocumentProgress.of(document(name, "queued")))
     return made
 
 
@@ -105,7 +107,7 @@ def follow_at_once(server, followed, until="ready"):
     return list(follow(server, followed, until, sleep=lambda _: None))
 
 
-def test_documents_are_followed_until_each_has_ended():
+def test_follow_ends_when_all_documents_are_final():
     asking = [document("a", "searchable", 4, 1), document("b", "queued")]
     ended = [document("a", "ready", 4, 4), document("b", "failed")]
 
@@ -117,7 +119,7 @@ def test_documents_are_followed_until_each_has_ended():
     ]
 
 
-def test_documents_are_followed_until_each_is_found():
+def test_follow_until_searchable_ends_when_all_searchable():
     server = DocumentServer(
         [document("a", "searchable", 4), document("b", "indexing", 2)], [document("b", "searchable", 2)]
     )
@@ -125,57 +127,57 @@ def test_documents_are_followed_until_each_is_found():
     counts = follow_at_once(server, batch("a", "b"), "searchable")
 
     assert [(count.documents_done, count.searchable) for count in counts] == [(1, 1), (2, 2)]
-    assert server.looked_up == [["a", "b"], ["b"]]
+    assert server.requested == [["a", "b"], ["b"]]
 
 
-def test_polls_read_bounded_parts_in_turn():
+def test_follow_round_reads_bounded_number_of_documents():
     names = [f"d{number}" for number in range(2_500)]
     server = DocumentServer([document(name, "ready", 1, 1) for name in names])
 
     counts = follow_at_once(server, batch(*names))
 
     assert [count.documents_done for count in counts] == [1_000, 2_000, 2_500]
-    assert max(map(len, server.looked_up)) == 100
-    assert [name for names_of_one in server.looked_up for name in names_of_one] == names
+    assert max(map(len, server.requested)) == 100
+    assert [name for names_of_one in server.requested for name in names_of_one] == names
 
 
-def test_deleted_document_ends_its_wait():
+def test_follow_counts_deleted_document_as_failed():
     followed = batch("a")
     (count,) = follow_at_once(DocumentServer([]), followed)
-    assert (count.failed, followed.documents["a"]["external_id"]) == (1, "a")
+    assert (count.failed, followed.documents["a"].external_id) == (1, "a")
 
 
-def test_finished_documents_are_not_polled():
+def test_follow_does_not_poll_unchanged_documents():
     server = DocumentServer([])
     submitted = batch("a")
-    submitted.see("a", document("a", "ready", 3, 3))
+    submitted.see("a", DocumentProgress.of(document("a", "ready", 3, 3)))
 
     (count,) = follow_at_once(server, submitted)
 
     assert (count.documents_done, count.chunks) == (1, 3)
-    assert server.looked_up == []
+    assert server.requested == []
 
 
-def test_brief_outage_is_waited_out():
+def test_follow_survives_one_unavailable_reply():
     server = DocumentServer(Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
-def test_repeated_outages_are_each_waited_out():
+def test_follow_survives_repeated_unavailable_replies():
     away, asking = Unavailable("away", component="api"), [document("a", "searchable", 1)]
     server = DocumentServer(*[away, asking] * 20, [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
-def test_lasting_outage_ends_wait():
+def test_follow_fails_if_server_stays_unavailable():
     server = DocumentServer(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
         follow_at_once(server, batch("a"))
 
 
-def test_long_stage_prints_occasional_lines():
+def test_long_stage_prints_periodic_lines():
     clock, out = ManualClock(), StringIO()
     with Stages(Console(file=out, width=60), clock) as stages:
         for second in range(26):

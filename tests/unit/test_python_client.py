@@ -1,11 +1,15 @@
-"""What the Python client sends and reads: repeats, errors, keys and pages."""
+"""Requests and replies of the Python client: retries, errors, keys and pages."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
 from foreask_client import ApiError, AsyncClient, Client
 
+GENERATOR = Path(__file__).parents[2] / "clients/python/generate_sync.py"
 URL = "http://foreask.test"
 ERASURE = {
     "id": "1",
@@ -21,7 +25,7 @@ ERASURE = {
 
 
 class RecordingServer:
-    """Answers from a list, the last answer for ever, and records the requests."""
+    """Answers from a list, repeats the last answer, and records the requests."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -48,12 +52,12 @@ def problem(status, detail="Because.", **headers):
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
-    waits = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
-    return waits
+    seconds = []
+    monkeypatch.setattr("time.sleep", seconds.append)
+    return seconds
 
 
-def test_idempotent_requests_retry_after_server_delay(pauses):
+def test_repeatable_request_is_retried_after_retry_after(pauses):
     foreask, server = client(problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(204))
 
     foreask.delete_document("1")
@@ -62,7 +66,7 @@ def test_idempotent_requests_retry_after_server_delay(pauses):
     assert pauses[0] >= 7
 
 
-def test_nonidempotent_requests_are_sent_once():
+def test_request_with_side_effect_is_sent_once():
     foreask, server = client(problem(503))
 
     with pytest.raises(ApiError):
@@ -72,7 +76,7 @@ def test_nonidempotent_requests_are_sent_once():
 
 
 @pytest.mark.parametrize("refusal", [problem(422), problem(429, **{"retry-after": "7200"})])
-def test_a_refusal_is_not_repeated(refusal):
+def test_rejected_request_is_not_retried(refusal):
     foreask, server = client(refusal)
 
     with pytest.raises(ApiError):
@@ -81,7 +85,7 @@ def test_a_refusal_is_not_repeated(refusal):
     assert len(server.requests) == 1
 
 
-def test_error_contains_server_message():
+def test_error_has_fields_of_problem_details():
     foreask, _ = client(problem(404, "There is no such document."))
 
     with pytest.raises(ApiError) as raised:
@@ -102,7 +106,7 @@ def test_error_contains_server_message():
         (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
     ],
 )
-def test_missing_server_raises_one_sentence(failure, sentence):
+def test_connection_failure_raises_error_without_status(failure, sentence):
     with pytest.raises(ApiError, match=sentence) as raised:
         client(failure)[0].document("1")
     assert raised.value.status is None
@@ -114,10 +118,10 @@ def test_invalid_url_is_rejected(url):
         Client(url)
 
 
-def test_file_is_resent_whole_and_uploaded_without_key(tmp_path):
+def test_upload_to_store_resends_complete_file_without_key(tmp_path):
     path = tmp_path / "a.md"
     path.write_bytes(b"a" * 100_000)
-    told = []
+    progress = []
     store = {
         "upload": "u1",
         "url": "http://store.test/u1?sig=1",
@@ -130,19 +134,19 @@ def test_file_is_resent_whole_and_uploaded_without_key(tmp_path):
     )
 
     with pytest.raises(ApiError):  # the last request of the three
-        foreask.upload_to_store(path, progress=lambda sent, size: told.append((sent, size)))
+        foreask.upload_to_store(path, progress=lambda *counts: progress.append(counts))
 
-    offer, failed, put, handed_in = server.requests
-    assert offer.headers["authorization"] == handed_in.headers["authorization"] == "Bearer secret"
+    offer, failed, put, submission = server.requests
+    assert offer.headers["authorization"] == submission.headers["authorization"] == "Bearer secret"
     assert "authorization" not in put.headers
     assert put.headers["x-a"] == "1"
     assert failed.content == put.content == path.read_bytes()
     assert put.headers["content-length"] == "100000"
-    assert told == [(65536, 100_000), (100_000, 100_000)] * 2
-    assert json.loads(handed_in.content) == {"collection": "default", "upload": "u1", "filename": "a.md"}
+    assert progress == [(65536, 100_000), (100_000, 100_000)] * 2
+    assert json.loads(submission.content) == {"collection": "default", "upload": "u1", "filename": "a.md"}
 
 
-def test_missing_object_store_is_not_reported_as_server(tmp_path):
+def test_unreachable_object_store_is_named_in_error(tmp_path):
     (tmp_path / "a.md").write_bytes(b"a")
     store = {"upload": "u1", "url": "http://store.test:9000/u1?sig=1", "method": "PUT", "headers": {}}
     offer = httpx.Response(201, json=store | {"expires_in_seconds": 9})
@@ -155,14 +159,14 @@ def test_missing_object_store_is_not_reported_as_server(tmp_path):
 
 
 @pytest.mark.parametrize("page", [{}, {"items": [{"no": "collection"}]}, []])
-def test_foreign_list_reply_is_one_sentence(page):
+def test_invalid_list_reply_raises_error(page):
     foreask, _ = client(httpx.Response(200, json=page))
 
     with pytest.raises(ApiError, match="does not answer like a foreask server"):
         next(foreask.collections())
 
 
-def test_the_key_is_in_no_repr():
+def test_key_is_not_in_any_repr():
     foreask, _ = client(problem(401), key="secret")
 
     with pytest.raises(ApiError) as raised:
@@ -172,7 +176,7 @@ def test_the_key_is_in_no_repr():
     assert not any("secret" in text for text in shown)
 
 
-def test_lists_are_paged_and_names_quoted():
+def test_list_is_paged_and_names_are_quoted():
     foreask, server = client(
         httpx.Response(200, json={"items": [{"name": "a"}], "next_cursor": "n"}),
         httpx.Response(200, json={"items": [{"name": "b"}], "next_cursor": None}),
@@ -194,26 +198,28 @@ EVENTS = {"content-type": "text/event-stream"}
 
 
 @pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\v"])
-def test_events_are_parsed_and_failures_raised(separator):
+def test_error_event_in_stream_raises_its_problem(separator):
     data = json.dumps({"text": f"a{separator}b"}, ensure_ascii=False)
-    error = json.dumps({"type": "urn:foreask:problem:unavailable", "status": 503, "detail": "The model is away."})
+    error = json.dumps(
+        {"type": "urn:foreask:problem:unavailable", "status": 503, "detail": "The model is unavailable."}
+    )
     stream = f"event: token\ndata: {data}\n\n: heartbeat\n\nevent: error\ndata: {error}\n\n"
     foreask, _ = client(httpx.Response(200, content=stream.encode(), headers=EVENTS))
 
     events = foreask.query_events("Is it?")
 
     assert next(events).data == {"text": f"a{separator}b"}
-    with pytest.raises(ApiError, match="The model is away") as raised:
+    with pytest.raises(ApiError, match="The model is unavailable") as raised:
         next(events)
     assert (raised.value.status, raised.value.type) == (503, "unavailable")
 
 
-async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
+async def test_async_client_retries_with_key(monkeypatch):
     async def sleep(seconds):
         pass
 
     server = RecordingServer(problem(503), httpx.Response(202, json=ERASURE))
-    monkeypatch.setattr("tenacity.asyncio._portable_async_sleep", sleep)
+    monkeypatch.setattr("asyncio.sleep", sleep)
     async with AsyncClient(URL, "secret", http_transport=httpx.MockTransport(server)) as foreask:
         erasure = await foreask.delete_collection("a/b")
 
@@ -221,8 +227,23 @@ async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer secret"] * 2
 
 
-def test_page_reply_to_event_request_is_reported():
+def test_html_reply_to_stream_raises_error():
     foreask, _ = client(httpx.Response(200, html="<p>Please log in.</p>"))
 
     with pytest.raises(ApiError, match="does not send events like a foreask server"):
         next(foreask.query_events("How much leave?"))
+
+
+def test_upload_with_unknown_field_is_rejected():
+    foreask, server = client(problem(422))
+
+    with pytest.raises(TypeError, match="'metdata'"):
+        foreask.upload_text("Tea is in the kitchen.", metdata={})
+
+    assert server.requests == []
+
+
+def test_generated_synchronous_client_is_current():
+    check = subprocess.run([sys.executable, GENERATOR, "--check"], capture_output=True, text=True, check=False)
+
+    assert check.returncode == 0, check.stdout + check.stderr

@@ -1,4 +1,4 @@
-"""A client of foreask: documents in, answers out, with and without asyncio."""
+"""A client of the foreask API, with and without asyncio."""
 
 from foreask_client.asynchronous import AsyncClient
 from foreask_client.errors import ApiError

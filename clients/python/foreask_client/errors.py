@@ -1,4 +1,4 @@
-"""The one error that the clients raise for what a server or its network did."""
+"""The exception for every failure of a server or its network."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import httpx
 
 
 class ApiError(Exception):
-    """The server refused a request, failed, or could not be reached.
+    """The server rejected a request, failed, or was unreachable.
 
     Attributes:
-        status: of the reply; None: there was no reply that could be read.
-        type: `invalid-input`, `not-found` and so on, as the API's problems name them; None without a problem.
-        detail: a sentence that says what to do.
-        request_id: under which the server's log has the request.
-        retry_after: seconds, as the server asked; None: it did not.
-        problem: the whole problem details (RFC 9457), or empty.
+        status: HTTP status of the reply; None if there was no readable reply.
+        type: the API's problem type, such as `invalid-input` or `not-found`; None without problem details.
+        detail: a sentence with the reason.
+        request_id: id of the request in the server's log.
+        retry_after: Retry-After of the reply, in seconds, or None.
+        problem: all problem details (RFC 9457), or empty.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ApiError(Exception):
 
 
 def error_of(response: httpx.Response) -> ApiError:
-    """Turn a reply with an error into the exception; its body must have been read."""
+    """Return the exception of an error reply whose body is read."""
     try:
         problem = response.json()
     except ValueError:
@@ -62,7 +62,7 @@ def error_of_problem(
     request_id: str | None = None,
     retry_after: float | None = None,
 ) -> ApiError:
-    """Turn problem details into the exception."""
+    """Return the exception of problem details."""
     kind = problem.get("type")
     status = status or problem.get("status")
     return ApiError(

@@ -1,4 +1,4 @@
-"""What retrievers of other frameworks tell of a chunk that was found."""
+"""Metadata of a found chunk, for the retrievers of other frameworks."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _FIELDS = {
 
 
 def metadata_of(chunk: FoundChunk) -> Json:
-    """Return the document's metadata with where the chunk stands and why it was found, the latter for equal names."""
+    """Return the document's metadata and the chunk's position and score, which replace fields of the same name."""
     return chunk.metadata | chunk.model_dump(include=_FIELDS)

@@ -17,14 +17,15 @@ _KEY = Secret.from_env_var("FOREASK_API_KEY", strict=False)
 
 @component
 class ForeaskRetriever:
-    """Finds the chunks of a collection that answer a question, the best first.
+    """Finds the chunks of a collection that answer a question, best first.
 
     Args:
-        url: of the server.
-        key: default: that of the variable FOREASK_API_KEY, or none. A saved pipeline names the variable alone.
-        collection: where to look.
-        top_k: distinct chunks.
-        filter: over metadata, in foreask's words.
+        url: the server's URL.
+        key: API key; default: from the variable FOREASK_API_KEY, if set. A saved pipeline contains only the
+            variable's name.
+        collection: name of the collection.
+        top_k: number of distinct chunks.
+        filter: condition on metadata, in foreask's syntax.
         options: further fields of POST /v1/retrieve, such as `min_score` and `rewrite`.
     """
 
@@ -47,7 +48,7 @@ class ForeaskRetriever:
         self._client = Client(url, key.resolve_value() if key else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a saved pipeline has of this; a key that is no variable's is refused by Haystack."""
+        """Return the arguments for a saved pipeline. Haystack rejects a key that is not from a variable."""
         saved: dict[str, Any] = default_to_dict(
             self,
             url=self.url,
@@ -66,7 +67,7 @@ class ForeaskRetriever:
         top_k: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name
     ) -> dict[str, list[Document]]:
-        """Find chunks; `top_k` and `filter` are for this question."""
+        """Find chunks. `top_k` and `filter` apply to this question only."""
         found = self._client.retrieve(
             query, collection=self.collection, top_k=top_k or self.top_k, filter=filter or self.filter, **self.options
         )
@@ -79,7 +80,7 @@ class ForeaskRetriever:
         top_k: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name
     ) -> dict[str, list[Document]]:
-        """Find chunks in a thread, as `run` does."""
+        """Run `run` in a thread."""
         found: dict[str, list[Document]] = await asyncio.to_thread(self.run, query, top_k, filter)
         return found
 

@@ -15,15 +15,15 @@ from foreask_client.synchronous import Client
 
 
 class ForeaskRetriever(BaseRetriever):
-    """Finds the chunks of a collection that answer a question, the best first.
+    """Finds the chunks of a collection that answer a question, best first.
 
-    `invoke` takes `k` and `filter` too, for one question.
+    `invoke` also accepts `k` and `filter` for one question.
 
     Attributes:
-        client: may be shared; `ainvoke` uses it in a thread.
-        collection: where to look.
-        k: distinct chunks.
-        filter: over metadata.
+        client: a client, which may be shared; `ainvoke` uses it in a thread.
+        collection: name of the collection.
+        k: number of distinct chunks.
+        filter: condition on metadata.
         options: further fields of POST /v1/retrieve, such as `min_score` and `rewrite`.
     """
 
@@ -37,7 +37,7 @@ class ForeaskRetriever(BaseRetriever):
         self,
         query: str,
         *,
-        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002  LangChain looks for the name
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002  LangChain requires the name
         k: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name
     ) -> list[Document]:
@@ -47,7 +47,7 @@ class ForeaskRetriever(BaseRetriever):
         self,
         query: str,
         *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002  LangChain looks for the name
+        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002  LangChain requires the name
         **changes: Any,
     ) -> list[Document]:
         return await asyncio.to_thread(self._find, query, **changes)

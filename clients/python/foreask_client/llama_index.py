@@ -11,17 +11,17 @@ from foreask_client.found import metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
 
-_FOR_PEOPLE = ["title", "heading_path", "page"]  # a model that writes an answer reads these alone
+_MODEL_FIELDS = ["title", "heading_path", "page"]  # the only metadata that a model reads when it writes an answer
 
 
 class ForeaskRetriever(BaseRetriever):
-    """Finds the chunks of a collection that answer a question, the best first.
+    """Finds the chunks of a collection that answer a question, best first.
 
     Args:
-        client: may be shared; `aretrieve` uses it in a thread.
-        collection: where to look.
-        top_k: distinct chunks.
-        filter: over metadata.
+        client: a client, which may be shared; `aretrieve` uses it in a thread.
+        collection: name of the collection.
+        top_k: number of distinct chunks.
+        filter: condition on metadata.
         options: further fields of POST /v1/retrieve, such as `min_score` and `rewrite`.
     """
 
@@ -61,6 +61,6 @@ def _node(chunk: FoundChunk) -> TextNode:
         id_=chunk.chunk_id,
         text=chunk.text,
         metadata=metadata,
-        excluded_llm_metadata_keys=[name for name in metadata if name not in _FOR_PEOPLE],
+        excluded_llm_metadata_keys=[name for name in metadata if name not in _MODEL_FIELDS],
         relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=chunk.document_id)},
     )

@@ -1,4 +1,4 @@
-"""What the API replies. Fields that a newer server adds are kept, as attributes without a type."""
+"""Replies of the API. Fields that a newer server adds are kept as attributes without a type."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Json = dict[str, Any]
+KeyScope = Literal["read", "ask", "write", "manage"]
+Lane = Literal["interactive", "bulk"]
+Version = Literal["latest", "live"]
 
 
 class Model(BaseModel):
@@ -24,7 +27,7 @@ class ChunkCounts(Model):
 
 
 class Usage(Model):
-    """What calls have cost; `cost` is None where no price is known."""
+    """Tokens and cost of model calls; `cost` is None if a price is unknown."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -33,20 +36,20 @@ class Usage(Model):
 
 
 class Document(Model):
-    """A document; its counts and usage are those of its newest version."""
+    """A document; its counts and usage refer to its newest version."""
 
     id: str
     external_id: str
     collection: str
-    state: str
-    version: int
-    live_version: int | None
-    error: str | None
     title: str | None
     filename: str | None
     media_type: str | None
     metadata: Json | None
     size_bytes: int
+    state: str
+    version: int
+    live_version: int | None
+    error: str | None
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
@@ -55,7 +58,7 @@ class Document(Model):
 
 
 class BatchLine(Model):
-    """What became of one document of a batch: `document`, or why it was refused as `error` (problem details)."""
+    """The result of one document of a batch: `document`, or the problem details of its rejection as `error`."""
 
     line: int
     status: int
@@ -66,7 +69,7 @@ class BatchLine(Model):
 
 class UploadOffer(Model):
     upload: str
-    url: str = Field(repr=False)  # signed: whoever has it may write there
+    url: str = Field(repr=False)  # signed: it permits writing without a key
     method: str
     headers: dict[str, str]
     expires_in_seconds: int
@@ -105,7 +108,7 @@ class Chunk(Model):
 
 
 class ChunkInContext(Model):
-    """A chunk with its document, and its neighbours in their order."""
+    """A chunk with its document and its neighbours, in order."""
 
     document: Document
     before: list[Chunk]
@@ -114,7 +117,7 @@ class ChunkInContext(Model):
 
 
 class FoundChunk(Model):
-    """A chunk that a question found, the best first; `matched_question` is None where its text was nearest."""
+    """A chunk in the result of a query; `matched_question` is None if the chunk's text matched best."""
 
     chunk_id: str
     score: float
@@ -140,7 +143,7 @@ class FoundChunk(Model):
 
 
 class QueryMetadata(Model):
-    """About a query; `query_id` names it for feedback, and is None where it was not recorded."""
+    """Facts about a query; `query_id` identifies it for feedback and is None if the query was not recorded."""
 
     query_id: str | None
     matched_questions: int
@@ -157,7 +160,7 @@ class Retrieval(Model):
 
 
 class Citation(Model):
-    """A passage that the answer names by its `number`."""
+    """A passage that the answer cites by its `number`."""
 
     number: int
     document_id: str
@@ -171,7 +174,7 @@ class Citation(Model):
 
 
 class Answer(Model):
-    """An answer from the documents alone; with `found` false it says that they do not answer the question."""
+    """An answer from the documents only. If `found` is false, the documents do not answer the question."""
 
     answer: str
     found: bool
@@ -190,7 +193,7 @@ class Feedback(Model):
 
 
 class AcceptedQuestion(Model):
-    """A user's question that became one of a chunk."""
+    """A user's question that became a question of a chunk."""
 
     id: str
     document_id: str
@@ -203,7 +206,7 @@ class AcceptedQuestion(Model):
 
 
 class AskedQuestion(Model):
-    """What users have asked, once for all who put it."""
+    """A question that users asked, with the number of times."""
 
     query_id: str
     question: str
@@ -217,7 +220,7 @@ class AskedQuestion(Model):
 
 
 class CollectionOptions(Model):
-    """Of a collection; None: the server's setting applies."""
+    """Options of a collection; None means that the server's setting applies."""
 
     questions_per_chunk: int | Literal["auto"] | None = None
     prompt: str | None = None
@@ -229,7 +232,7 @@ class CollectionOptions(Model):
 
 
 class Collection(Model):
-    """A collection; `documents` counts them by state, `points` is None while Qdrant is away."""
+    """A collection; `documents` has counts by state, `points` is None while Qdrant is unavailable."""
 
     name: str
     embedding_model: str
@@ -239,10 +242,11 @@ class Collection(Model):
     documents: dict[str, int]
     points: int | None
     calibration: Json | None = None
+    notice: str | None = None
 
 
 class Build(Model):
-    """A build of a collection: its points by one embedding and one set of options."""
+    """A build of a collection: its points for one embedding and one set of options."""
 
     build: int
     state: str
@@ -257,7 +261,7 @@ class Build(Model):
 
 
 class DeadLetter(Model):
-    """A document that could not be parsed, or a chunk that was given up; one alone also has its `history`."""
+    """A document that could not be parsed, or a chunk that failed; only a single dead letter has a `history`."""
 
     id: str
     kind: str
@@ -278,7 +282,7 @@ class DeadReason(Model):
 
 
 class DeadLettersResolved(Model):
-    """How many were tried again or given up; `in_work` were left alone."""
+    """Numbers of retried or discarded documents and chunks; chunks `in_work` were not changed."""
 
     documents: int
     chunks: int
@@ -286,7 +290,7 @@ class DeadLettersResolved(Model):
 
 
 class Erasure(Model):
-    """How far an erasure is; its `state` is `running` or `finished`."""
+    """The progress of an erasure; its `state` is `running` or `finished`."""
 
     id: str
     collection: str | None
@@ -312,7 +316,7 @@ class Key(Model):
 
 
 class NewKey(Key):
-    """A key that was just made: `key` is shown this once, and never in a repr."""
+    """A new key. `key` is part of this reply only, and of no repr."""
 
     key: str = Field(repr=False)
 
@@ -327,13 +331,13 @@ class Webhook(Model):
 
 
 class NewWebhook(Webhook):
-    """A webhook that was just made, with its secret, which is never in a repr."""
+    """A new webhook with its secret, which is part of no repr."""
 
     secret: str = Field(repr=False)
 
 
 class Me(Model):
-    """Whom the key speaks for, what it may do, and what the server is."""
+    """The tenant and permissions of the key, and properties of the server."""
 
     tenant: str | None
     key: str | None
@@ -361,13 +365,13 @@ class LabelledSet(Model):
 
 
 class Evaluation(Model):
-    """A run, which goes on when nobody looks.
+    """An evaluation, which runs on the server.
 
     Attributes:
-        labelled_set: None where the questions came with the request.
+        labelled_set: name of the set; None if the request contained the questions.
         state: `running`, `done`, `failed` or `interrupted`.
-        done: queries, of `total`.
-        results: the content of `results.json` of `foreask eval`; None before the end, in lists its `rows` alone.
+        done: number of finished queries, out of `total`.
+        results: the content of `results.json` of `foreask eval`; None before the end; in lists only its `rows`.
     """
 
     id: str

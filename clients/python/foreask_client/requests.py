@@ -1,41 +1,37 @@
-"""What an operation asks of the server, apart from how it is sent: both clients send the same descriptions."""
+"""Requests, paged lists and event streams as data. Both clients send the same descriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import TypeAdapter
 
-from foreask_client.models import Json
+from foreask_client.models import Event, Json
 from foreask_client.uploads import Attachment
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
-
-    from foreask_client.asynchronous import AsyncClient
-    from foreask_client.models import Event
-    from foreask_client.synchronous import Client
-
-P = ParamSpec("P")
 T = TypeVar("T")
+
+AsyncEvents = AsyncGenerator[Event, None]
+Events = Generator[Event, None, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """One request, and how its reply is read.
+    """One request and the function that reads its reply.
 
     Attributes:
-        path: below the server's URL, or a whole URL elsewhere, to which the key is not sent.
-        body: sent as JSON.
-        content: sent as it is; an attachment piece by piece.
-        form: fields of a form beside `file`.
-        repeatable: sent again after a broken connection, 429 or 503, because twice is the same as once.
-        slow: may take minutes.
-        also: statuses of errors that are replies all the same.
+        path: path below the server's URL, or a complete URL of another server, which does not receive the key.
+        body: JSON body.
+        content: raw body; an attachment is sent in pieces.
+        form: form fields next to `file`.
+        repeatable: whether repeating the request has no further effect; such a request is repeated after a broken
+            connection, 429 or 503.
+        slow: whether the reply may take minutes.
+        also: error statuses that are read as replies.
     """
 
     method: str
@@ -66,8 +62,8 @@ class Stream:
     """A reply of server-sent events.
 
     Attributes:
-        body: sent as JSON by POST; None: GET.
-        fails: an event `error` ends the stream, and is raised.
+        body: JSON body of a POST; None: GET.
+        fails: whether the event `error` ends the stream with an exception.
     """
 
     path: str
@@ -76,111 +72,28 @@ class Stream:
     fails: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    seconds: float
-
-
-Flow = Generator[Request[Any] | Pause, Any, T]  # several requests in turn; each yield receives what its request read
-
-
-class operation(Generic[P, T]):  # noqa: N801  a decorator
-    """A method of both clients, described once: `Client` returns the reply, `AsyncClient` something to await."""
-
-    def __init__(self, describe: Callable[Concatenate[Any, P], Request[T]]) -> None:
-        self.describe = describe
-        self.__doc__ = describe.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: object = None) -> Self: ...
-    @overload
-    def __get__(self, client: Client, owner: object = None) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, client: Any, owner: object = None) -> Any:
-        return _bound(self, client, "send")
-
-
-class listing(Generic[P, T]):  # noqa: N801  a decorator
-    """As `operation`, for a list: an iterator over its items."""
-
-    def __init__(self, describe: Callable[Concatenate[Any, P], Pages[T]]) -> None:
-        self.describe = describe
-        self.__doc__ = describe.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: object = None) -> Self: ...
-    @overload
-    def __get__(self, client: Client, owner: object = None) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Any, owner: object = None) -> Any:
-        return _bound(self, client, "items")
-
-
-class streaming(Generic[P]):  # noqa: N801  a decorator
-    """As `operation`, for events: an iterator over them as they come."""
-
-    def __init__(self, describe: Callable[Concatenate[Any, P], Stream]) -> None:
-        self.describe = describe
-        self.__doc__ = describe.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: object = None) -> Self: ...
-    @overload
-    def __get__(self, client: Client, owner: object = None) -> Callable[P, Generator[Event, None, None]]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncGenerator[Event, None]]: ...
-    def __get__(self, client: Any, owner: object = None) -> Any:
-        return _bound(self, client, "events_of")
-
-
-class flow(Generic[P, T]):  # noqa: N801  a decorator
-    """As `operation`, for several requests in turn."""
-
-    def __init__(self, describe: Callable[Concatenate[Any, P], Flow[T]]) -> None:
-        self.describe = describe
-        self.__doc__ = describe.__doc__
-
-    @overload
-    def __get__(self, client: None, owner: object = None) -> Self: ...
-    @overload
-    def __get__(self, client: Client, owner: object = None) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, client: Any, owner: object = None) -> Any:
-        return _bound(self, client, "run")
-
-
-def _bound(method: Any, client: Any, sender: str) -> Any:
-    if client is None:
-        return method
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(client, sender)(method.describe(client, *args, **kwargs))
-
-    call.__name__, call.__doc__ = method.describe.__name__, method.__doc__
-    return call
-
-
 def as_type(type_: type[T] | Any) -> Callable[[httpx.Response], T]:
-    """Read a reply's JSON as a type."""
+    """Return a reader of a JSON reply as a type."""
     adapter: TypeAdapter[T] = TypeAdapter(type_)
     return lambda response: adapter.validate_json(response.content)
 
 
 def as_items(type_: type[T]) -> Callable[[httpx.Response], list[T]]:
-    """Read the `items` of a list that has one page."""
+    """Return a reader of the `items` of a list with one page."""
     adapter = TypeAdapter(list[type_])  # type: ignore[valid-type]
     return lambda response: adapter.validate_python(response.json()["items"])
 
 
 def nothing(_: httpx.Response) -> None:
-    """Read a reply that has no content."""
+    """Read a reply without content."""
 
 
 def get(path: str, type_: type[T], **params: Any) -> Request[T]:
     return Request("GET", path, as_type(type_), params=given(params), repeatable=True)
+
+
+def get_items(path: str, type_: type[T], **params: Any) -> Request[list[T]]:
+    return Request("GET", path, as_items(type_), params=given(params), repeatable=True)
 
 
 def post(path: str, type_: type[T], body: Any = None, **options: Any) -> Request[T]:
@@ -192,10 +105,14 @@ def delete(path: str) -> Request[None]:
 
 
 def given(fields: Mapping[str, Any]) -> Json:
-    """Leave out what is None."""
+    """Return the fields without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def segment(name: str) -> str:
-    """Return a name as a part of a path."""
+    """Return a name as one segment of a path."""
     return quote(name, safe="")
+
+
+def collection_path(name: str) -> str:
+    return f"/v1/collections/{segment(name)}"

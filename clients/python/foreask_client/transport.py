@@ -1,7 +1,8 @@
-"""How requests are sent, as far as it is the same with and without asyncio."""
+"""Building requests, reading replies and deciding on retries: the parts that both clients share."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -9,7 +10,6 @@ from typing import Any, Generic, TypeVar
 import httpx
 from httpx_sse import ServerSentEvent, SSEError
 from pydantic import ValidationError
-from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from foreask_client.errors import ApiError, error_of, error_of_problem
 from foreask_client.models import Event, Json
@@ -23,14 +23,14 @@ PAGE = 200
 _SLOW_SECONDS = 300.0
 _CONNECT_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 30.0
-_LONGEST_RETRY_AFTER_SECONDS = 300.0  # a limit of the day is over in hours: attempts before then would be refused too
-_BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_PAUSE_SECONDS)
-_TRANSIENT = {408, 429, 502, 503, 504}  # 408: the body stood still on its way
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_RETRY_AFTER_SECONDS = 300.0  # a daily limit ends hours later: earlier attempts would be rejected too
+_TRANSIENT = {408, 429, 502, 503, 504}  # 408: the transfer of the body stalled
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 
 
 class Bearer(httpx.Auth):
-    """Sends the key to the server's origin, and to no other."""
+    """Sends the key to the server's origin only."""
 
     def __init__(self, key: str, url: httpx.URL) -> None:
         self._key = key
@@ -47,10 +47,10 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 def http_options(url: str, key: str | None, timeout_seconds: float) -> dict[str, Any]:
-    """Return what both of httpx's clients are made with.
+    """Return the options of both httpx clients.
 
     Raises:
-        ValueError: the URL is none.
+        ValueError: the URL is not a valid HTTP URL.
     """
     try:
         base = httpx.URL(url)
@@ -72,7 +72,7 @@ def _not_a_url(url: str) -> str:
 
 @contextmanager
 def built(http: httpx.Client | httpx.AsyncClient, request: Request[Any]) -> Iterator[httpx.Request]:
-    """Yield the request as httpx sends it; files are open until the end."""
+    """Yield the httpx request. Its files stay open inside the context."""
     if isinstance(request.content, Attachment):
         with request.content.opened() as file:
             headers = {"content-length": str(request.content.size_bytes)} | dict(request.headers)
@@ -108,10 +108,10 @@ def built_stream(http: httpx.Client | httpx.AsyncClient, stream: Stream) -> http
 
 
 def read(request: Request[T], response: httpx.Response) -> T:
-    """Return what the reply says.
+    """Return the parsed reply.
 
     Raises:
-        ApiError: it is an error, or not what the API replies.
+        ApiError: the reply is an error, or not a reply of the API.
     """
     if response.is_error and response.status_code not in request.also:
         raise error_of(response)
@@ -119,13 +119,13 @@ def read(request: Request[T], response: httpx.Response) -> T:
         return request.read(response)
     except (ValidationError, ValueError, KeyError, TypeError) as error:
         raise ApiError(
-            f"{response.url.copy_with(query=None)} does not answer like a foreask server of this client's time.",
+            f"{response.url.copy_with(query=None)} does not answer like a foreask server of a compatible version.",
             request_id=response.headers.get("x-request-id"),
         ) from error
 
 
 class PageRequests(Generic[T]):
-    """The requests for the pages of a list, until the last page."""
+    """The requests of a list, one for each page."""
 
     def __init__(self, pages: Pages[T]) -> None:
         self._pages = pages
@@ -137,7 +137,7 @@ class PageRequests(Generic[T]):
         return Request("GET", self._pages.path, self._read, params=self._params, repeatable=True)
 
     def _read(self, response: httpx.Response) -> list[T]:
-        """Return the items of a page, and go on to the page after it."""
+        """Return the items of a page and remember the cursor of the next one."""
         page = response.json()
         items, cursor = [self._pages.read(item) for item in page["items"]], page.get("next_cursor")
         self._params = (self._params or {}) | {"cursor": cursor} if cursor else None
@@ -148,29 +148,29 @@ def read_event(stream: Stream, event: ServerSentEvent) -> Event:
     """Return an event of a stream.
 
     Raises:
-        ApiError: the event says that the request failed, or is not JSON.
+        ApiError: the event reports a failure, or is not JSON.
     """
     try:
         data = event.json()
     except ValueError as error:
-        raise ApiError("An event of the server cannot be read.") from error
+        raise ApiError("The server sent an event that is not JSON.") from error
     if stream.fails and event.event == "error":
         raise error_of_problem(data)
     return Event(name=event.event, data=data)
 
 
 def server_of(request: httpx.Request, url: str) -> str:
-    """Return the server that a request goes to, in the words of who named it; an object store is another one."""
-    asked = request.url
-    return url if _origin(asked) == _origin(httpx.URL(url)) else f"{asked.scheme}://{asked.netloc.decode()}"
+    """Return the URL of the server that receives a request: the configured one, or an object store's."""
+    target = request.url
+    return url if _origin(target) == _origin(httpx.URL(url)) else f"{target.scheme}://{target.netloc.decode()}"
 
 
 @contextmanager
 def connection_errors(url: str) -> Iterator[None]:
-    """Turn the errors of httpx into sentences about the server at a URL."""
+    """Convert httpx errors into `ApiError` with a sentence about the server at a URL."""
     try:
         yield
-    except SSEError as error:  # one of httpx's errors of transport, too
+    except SSEError as error:  # a subclass of an httpx error
         raise ApiError(f"{url} does not send events like a foreask server.") from error
     except httpx.ConnectError as error:
         raise ApiError(f"No server at {url}.") from error
@@ -180,19 +180,8 @@ def connection_errors(url: str) -> Iterator[None]:
         raise ApiError(f"The connection to {url} broke ({type(error).__name__}).") from error
 
 
-def retry_rules(attempts: int) -> dict[str, Any]:
-    """Return what tenacity's two kinds of retrying are made with."""
-    return {
-        "retry": retry_if_exception(_is_worth_repeating),
-        "stop": stop_after_attempt(attempts),
-        "wait": seconds_until_next,
-        "reraise": True,
-    }
-
-
-def _is_worth_repeating(error: BaseException) -> bool:
-    if not isinstance(error, ApiError):
-        return False
+def is_worth_repeating(error: ApiError) -> bool:
+    """Return whether the error is transient and the server does not ask for a pause of more than five minutes."""
     if error.status is None:
         return isinstance(error.__cause__, httpx.TransportError)
     return is_transient(error.status) and (error.retry_after or 0) <= _LONGEST_RETRY_AFTER_SECONDS
@@ -202,8 +191,13 @@ def is_transient(status: int) -> bool:
     return status in _TRANSIENT
 
 
-def seconds_until_next(state: RetryCallState) -> float:
-    """Return the seconds until the next attempt: exponential, but not less than the server's Retry-After."""
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, ApiError) else None
-    return max(_BACKOFF(state), asked or 0.0)
+def seconds_until_next(error: ApiError, attempt: int) -> float:
+    """Return the pause before the next attempt: full jitter under an exponential ceiling, at least Retry-After.
+
+    Args:
+        error: the error of the last attempt.
+        attempt: number of failed attempts.
+    """
+    ceiling = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+    jitter = random.uniform(0, ceiling)  # noqa: S311  spreads clients; not a secret
+    return max(jitter, error.retry_after or 0.0)

@@ -1,4 +1,4 @@
-"""Bytes on their way to the server: read piece by piece, counted, and from their beginning at each attempt."""
+"""Files and bytes as request bodies: read in pieces, counted, and read from the start at each attempt."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import IO, Any, cast
 
 import httpx
 
-Progress = Callable[[int, int], None]  # bytes that were read for sending, and bytes in all
+Progress = Callable[[int, int], None]  # number of bytes read for sending, and size in bytes
 
 _PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file, or bytes, under a name.
+    """A file or bytes, with a filename.
 
     Attributes:
-        progress: called with the bytes that are on their way and all of them; a new attempt begins again at 0.
+        progress: called with the number of bytes sent and the size in bytes; a new attempt starts at 0.
     """
 
     source: Path | bytes
@@ -41,7 +41,7 @@ class Attachment:
 
 
 class CountedFile:
-    """As much of a file as httpx needs, telling how far it was read."""
+    """The methods of a file that httpx uses; reports the position after each read."""
 
     def __init__(self, file: IO[bytes], size_bytes: int, progress: Progress) -> None:
         self._file = file
@@ -62,7 +62,7 @@ class CountedFile:
 
 
 class FileBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A file as the whole body of a request, for both kinds of client."""
+    """A file as the complete body of a request, for both clients."""
 
     def __init__(self, file: IO[Any]) -> None:
         self._file = file

@@ -1,0 +1,5 @@
+"""`python -m foreask_mcp`: the command without its entry script."""
+
+from foreask_mcp.main import run
+
+run()

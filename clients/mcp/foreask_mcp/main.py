@@ -1,0 +1,55 @@
+"""`foreask-mcp`: serve the tools over standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foreask_client import AsyncClient
+
+LOCAL = "http://127.0.0.1:8350"
+_TIMEOUT_SECONDS = 300.0
+
+
+def run() -> None:
+    """Run the command. An invalid URL is reported as one sentence on stderr, with exit code 1."""
+    parser = argparse.ArgumentParser(
+        prog="foreask-mcp", description="Serve the documents of a foreask server as MCP tools, over stdin and stdout."
+    )
+    parser.add_argument(
+        "--url", default=os.environ.get("FOREASK_URL", LOCAL), help=f"URL of the server; FOREASK_URL; default: {LOCAL}"
+    )
+    parser.add_argument("--key", default=os.environ.get("FOREASK_API_KEY"), help="API key; FOREASK_API_KEY")
+    options = parser.parse_args()
+    try:
+        client = client_of(options.url, options.key)
+    except ValueError as error:
+        sys.exit(str(error))
+    serve(client)
+
+
+def client_of(url: str, key: str | None) -> AsyncClient:
+    """Return the client that the tools use.
+
+    Raises:
+        ValueError: the URL is not a valid HTTP URL.
+    """
+    from foreask_client import AsyncClient  # noqa: PLC0415  --help does not need it
+
+    return AsyncClient(url, key, timeout_seconds=_TIMEOUT_SECONDS, attempts=1)
+
+
+def serve(client: AsyncClient) -> None:
+    """Serve standard input and output until it ends, then close the client."""
+    asyncio.run(_serve(client))
+
+
+async def _serve(client: AsyncClient) -> None:
+    from foreask_mcp.server import serve_stdio  # noqa: PLC0415  the SDK takes 0.3 s to load
+
+    async with client:
+        await serve_stdio(client)

@@ -1,0 +1,39 @@
+"""The client: the methods of all parts of the API in one class."""
+
+from __future__ import annotations
+
+from foreask_client.synchronous.builds import BuildsApi
+from foreask_client.synchronous.collections import CollectionsApi
+from foreask_client.synchronous.dead_letters import DeadLettersApi
+from foreask_client.synchronous.documents import DocumentsApi
+from foreask_client.synchronous.evaluations import EvaluationsApi
+from foreask_client.synchronous.operator import OperatorApi
+from foreask_client.synchronous.queries import QueriesApi
+from foreask_client.synchronous.tenant import TenantApi
+
+
+class Client(
+    DocumentsApi,
+    QueriesApi,
+    CollectionsApi,
+    BuildsApi,
+    EvaluationsApi,
+    DeadLettersApi,
+    TenantApi,
+    OperatorApi,
+):
+    """A client of the API at a URL, for the tenant of a key.
+
+    The asyncio client belongs to one event loop. The synchronous client can be shared by threads.
+
+    Every method raises `ApiError` if the server rejects the request, fails or is unreachable. Ids are strings; times in
+    replies have a time zone.
+
+    Args:
+        url: the server's URL, such as http://127.0.0.1:8350.
+        key: API key; None if the server requires none.
+        timeout_seconds: longest wait for a part of a reply.
+        attempts: number of times that a repeatable request is sent before its error is raised.
+        headers: headers of every request to the server, such as those that a proxy requires.
+        http_transport: an httpx transport that replaces the network.
+    """

@@ -1,0 +1,70 @@
+"""Collections: options, deletion, calibration, and comparison with Qdrant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from foreask_client.models import Collection, Erasure, Json
+from foreask_client.requests import (
+    Events,
+    Pages,
+    Request,
+    Stream,
+    as_type,
+    collection_path,
+    delete,
+    get,
+    post,
+    segment,
+)
+from foreask_client.synchronous.connection import Connection
+
+
+class CollectionsApi(Connection):
+    """Methods for collections."""
+
+    def collections(self) -> Iterator[Collection]:
+        """List all collections."""
+        return self.items(Pages("/v1/collections", {}, Collection.model_validate))
+
+    def collection(self, name: str) -> Collection:
+        return self.send(get(collection_path(name), Collection))
+
+    def put_collection(self, name: str, **options: Any) -> Collection:
+        """Create a collection, or replace its options. The options are those of PUT /v1/collections/{name}."""
+        return self.send(Request("PUT", collection_path(name), as_type(Collection), body=options, repeatable=True))
+
+    def delete_collection(self, name: str) -> Erasure:
+        """Start to erase a collection and everything derived from it. `erasure` returns the progress."""
+        return self.send(Request("DELETE", collection_path(name), as_type(Erasure), repeatable=True))
+
+    def erasure(self, erasure_id: str) -> Erasure:
+        return self.send(get(f"/v1/erasures/{segment(erasure_id)}", Erasure))
+
+    def reindex(self, collection: str) -> Json:
+        """Parse every document again, generate its questions and index it. Queries see no gap."""
+        return self.send(post(f"{collection_path(collection)}/reindex", Json))
+
+    def calibrate(self, collection: str, questions: Sequence[Json] | None = None) -> Json:
+        """Choose the weights of a collection's channels.
+
+        Args:
+            collection: name of the collection.
+            questions: labelled questions; None: only measure, with the collection's own questions.
+        """
+        path = f"{collection_path(collection)}/calibration"
+        return self.send(post(path, Json, {"questions": questions}, slow=True))
+
+    def forget_calibration(self, collection: str) -> None:
+        self.send(delete(f"{collection_path(collection)}/calibration"))
+
+    def verify(self, collection: str, *, repair: bool = False, cursor: str | None = None) -> Events:
+        """Compare a collection with Qdrant: events `finding`, `progress`, `done`.
+
+        Args:
+            collection: name of the collection.
+            repair: whether differences are repaired.
+            cursor: cursor of the last `progress` event of an interrupted comparison, which then continues there.
+        """
+        return self.events_of(Stream(f"{collection_path(collection)}/verify", {"repair": repair, "cursor": cursor}))

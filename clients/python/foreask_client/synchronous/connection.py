@@ -1,0 +1,91 @@
+"""A connection to the server, through which every method sends its requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+from httpx_sse import EventSource
+
+from foreask_client import transport
+from foreask_client.errors import ApiError, error_of
+from foreask_client.requests import Events, Pages, Request, Stream
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Sends requests, reads replies, and repeats requests if that is safe."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout_seconds: float = 60.0,
+        attempts: int = 5,
+        headers: Mapping[str, str] | None = None,
+        http_transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        options = transport.http_options(self.url, key, timeout_seconds)
+        self._http = httpx.Client(**options, headers=headers, transport=http_transport)
+        self._attempts = attempts
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, request: Request[T]) -> T:
+        """Send one request and return its reply. A repeatable request is sent again after a transient error."""
+        attempts = self._attempts if request.repeatable else 1
+        attempt = 1
+        while True:
+            try:
+                return self._send_once(request)
+            except ApiError as error:
+                if attempt >= attempts or not transport.is_worth_repeating(error):
+                    raise
+                pause = transport.seconds_until_next(error, attempt)
+            self._pause(pause)
+            attempt += 1
+
+    def _send_once(self, request: Request[T]) -> T:
+        with transport.built(self._http, request) as built:
+            with transport.connection_errors(transport.server_of(built, self.url)):
+                response = self._http.send(built)
+            return transport.read(request, response)
+
+    def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def items(self, pages: Pages[T]) -> Iterator[T]:
+        """Yield the items of a list, page by page."""
+        requests = transport.PageRequests(pages)
+        while (request := requests.next()) is not None:
+            for item in self.send(request):
+                yield item
+
+    def events_of(self, stream: Stream) -> Events:
+        """Yield events when they arrive. Closing the iterator closes the connection."""
+        with transport.connection_errors(self.url):
+            response = self._http.send(transport.built_stream(self._http, stream), stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                    raise error_of(response)
+                for event in EventSource(response).iter_sse():
+                    yield transport.read_event(stream, event)
+            finally:
+                response.close()

@@ -1,0 +1,45 @@
+"""The deployment: methods that need an operator's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foreask_client.models import Erasure, Json
+from foreask_client.requests import Events, Pages, Request, Stream, as_type, get, segment
+from foreask_client.synchronous.connection import Connection
+
+
+class OperatorApi(Connection):
+    """Methods for all tenants of a deployment."""
+
+    def deployment_status(self) -> Json:
+        """Return the open work of all tenants together."""
+        return self.send(get("/v1/operator/status", Json))
+
+    def tenants(self) -> Iterator[Json]:
+        """List the tenants with their open work."""
+        return self.items(Pages("/v1/operator/tenants", {}, dict))
+
+    def tenant_collections(self, tenant: str) -> Iterator[Json]:
+        """List a tenant's collections."""
+        return self.items(Pages(f"{_path(tenant)}/collections", {}, dict))
+
+    def verify_tenant(self, tenant: str, collection: str, *, repair: bool = False) -> Events:
+        """Compare a tenant's collection with Qdrant: events `finding`, `progress`, `done`."""
+        path = f"{_path(tenant)}/collections/{segment(collection)}/verify"
+        return self.events_of(Stream(path, {"repair": repair}))
+
+    def erase_tenant(self, tenant: str) -> Erasure:
+        """Start to erase all data of a tenant."""
+        return self.send(Request("DELETE", _path(tenant), as_type(Erasure), repeatable=True))
+
+    def erasure_of_any_tenant(self, erasure_id: str) -> Erasure:
+        return self.send(get(f"/v1/operator/erasures/{segment(erasure_id)}", Erasure))
+
+    def remains(self, tenant: str) -> Json:
+        """Return the data of a tenant that is left in the engines."""
+        return self.send(get(f"{_path(tenant)}/remains", Json))
+
+
+def _path(tenant: str) -> str:
+    return f"/v1/operator/tenants/{segment(tenant)}"

@@ -1,0 +1,107 @@
+"""Queries, feedback about their results, and users' questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from foreask_client.models import AcceptedQuestion, Answer, AskedQuestion, Feedback, Json, Retrieval
+from foreask_client.requests import Events, Pages, Stream, collection_path, delete, given, post, segment
+from foreask_client.synchronous.connection import Connection
+
+
+class QueriesApi(Connection):
+    """Methods for questions to a collection."""
+
+    def retrieve(
+        self,
+        question: str,
+        *,
+        collection: str = "default",
+        top_k: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+        **options: Any,
+    ) -> Retrieval:
+        """Find the chunks that answer a question, best first.
+
+        Args:
+            question: at most 10,000 characters.
+            collection: name of the collection.
+            top_k: number of distinct chunks; default: 10.
+            filter: condition on metadata.
+            **options: further fields of POST /v1/retrieve, such as `min_score`, `rewrite` and `explain`.
+        """
+        body = _query(question, collection, top_k, filter, options)
+        return self.send(post("/v1/retrieve", Retrieval, body, repeatable=True))
+
+    def query(
+        self,
+        question: str,
+        *,
+        collection: str = "default",
+        top_k: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+        **options: Any,
+    ) -> Answer:
+        """Answer a question from the documents. The arguments are those of `retrieve`, and `links`."""
+        body = _query(question, collection, top_k, filter, options)
+        return self.send(post("/v1/query", Answer, body, repeatable=True, slow=True))
+
+    def query_events(
+        self,
+        question: str,
+        *,
+        collection: str = "default",
+        top_k: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+        **options: Any,
+    ) -> Events:
+        """Answer a question as a stream: the event `retrieved`, many events `token` (`{"text"}`), then `done`.
+
+        The arguments are those of `query`.
+        """
+        body = _query(question, collection, top_k, filter, options)
+        return self.events_of(Stream("/v1/query", body | {"stream": True}))
+
+    def feedback(self, query_id: str, chunk_id: str, *, helpful: bool) -> Feedback:
+        """Record whether a chunk answered a query.
+
+        If it did, the question becomes a question of the chunk. If not, an earlier acceptance is retracted.
+        """
+        body = {"query_id": query_id, "chunk_id": chunk_id, "helpful": helpful}
+        return self.send(post("/v1/feedback", Feedback, body, repeatable=True))
+
+    def accept(self, collection: str, question: str, chunk_id: str) -> Feedback:
+        """Add a question to a chunk that answers it."""
+        body = {"question": question, "chunk_id": chunk_id}
+        return self.send(post(f"{collection_path(collection)}/accepted", Feedback, body, repeatable=True))
+
+    def accepted(self, collection: str) -> Iterator[AcceptedQuestion]:
+        """List the users' questions that became questions of chunks, newest first."""
+        return self.items(Pages(f"{collection_path(collection)}/accepted", {}, AcceptedQuestion.model_validate))
+
+    def remove_accepted(self, collection: str, accepted_id: str) -> None:
+        self.send(delete(f"{collection_path(collection)}/accepted/{segment(accepted_id)}"))
+
+    def asked(
+        self, collection: str, *, answered: bool | None = None, since: str | None = None
+    ) -> Iterator[AskedQuestion]:
+        """List the users' questions.
+
+        Args:
+            collection: name of the collection.
+            answered: False: only questions that the documents did not answer; True: only the others.
+            since: time of the oldest question, ISO 8601.
+        """
+        params = given({"answered": answered, "since": since})
+        return self.items(Pages(f"{collection_path(collection)}/queries", params, AskedQuestion.model_validate))
+
+
+def _query(
+    question: str,
+    collection: str,
+    top_k: int | None,
+    filter_: Json | None,
+    options: Json,
+) -> Json:
+    return {"question": question, "collection": collection} | given({"top_k": top_k, "filter": filter_}) | options

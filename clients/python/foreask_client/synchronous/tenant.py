@@ -1,0 +1,91 @@
+"""The tenant: status, usage, events, keys and webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from foreask_client.models import Json, Key, KeyScope, Me, NewKey, NewWebhook, Webhook
+from foreask_client.requests import (
+    Events,
+    Pages,
+    Request,
+    Stream,
+    as_type,
+    delete,
+    get,
+    get_items,
+    given,
+    post,
+    segment,
+)
+from foreask_client.synchronous.connection import Connection
+
+
+class TenantApi(Connection):
+    """Methods for the tenant of the key."""
+
+    def me(self) -> Me:
+        """Return the key's tenant and permissions, and properties of the server."""
+        return self.send(get("/v1/me", Me))
+
+    def status(self) -> Json:
+        """Return the open work, as GET /v1/status reports it."""
+        return self.send(get("/v1/status", Json))
+
+    def history(self, *, minutes: int = 60) -> list[Json]:
+        """Return the work that finished in each of the last minutes, oldest first."""
+        return self.send(get_items("/v1/status/history", Json, minutes=minutes))
+
+    def usage(self, *, by: Literal["day", "collection", "model"] = "day", days: int = 30) -> list[Json]:
+        """Return the cost of the model calls of the ingest."""
+        return self.send(get_items("/v1/usage", Json, by=by, days=days))
+
+    def events(self, *, collection: str | None = None) -> Events:
+        """Follow the documents of a collection, or of all, from now on.
+
+        The events are `progress`, `document` and `error`. The stream does not end.
+        """
+        return self.events_of(Stream("/v1/events", params=given({"collection": collection}), fails=False))
+
+    def health(self) -> Json:
+        """Return the health of each component, even if one is down."""
+        return self.send(Request("GET", "/health/ready", as_type(Json), also=(503,)))
+
+    def keys(self) -> Iterator[Key]:
+        """List the tenant's keys, newest first."""
+        return self.items(Pages("/v1/keys", {}, Key.model_validate))
+
+    def make_key(
+        self,
+        name: str,
+        scopes: Sequence[KeyScope],
+        *,
+        expires_in_seconds: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+    ) -> NewKey:
+        """Create a key. Only this reply contains the key itself.
+
+        Args:
+            name: name of the key in the server's log.
+            scopes: permissions; no scope includes another.
+            expires_in_seconds: lifetime; None: valid until it is revoked.
+            filter: condition on metadata that is added to each query made with the key.
+        """
+        body = {"name": name, "scopes": list(scopes)}
+        body |= given({"expires_in_seconds": expires_in_seconds, "filter": filter})
+        return self.send(post("/v1/keys", NewKey, body))
+
+    def revoke_key(self, key_id: str) -> None:
+        self.send(delete(f"/v1/keys/{segment(key_id)}"))
+
+    def webhooks(self) -> list[Webhook]:
+        """List the tenant's webhooks, oldest first."""
+        return self.send(get_items("/v1/webhooks", Webhook))
+
+    def make_webhook(self, url: str, events: Sequence[str] = ()) -> NewWebhook:
+        """Create a webhook for some events, or for all. Only this reply contains its secret."""
+        return self.send(post("/v1/webhooks", NewWebhook, {"url": url, "events": list(events)}))
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        self.send(delete(f"/v1/webhooks/{segment(webhook_id)}"))

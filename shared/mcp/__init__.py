@@ -1,1 +1,0 @@
-"""Tools for language models, over the Model Context Protocol."""

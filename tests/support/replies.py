@@ -1,0 +1,39 @@
+"""Replies of the API for tests of its clients: the examples in the API's own description, with changes."""
+
+from typing import Any
+
+from api.schemas.builds import BuildView
+from api.schemas.collections import CollectionView
+from api.schemas.common import example_of
+from api.schemas.dead_letters import DeadLetterView
+from api.schemas.documents import DocumentView
+from api.schemas.feedback import AcceptedQuestionView
+from api.schemas.queries import QueryReply
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return example_of(DocumentView) | changes
+
+
+def collection(**changes: Any) -> dict[str, Any]:
+    return example_of(CollectionView) | changes
+
+
+def build(**changes: Any) -> dict[str, Any]:
+    return example_of(BuildView) | changes
+
+
+def dead_letter(**changes: Any) -> dict[str, Any]:
+    return example_of(DeadLetterView) | changes
+
+
+def accepted_question(**changes: Any) -> dict[str, Any]:
+    return example_of(AcceptedQuestionView) | changes
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    return example_of(QueryReply) | changes
+
+
+def page(*items: dict[str, Any], next_cursor: str | None = None) -> dict[str, Any]:
+    return {"items": list(items), "next_cursor": next_cursor}
