@@ -1,4 +1,4 @@
-"""What the broker keeps of a tenant: its limits, and what it has used. Keys name the tenant; wake-ups name nobody."""
+"""A tenant's keys in the broker: its limits and their use. Such keys contain the tenant's name; wake-ups do not."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PAGE = 1_000  # keys that the broker looks at in one turn
 
 
 class TenantKeys:
-    """Keys that end with `:tenant:NAME`, as those of a provider's limits, or begin with `foreask:use:NAME:`.
+    """Keys that end with `:tenant:NAME`, like those of a provider's limits, or start with `foreask:use:NAME:`.
 
     Args:
-        redis_url: the broker's.
-        timeout: how long the broker may take to accept a connection or to reply.
+        redis_url: URL of the broker.
+        timeout: timeout of a connection or a reply.
     """
 
     def __init__(self, redis_url: str, *, timeout: timedelta = timedelta(seconds=5)) -> None:
@@ -30,7 +30,7 @@ class TenantKeys:
         """Return the names of a tenant's keys.
 
         Raises:
-            Unavailable: the broker is away.
+            Unavailable: the broker is unavailable.
         """
         with _errors():
             return [key.decode(errors="replace") async for key in self._keys(tenant)]

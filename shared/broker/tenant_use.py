@@ -1,6 +1,6 @@
-"""What tenants take of the API: requests and uploaded bytes, counted in Valkey for all API processes together.
+"""Tenants' use of the API: requests and uploaded bytes, counted in Valkey for all API processes.
 
-It fails open: while the broker is away, or has lost its counts, requests pass uncounted.
+It fails open: while the broker is unavailable, or has lost its counts, requests pass uncounted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 _TIMEOUT_SECONDS = 0.25  # each request of a limited tenant waits for it
 _UNAVAILABLE_SECONDS = 1.0  # a broker that did not answer is left alone for so long
-_EMPTY_SECONDS = 1.0  # a bucket that was empty is asked again after so long at the latest: it may have been lost
+_EMPTY_SECONDS = 1.0  # an empty bucket is checked again after this time, because it may have been lost
 _DAY = timedelta(days=1)
 
 # Take one request from a bucket, if it has one. Reply: whether it had, the requests left, and the milliseconds until it
@@ -49,13 +49,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A request that a bucket was asked for.
+    """The state of a bucket after a request.
 
     Args:
-        granted: whether the bucket had one.
-        left: how many it has after this.
-        wait: when it has one again.
-        full: when it is full again.
+        granted: whether the bucket had a token.
+        left: number of tokens left.
+        wait: time until it has a token again.
+        full: time until it is full again.
     """
 
     granted: bool
@@ -65,7 +65,7 @@ class Taken:
 
 
 class TenantUse:
-    """The counts of all tenants; nothing is counted while the broker is away."""
+    """The counts of all tenants; nothing is counted while the broker is unavailable."""
 
     def __init__(self, redis_url: str) -> None:
         self._redis = Redis.from_url(
@@ -80,9 +80,10 @@ class TenantUse:
         self._empty: dict[str, tuple[float, Taken]] = {}  # the last refusal of each bucket, and when it came
 
     async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
-        """Take a request from a tenant's bucket of `burst`; None where the broker is away.
+        """Take a token from a tenant's bucket of `burst`; None if the broker is unavailable.
 
-        A bucket that was empty is not asked before it can have one: who sends far too much costs the broker nothing.
+        An empty bucket is not checked before it can have a token again: a client that sends far too much costs the
+        broker nothing.
         """
         if (refused := self._still_empty(tenant)) is not None:
             return refused
@@ -96,9 +97,9 @@ class TenantUse:
         return taken
 
     async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
-        """Count uploaded bytes, unless the tenant's day would have more than `most`; return whether it has room.
+        """Count uploaded bytes, unless they exceed the tenant's daily maximum `most`; return whether they fit.
 
-        With 0 bytes nothing is counted. A broker that is away has room.
+        With 0 bytes nothing is counted. An unavailable broker accepts everything.
         """
         key = f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
         has_room = await self._run(self._add, key, size_bytes, most, 2 * int(_DAY.total_seconds()))

@@ -1,6 +1,6 @@
-"""Wake-ups: a message in the broker tells a worker that work is due, as a doorbell does.
+"""Wake-ups: messages in the broker that tell workers to claim due work.
 
-The message carries no work, so losing it costs time only: the scheduler wakes the worker again.
+The message contains no work, so losing it costs time only: the scheduler wakes the worker again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from redis.exceptions import RedisError, ResponseError
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 
-# One queued wake-up is enough: it is queued while all workers are busy, and the one that takes it claims after now, so
-# it sees every committed row. Where more is due than it can do it wakes another. Each more would be a drain in vain.
+# One queued wake-up suffices: it is queued while all workers are busy, and the worker that takes it claims later, so it
+# sees every committed row. If more is due than it can do, it wakes another worker. Further wake-ups would start drains
+# without work.
 _ENOUGH = 1
 _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
 _CLOSE_SECONDS = 1.0
@@ -32,11 +33,11 @@ log = structlog.get_logger()
 
 
 def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
-    """Return the Celery application that the API, the workers and the scheduler share.
+    """Return the Celery application of the API, the workers and the scheduler.
 
     Args:
-        redis_url: the broker's.
-        timeout: how long the broker may take to accept a connection or to reply.
+        redis_url: URL of the broker.
+        timeout: timeout of a connection or a reply.
     """
     seconds = timeout.total_seconds()
     app = Celery("foreask", broker=redis_url)
@@ -48,7 +49,7 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
         result_backend="disabled://",
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
-        # A wake-up needs no redelivery, because the rows of a killed worker become due by themselves. So it is
+        # A wake-up needs no redelivery, because the rows of a killed worker become due anyway. Therefore it is
         # acknowledged at once.
         broker_transport="shared.broker.transport:Transport",
         task_acks_late=False,
@@ -64,7 +65,7 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
             "socket_timeout": seconds,  # without it a publish to a silent broker hangs for ever
             "socket_connect_timeout": seconds,
             "socket_keepalive": True,
-            # A connection whose other end is gone without a word is dropped after twice this and a second.
+            # A connection whose other end disappears silently is dropped after twice this time and a second.
             "health_check_interval": seconds,
         },
     )
@@ -72,12 +73,12 @@ def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
 
 
 class Wakeups:
-    """Wakes workers without ever holding up the caller: a task of its own sends the messages, many wake-ups as one.
+    """Wakes workers without delaying the caller: a separate task sends the messages, merging many wake-ups.
 
     Args:
-        redis_url: the broker's.
-        timeout: how long the broker may take to accept a connection or to reply.
-        pause: the time between a failed wake-up and the next one.
+        redis_url: URL of the broker.
+        timeout: timeout of a connection or a reply.
+        pause: pause between a failed wake-up and the next one.
     """
 
     def __init__(self, redis_url: str, *, timeout: timedelta = _TIMEOUT, pause: timedelta = _PAUSE) -> None:
@@ -97,11 +98,11 @@ class Wakeups:
         self._loop.call_soon_threadsafe(self.wake, *queues)
 
     def wake(self, *queues: Queue) -> None:
-        """Let a worker of each queue look for work soon; never fails, never waits."""
+        """Let a worker of each queue claim work soon; never fails, never waits."""
         self._send_soon(queues)
 
     def begin(self) -> None:
-        """Connect ahead of the first wake-up, by waking every worker: work may have come in while nobody was there."""
+        """Connect early by waking every worker, because work may have arrived while no process ran."""
         self._send_soon(WORK_QUEUES)
 
     def _send_soon(self, queues: Iterable[Queue]) -> None:
@@ -128,7 +129,7 @@ class Wakeups:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             self._task.cancel()
-            # Bounded: a client that is cancelled while it connects may take that for a failure and try again.
+            # With a timeout: a client that is cancelled while it connects may treat that as a failure and try again.
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         await self._redis.aclose()
         self._publisher.shutdown(wait=False, cancel_futures=True)
@@ -162,6 +163,6 @@ class Wakeups:
 
 
 def _reason(error: Exception) -> str:
-    """The broker's own words, such as that it is full; of other errors the type alone, for they may quote the URL."""
+    """The broker's own message; of other errors only the type, because they may quote the URL."""
     answered = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
     return f"{type(error).__name__}: {error}" if answered else type(error).__name__

@@ -1,1 +1,1 @@
-"""Estimates: what a load or a rebuild will cost, said before it begins."""
+"""Costs: prices, budgets, and estimates of a load or a rebuild before it starts."""

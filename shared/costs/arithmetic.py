@@ -1,4 +1,4 @@
-"""The arithmetic of estimates: what is to be done, times what the like of it has cost."""
+"""The arithmetic of estimates: quantities of work, multiplied by the past costs of similar work."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _BATCH_CHUNKS = 32  # of one round of embedding
 _BATCH_INPUTS = 256  # of one request
 _MINUTE = 60.0
 _FEWEST_CALLS = 10  # for a line to be found
-_SURE = 0.1  # the standard error of its slope is no more than this share of it
+_SURE = 0.1  # largest standard error of its slope, relative to the slope
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a chunk's questions take, where they are not there yet.
+    """The calls for a chunk's questions, if these do not exist yet.
 
     Args:
-        key: the content key.
-        calls: calls of the language model.
-        prompt_chars: characters of all these calls' messages.
-        questions: how many questions the calls ask for.
+        key: content key.
+        calls: number of calls of the language model.
+        prompt_chars: characters of all messages of these calls.
+        questions: number of questions requested by the calls.
     """
 
     key: bytes
@@ -49,15 +49,15 @@ def need_of(tenant: str, model: str, content: ChunkContent, options: GenerationO
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """What chunks have cost and brought. The defaults are of English and of a large model.
+    """Ratios measured with past chunks. The defaults are for English and a large model.
 
     Args:
-        chars_per_token: characters for each token that is billed.
-        call_tokens: tokens that each call is billed for besides, such as those of its schema.
-        reply_tokens: tokens of a reply for each question that was asked for.
-        written: questions that came, for each that was asked for.
-        embedded: the share of these that is embedded; the filter of texts drops the others.
-        passed: the share of these that passed every filter.
+        chars_per_token: characters per billed token.
+        call_tokens: additional tokens billed per call, such as those of its schema.
+        reply_tokens: tokens of a reply per requested question.
+        written: generated questions per requested one.
+        embedded: share of these that is embedded; the text filter drops the others.
+        passed: share of these that passed every filter.
         question_chars: characters of a question.
     """
 
@@ -73,9 +73,9 @@ class Ratios:
 def measured(
     billed: Sequence[BilledChunk], options_of: Callable[[CollectionOptions], GenerationOptions], model: str
 ) -> Ratios:
-    """The ratios of chunks whose prompt is known: that of their collection's options and of this model.
+    """The ratios of chunks with a known prompt: that of their collection's options and of this model.
 
-    A chunk whose reply was repaired, or whose options have changed since, does not count.
+    Chunks with repaired replies, or with options that changed since, are excluded.
     """
     whole = []
     for chunk in billed:
@@ -102,10 +102,10 @@ def measured(
 
 
 def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The tokens of each call and the tokens of each character that fit calls of these characters and tokens best.
+    """The tokens per call and per character that best fit calls of these characters and tokens.
 
-    The instructions and the schema are the same in every call, and other characters than a chunk's. Where the calls do
-    not tell the two apart, as where all have the same size, the line goes through the origin.
+    The instructions and the schema are the same in every call. If the calls cannot separate both parts, because all
+    have the same size, the line passes through the origin.
     """
     chars, tokens = (sum(values) / len(sizes) for values in zip(*sizes, strict=True))
     spread = sum((x - chars) ** 2 for x, _ in sizes)
@@ -119,11 +119,11 @@ def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class Count:
-    """What was counted: documents and chunks, what calls they need, and the questions that are there already.
+    """Counts: documents and chunks, the calls that they need, and existing questions.
 
-    `twins` are questions that other calls ask for: those of a content that several chunks have. `kept_chars` are of
-    `kept_texts`, whose vectors are there; so are those of `kept_questions`. `dropped` are questions that are embedded
-    and judged again, with the same end.
+    `twins` are questions requested by other calls, for content shared by several chunks. `kept_chars` are the
+    characters of `kept_texts`, whose vectors exist, and of `kept_questions`. `dropped` are questions that are embedded
+    and filtered again, with the same result.
     """
 
     documents: float = 0
@@ -141,7 +141,7 @@ class Count:
     dropped: float = 0
 
     def keep_text(self, content: ChunkContent) -> None:
-        """Count a text, of a chunk that is counted too, whose vector is there."""
+        """Count a text with an existing vector, of a chunk that is also counted."""
         self.kept_texts += 1
         self.kept_chars += len(content.text)
 
@@ -151,11 +151,11 @@ class Count:
         """Count a chunk.
 
         Args:
-            content: what it says.
-            need: what its questions take; None: nothing.
-            twins: questions that the call for another chunk brings.
-            ready: questions that came with its document.
-            paid: questions that a model has written before.
+            content: its content.
+            need: calls for its questions; None for none.
+            twins: number of questions generated by the call for another chunk.
+            ready: number of questions submitted with its document.
+            paid: number of questions that were generated before.
         """
         self.chunks += 1
         self.text_chars += len(content.text)
@@ -173,7 +173,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What a count comes to, in whole numbers."""
+    """The result of a count, in whole numbers."""
 
     documents: int
     chunks: int
@@ -189,7 +189,7 @@ class Amounts:
 
 
 def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
-    """What a count comes to; with `prepends` a text is embedded once more, with its questions in front."""
+    """The result of a count; with `prepends`, each text is embedded again with its questions in front."""
     written = count.paid + (count.asked + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded
     embeddings = count.chunks - count.kept_texts + questions
@@ -210,10 +210,10 @@ def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
 
 
 def duration(amounts: Amounts, limits: Sequence[LimitUse]) -> tuple[float, str] | None:
-    """How many seconds it takes at the tightest of these limits, and its name; None where none says anything.
+    """The duration in seconds at the tightest limit, and the name of that limit; None without limits.
 
-    The language model and the embedding model are called at the same time. Where no rate of requests is declared the
-    calls in flight limit it, at the pace of the last calls.
+    The language model and the embedding model are called concurrently. If no rate of requests is declared, the calls in
+    flight limit it, at the rate of the last calls.
     """
     units: Mapping[tuple[str, str], int] = {
         ("llm", "requests"): amounts.calls,

@@ -1,4 +1,4 @@
-"""The budgets of tenants for a day in UTC, and what the ingest has spent of them."""
+"""Daily budgets of tenants in UTC, and the costs of their ingest."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from shared.costs.prices import price
 from shared.ledger.work.costs import Costs
 from shared.settings import Settings
 
-_CACHE_SECONDS = 5.0  # work begins for so long on a budget that is used up
+_CACHE_SECONDS = 5.0  # delay after which a used-up budget stops new work
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """What a tenant may spend on a day and has spent; None is no limit.
+    """A tenant's daily budget and today's costs; None is no limit.
 
     Args:
-        tokens_per_day: of the language model.
-        cost_per_day: of the ingest, in the currency of the prices.
-        tokens: spent today.
-        cost: spent today. Calls whose price is unknown add nothing.
+        tokens_per_day: tokens of the language model.
+        cost_per_day: cost of the ingest, in the currency of the prices.
+        tokens: tokens spent today.
+        cost: cost of today. Calls with unknown prices add nothing.
     """
 
     tokens_per_day: int | None
@@ -38,12 +38,12 @@ class BudgetUse:
 
 
 class Budgets:
-    """What tenants have spent today, looked up in the ledger every few seconds at most.
+    """Today's costs of tenants, read from the ledger at most every few seconds.
 
     Args:
-        settings: have the budgets and the prices.
-        costs: the ledger's.
-        now: monotonic seconds.
+        settings: budgets and prices.
+        costs: costs in the ledger.
+        now: clock in monotonic seconds.
     """
 
     def __init__(self, settings: Settings, costs: Costs, now: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class Budgets:
         self._used_up: frozenset[str] = frozenset()
 
     async def used_up(self) -> frozenset[str]:
-        """The tenants whose budget of the day is used up."""
+        """The tenants with a used-up budget."""
         entries = [self._settings.limits_of_others, *map(self._settings.limits_of, self._settings.tenants_with_limits)]
         if any(limits.has_budget for limits in entries) and self._now() - self._read_at >= _CACHE_SECONDS:
             uses = await self._uses(None)
@@ -63,13 +63,13 @@ class Budgets:
         return self._used_up
 
     async def of(self, tenant: str) -> BudgetUse | None:
-        """What a tenant may spend on a day and has spent; None where it has no budget."""
+        """A tenant's budget and today's costs; None without a budget."""
         if not self._settings.limits_of(tenant).has_budget:
             return None
         return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0))
 
     async def _uses(self, tenant: str | None) -> dict[str, BudgetUse]:
-        """What has been spent today, by tenant; of a tenant alone where one is named."""
+        """Today's costs by tenant; of one tenant if named."""
         tokens, costs = defaultdict[str, int](int), defaultdict[str, float](float)
         for spent in await self._costs.today(tenant):
             if spent.kind == "generate":

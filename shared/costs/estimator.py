@@ -51,12 +51,12 @@ class SampleText:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Documents that are to be handed in.
+    """Documents of a planned load.
 
     Args:
-        documents: how many.
-        size_bytes: of all their texts together; None: as large as those of the sample.
-        sample: some of them, or all; an empty one: they are texts of which only the size is known.
+        documents: number of documents.
+        size_bytes: size of all texts; None: estimated from the sample.
+        sample: some or all of the documents; if empty, only the size is known.
     """
 
     documents: int
@@ -66,13 +66,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk that is to be counted.
+    """A chunk to count.
 
     Args:
-        need: what its questions take; None where they came with its document.
-        ready: how many of these are counted with it.
-        keeps_text: whether the vector of its text is there.
-        reasons: why each of its questions was dropped, None where its vector is there; empty: they are to be embedded.
+        need: calls for its questions; None if they were submitted with its document.
+        ready: number of these questions.
+        keeps_text: whether the vector of its text exists.
+        reasons: reasons for dropping its questions, None for passed ones with vectors; empty if they must be embedded.
     """
 
     content: ChunkContent
@@ -87,14 +87,14 @@ _There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
 
 
 class Estimator:
-    """Says what loads and rebuilds cost.
+    """Estimates the costs of loads and rebuilds.
 
     Args:
-        settings: those of the process.
-        collections: the ledger's.
-        ledger: what estimates are made of.
+        settings: settings of the process.
+        collections: collections in the ledger.
+        ledger: inputs of estimates.
         model: the language model.
-        limits: reads the limits of a tenant and of an embedding model.
+        limits: returns the limits of a tenant and of an embedding model.
     """
 
     def __init__(
@@ -112,17 +112,17 @@ class Estimator:
         self._limits = limits
 
     async def estimate_rebuild(self, collection: Collection, options: CollectionOptions, embedding: str) -> Estimate:
-        """Estimate what it costs to make a collection anew beside itself.
+        """Estimate the cost of rebuilding a collection next to the live build.
 
-        Calls are counted exactly: the content key of each chunk is looked up among what is paid for. Where documents
-        are divided in another way their texts are put together again from their chunks, in which white space may
-        differ. Texts and questions whose vectors the collection has of the same embedding are not embedded again. The
-        collection may change meanwhile.
+        Calls are counted exactly: the content key of each chunk is looked up among paid content. If documents are
+        divided differently, their texts are joined from their chunks, in which white space may differ. Texts and
+        questions with existing vectors of the same embedding are not embedded again. The collection may change
+        meanwhile.
 
         Args:
-            collection: as it is.
-            options: as they are to be.
-            embedding: the embedding model that is to be.
+            collection: the current collection.
+            options: the new options.
+            embedding: the new embedding model.
         """
         counting = _Counting(collection.tenant, self._model, generation_options(self._settings, options, self._model))
         before, after = (chunking_options(self._settings, o) for o in (collection.options, options))
@@ -144,11 +144,11 @@ class Estimator:
         return await self._estimate(collection.tenant, count, ratios, options, embedding, exact=exact)
 
     async def estimate_load(self, tenant: str, collection: Collection | None, load: Load) -> Estimate:
-        """Estimate what documents cost that are to be handed in, of which some may be there already.
+        """Estimate the cost of documents of a planned load, some of which may exist.
 
         Args:
-            tenant: whose they are.
-            collection: where they go; None: it is made on their arrival.
+            tenant: their tenant.
+            collection: their collection; None if the load creates it.
             load: the documents.
         """
         options = collection.options if collection else CollectionOptions()
@@ -184,7 +184,7 @@ class Estimator:
             yield waiting
 
     async def _ratios(self, tenant: str, collection_id: UUID | None) -> Ratios:
-        """What chunks have cost lately: those of the collection, else those of the tenant."""
+        """Recent costs of chunks: those of the collection, else those of the tenant."""
         of_collection = partial(generation_options, self._settings, model=self._model)
         for where in dict.fromkeys((collection_id, None)):
             billed = await self._ledger.billed(tenant, self._model, where)
@@ -222,21 +222,21 @@ class Estimator:
 
 
 class _Counting:
-    """Counts chunks, each content that is to be paid for once.
+    """Counts chunks; content that must be paid is counted once.
 
     Args:
-        tenant: who pays.
+        tenant: tenant charged for the calls.
         model: the language model.
-        options: how questions are written.
+        options: generation options.
     """
 
     def __init__(self, tenant: str, model: str, options: GenerationOptions) -> None:
         self._need_of = partial(need_of, tenant, model, options=options)
-        self._seen: set[bytes] = set()  # beginnings of the keys of what is to be paid for: 75 bytes a chunk
+        self._seen: set[bytes] = set()  # prefixes of the keys of content that must be paid: 75 bytes a chunk
         self.count = Count()
 
     async def add(self, make: Callable[[], list[_Chunk]], ledger: Estimates) -> None:
-        """Count the chunks that `make` returns, which a thread calls: the loop must not stand meanwhile."""
+        """Count the chunks returned by `make`, which runs in a thread, because the event loop must not block."""
         chunks = await asyncio.to_thread(make)
         paid = await ledger.paid([chunk.need.key for chunk in chunks if chunk.need])
         for chunk in chunks:
@@ -273,7 +273,7 @@ class _Counting:
         return self._of_text(text, chunking, None if first.ready_questions is None else _ready(chunks))
 
     def sampled(self, document: SampleText, chunking: ChunkingOptions) -> list[_Chunk]:
-        """The chunks of a text that is to be handed in."""
+        """The chunks of a planned text."""
         text = clean(document.text)
         extracted = ExtractedText(text, document.title or title_of(text, None), "text/markdown")
         return list(self._of_text(extracted, chunking, document.ready_questions))
@@ -300,7 +300,7 @@ class _Counting:
 
 
 def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
-    """The chunks whose points stand; the vector of a text with its questions in front is not that of the text."""
+    """The chunks with existing points; the vector of a text with its questions in front is not that of the text."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page

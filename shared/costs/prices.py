@@ -1,4 +1,4 @@
-"""Prices: those that the settings name, else the list prices of known providers."""
+"""Prices: those in the settings, else the list prices of known providers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from functools import lru_cache
 from shared.domain.usage import CostKind, Usage
 from shared.settings import Settings
 
-_MILLION = 1_000_000  # tokens, which a price is for
+_MILLION = 1_000_000  # tokens per price unit
 
 
 def price(settings: Settings, kind: CostKind, usage: Usage, model: str | None = None) -> float | None:
-    """Return the price of calls of a kind; None where none is known.
+    """Return the price of calls of a kind, or None if unknown.
 
-    Prices of the settings are in any currency. List prices are in dollars, without the discounts of caches and batches.
+    Prices in the settings may have any currency. List prices are in dollars, without discounts for caches and batches.
 
     Args:
-        settings: have prices, and the address of the provider.
-        kind: what the calls were for.
-        usage: what was billed.
-        model: who was called, an embedding by its name; default: the model of the settings.
+        settings: prices, and the address of the provider.
+        kind: kind of the calls.
+        usage: billed tokens.
+        model: the model, an embedding by its name; by default the model in the settings.
     """
     prices = _prices(settings, kind, model)
     if prices is None:
@@ -49,6 +49,6 @@ def _listed(url: str, model: str) -> tuple[float, float] | None:
     try:
         prompt = calc_price(Tokens(input_tokens=1_000), model, provider_api_url=url).total_price
         reply = calc_price(Tokens(output_tokens=1_000), model, provider_api_url=url).total_price
-    except LookupError:  # nobody knows the provider, or its model
+    except LookupError:  # unknown provider or model
         return None
     return float(prompt) * 1_000, float(reply) * 1_000

@@ -9,9 +9,9 @@ from shared.ingest.parse.document import ExtractedText
 
 
 def restored(chunks: Sequence[ChunkContent], media_type: str, *, markdown: bool) -> ExtractedText:
-    """The text of a document whose chunks these are, in order, with their spans.
+    """The text of a document from its chunks, in order, with their spans.
 
-    Pages are not restored: they do not matter to where a text is cut.
+    Pages are not restored, because they do not affect the cuts.
     """
     parts: list[str] = []
     at = 0

@@ -16,10 +16,10 @@ from shared.domain.states import DocumentState
 
 class BuildState(StrEnum):
     LIVE = "live"  # queries see it
-    FILLING = "filling"  # the live build's documents are being copied to it; it follows what changes meanwhile
+    FILLING = "filling"  # the live build's documents are being copied to it; it follows concurrent changes
     PAUSED = "paused"  # as filling, but nothing is copied
-    FOLLOWING = "following"  # it has every document of the live one, and follows what changes
-    DROPPING = "dropping"  # its documents are being deleted, then it is gone
+    FOLLOWING = "following"  # it has every document of the live one, and follows changes
+    DROPPING = "dropping"  # its documents are being deleted; then its row is deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Build:
     """A build of a collection.
 
     Args:
-        id: its own; its points carry it.
-        number: within the collection's name, from 1.
-        live_until: when another build took its place; None: none has.
-        gate: the last report of its gate; None: none was tried.
+        id: its id, contained in its points.
+        number: its number within the collection's name, from 1.
+        live_until: when another build replaced it; None if none has.
+        gate: last report of its gate; None if it never ran.
     """
 
     id: UUID
@@ -52,12 +52,12 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is.
+    """The progress of a build.
 
     Args:
-        copied: documents that the build has.
-        documents: how many of these are in each state.
-        source_documents: documents that the live build has.
+        copied: number of documents of the build.
+        documents: number of these by state.
+        source_documents: number of documents of the live build.
     """
 
     copied: int
@@ -67,12 +67,12 @@ class BuildProgress:
 
 @dataclass(frozen=True, slots=True)
 class BuildDifferences:
-    """External ids of documents in which a build differs from the live one; each list may be cut at a limit.
+    """External ids of documents in which a build differs from the live one; each list may be truncated.
 
     Args:
-        missing: the build lacks them.
-        stale: the build's newest version has other content.
-        orphaned: the live build lacks them.
+        missing: documents that the build lacks.
+        stale: documents whose newest version in the build has other content.
+        orphaned: documents that the live build lacks.
     """
 
     missing: list[str]

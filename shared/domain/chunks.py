@@ -1,4 +1,4 @@
-"""The content of a chunk, in the one form in which every stage passes it on."""
+"""The content of a chunk, in the form used by all stages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class ChunkContent:
-    """A stretch of a document that can be asked about.
+    """A stretch of a document.
 
-    The parser makes a content. The ledger stores it as one JSON value, Qdrant as fields of a payload, and a query
-    returns it. No stage between them names a field. A new field needs a default, since stored contents lack it.
+    The parser creates a content. The ledger stores it as one JSON value, Qdrant as payload fields, and a query returns
+    it; no stage in between names a field. A new field needs a default, because stored contents lack it.
 
     Args:
-        text: what is asked about and embedded: `extracted_text[start:end]`. A later piece of a table that had to be cut
-            begins with the table's header rows, which lie before its span.
+        text: the text that is generated from and embedded: `extracted_text[start:end]`. A later piece of a cut table
+            starts with the table's header rows, which are before its span.
         span: (start, end) in characters of the extracted text.
-        heading_path: the headings above the text, outermost first.
-        title: the document's title, as the caller gave it or the parser found it.
-        page: the page or slide on which the text begins, from 1, where the format has them.
-        section: the span of the section around the text, where the document is divided into sections.
-        language: of the text, as ISO 639-1 names it (`de`); None: unknown, as that of code.
+        heading_path: headings above the text, outermost first.
+        title: title of the document, from the caller or the parser.
+        page: page or slide on which the text starts, from 1, if the format has pages.
+        section: span of the section around the text, if the document has sections.
+        language: language of the text in ISO 639-1 (`de`); None if unknown, as for code.
     """
 
     text: str
@@ -35,7 +35,7 @@ class ChunkContent:
 
     @classmethod
     def whole(cls, text: str, title: str | None = None, heading_path: tuple[str, ...] = ()) -> Self:
-        """The content of a chunk that is a whole document."""
+        """The content of a chunk that covers a whole document."""
         return cls(text, (0, len(text)), heading_path, title)
 
     @property
@@ -45,10 +45,9 @@ class ChunkContent:
         return f"{heading}\n\n{self.text}" if heading else self.text
 
     def continuing(self, at: int) -> str:
-        """The extracted text from a position to the end of this chunk, where the chunks before it end at the position.
+        """The extracted text from a position to the end of this chunk, if the previous chunks end at the position.
 
-        What lies between the spans of two chunks is white space, of which the chunks do not say which: it becomes line
-        feeds.
+        The text between the spans of two chunks is white space of unknown kind: it becomes line feeds.
         """
         start, end = self.span
         own = self.text[len(self.text) - (end - start) :]  # without the header that a piece of a table repeats

@@ -97,10 +97,10 @@ class Description:
     """A document whose title or metadata changed, but not its content: its points must be updated.
 
     Args:
-        document_id: the document's row in its build.
+        document_id: id of the document's row in its build.
         changes: number of changes so far.
         filterable: fields that its collection declares.
-        versions: the existing ones of its live and newest version.
+        versions: its existing live and newest version.
     """
 
     document_id: UUID

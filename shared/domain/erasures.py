@@ -10,16 +10,16 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """An erasure, under way or finished.
+    """A running or finished erasure.
 
     Args:
-        collection: its name; None: a document, or the whole tenant.
-        document_id: the id that its owner knew; None: a collection, or the whole tenant.
-        collection_ids: those of the builds that are erased.
-        document_ids: those of the document's rows in all builds.
-        deleted: how many rows went that were counted, by what they were.
-        finished_at: None: it is under way.
-        documents_left: rows of documents that are still there.
+        collection: name of the collection; None for a document or a whole tenant.
+        document_id: public id of the document; None for a collection or a whole tenant.
+        collection_ids: ids of the erased builds.
+        document_ids: ids of the document's rows in all builds.
+        deleted: number of counted deleted rows, by kind.
+        finished_at: None while it runs.
+        documents_left: number of remaining rows of documents.
     """
 
     id: UUID

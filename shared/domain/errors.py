@@ -32,7 +32,7 @@ _ENGINES = {"ledger", "broker", "qdrant"}
 
 
 class ForeaskError(Exception):
-    """An error whose message is a sentence for a person."""
+    """An error whose message is a sentence for people."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ def _rebuild(kind: type[ForeaskError], args: tuple[object, ...], fields: dict[st
 class Transient(ForeaskError):
     """Worth another attempt, not before `retry_after`.
 
-    `burns_attempt` is false where the work is not to blame: it may be tried again for as long as it takes.
+    `burns_attempt` is False if the work is not to blame: it may be retried without limit.
     """
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None, burns_attempt: bool = True) -> None:
@@ -77,9 +77,9 @@ class Unavailable(Transient):
     """An engine or provider cannot be reached, timed out or answered 5xx.
 
     Args:
-        message: what happened.
-        component: which part is down: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
-        retry_after: the earliest sensible time for another attempt.
+        message: the problem.
+        component: the failing part: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
+        retry_after: earliest sensible time for another attempt.
         answered: whether it answered this very request with an error. The request may then be at fault, so the attempt
             counts. The ledger, the broker and Qdrant never blame the work.
     """
@@ -96,7 +96,7 @@ class TimedOut(Unavailable):
 
 
 class Misconfigured(Unavailable):
-    """A provider does not accept the key or has no such model: every call fails until a person changes it."""
+    """A provider rejects the key or has no such model: every call fails until an operator changes it."""
 
 
 class LeaseLost(Transient):
@@ -107,7 +107,7 @@ class LeaseLost(Transient):
 
 
 class Stopping(Transient):
-    """This process is ending and begins nothing new; another process may take the work at once."""
+    """This process is stopping and starts no more work; another process may claim the work at once."""
 
     def __init__(self, message: str = "the process is asked to end") -> None:
         super().__init__(message, burns_attempt=False)
@@ -118,7 +118,7 @@ class Permanent(ForeaskError):
 
 
 class Unreadable(Permanent):
-    """A file whose text cannot be read: encrypted, corrupt, image-only, of an unknown kind, too large inside.
+    """A file without readable text: encrypted, corrupt, image-only, of an unknown kind, too large inside.
 
     `detail` is the parser's own error, for the log.
     """
@@ -133,9 +133,9 @@ class BadReply(Permanent):
 
 
 class Refused(Permanent):
-    """The provider does not take this request, however often it is sent (refusal, content filter).
+    """The provider rejects this request on every attempt (refusal, content filter).
 
-    `usage` is what it billed for the refusal; None where it says nothing.
+    `usage` has the tokens billed for the rejection; None if not reported.
     """
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
@@ -156,7 +156,7 @@ class InvalidInput(Rejected):
 
 
 class NotFound(Rejected):
-    """The tenant has no such thing."""
+    """The tenant has no such object."""
 
 
 class Conflict(Rejected):
@@ -172,4 +172,4 @@ class Unauthorized(Rejected):
 
 
 class Forbidden(Rejected):
-    """The key is known, and may not do this."""
+    """The key is valid, but lacks the right."""

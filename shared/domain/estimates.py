@@ -1,4 +1,4 @@
-"""What a load or a rebuild will cost, said before it begins."""
+"""Estimates of the cost of a load or a rebuild."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from shared.domain.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is to come.
+    """Estimated quantities and costs.
 
     Args:
-        documents: all of them, also those that cost nothing.
-        chunks: what they are divided into.
-        calls: of the language model, for what is not paid for yet, where no reply needs repair.
-        prompt_tokens: of these calls.
-        completion_tokens: of their replies.
-        embeddings: texts and questions that are embedded.
-        embedding_tokens: of these.
-        points: what Qdrant will have.
-        exact: whether the calls are exact: each chunk was counted, as it will be, and looked up among what is paid for.
-        llm_cost: the price of the calls; None where no price is known.
-        embedding_cost: the price of the embeddings; None where no price is known.
-        seconds: how long it takes at the limits; None where no limit and no pace is known.
+        documents: all documents, including those without costs.
+        chunks: their chunks.
+        calls: calls of the language model for unpaid content, if no reply needs repair.
+        prompt_tokens: tokens of the prompts.
+        completion_tokens: tokens of the replies.
+        embeddings: texts and questions to embed.
+        embedding_tokens: tokens of these.
+        points: points in Qdrant.
+        exact: whether the calls are exact: each chunk was counted and looked up among paid content.
+        llm_cost: price of the calls; None if unknown.
+        embedding_cost: price of the embeddings; None if unknown.
+        seconds: duration at the limits; None without limits and past rates.
         tightest: the limit that takes longest, such as `llm tokens`.
     """
 
@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was billed for a collection: the same numbers as an estimate's."""
+    """The costs billed for a collection, with the fields of an estimate."""
 
     calls: int
     prompt_tokens: int
@@ -58,7 +58,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class KeptEstimate:
-    """The estimate with which the last load of a collection began, and what was billed since then.
+    """The estimate at the start of a collection's last load, and the costs billed since.
 
     `estimate` has the fields of `Estimate` by name.
     """
@@ -74,10 +74,10 @@ class StoredChunk:
     """A chunk of a document's newest version.
 
     Args:
-        ready_questions: came with the document; None: a model writes them.
-        content_key: of its questions.
-        stands: whether its points stand.
-        reasons: why each of its questions was dropped, None where it passed; empty until they are judged.
+        ready_questions: questions submitted with the document; None if a model generates them.
+        content_key: key of its questions.
+        stands: whether its points exist.
+        reasons: reasons for dropping its questions, None for passed ones; empty until they are filtered.
     """
 
     document: str
@@ -93,7 +93,7 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class BilledChunk:
-    """A chunk that was paid for: the options of its collection, what was billed, and what came of it."""
+    """A paid chunk: the options of its collection, its costs, and its results."""
 
     tenant: str
     options: CollectionOptions

@@ -1,7 +1,7 @@
-"""Filterable fields: metadata that a collection declares with a type, so that filters on it find an index.
+"""Filterable fields: metadata that a collection declares with a type, so that filters use an index.
 
-Fields are declared before the first document, and only added: every point of the collection has them, and the place of
-a field among the others never changes.
+Fields are declared before the first document and never removed: every point of the collection has them, and the number
+of a field never changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_DATETIMES = 4
 NUMBERS: frozenset[FieldType] = frozenset({"integer", "float"})
 
 _NAME = re.compile(r"""[^\x00-\x1f\x7f."\\\[\]=]{1,100}""")
-# What Qdrant reads as a date, of what ISO 8601 allows; it counts microseconds.
+# The subset of ISO 8601 that Qdrant reads as a date; it counts microseconds.
 _DATETIME = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?",
     re.ASCII,
@@ -43,14 +43,14 @@ def fits(kind: FieldType, value: object) -> bool:
 
 
 def values_of(value: object) -> list[object]:
-    """The values of a field: those of a list, or the one that there is; null is none."""
+    """The values of a field: those of a list, or a single value; none for null."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
 def require_fit(fields: tuple[FilterableField, ...], metadata: Mapping[str, object]) -> None:
-    """Raise `InvalidInput` where the metadata has a value that is not of its field's type."""
+    """Raise `InvalidInput` if a value in the metadata does not have its field's type."""
     for name, kind in fields:
         if not all(fits(kind, value) for value in values_of(metadata.get(name))):
             raise InvalidInput(
@@ -63,11 +63,11 @@ def require_fit(fields: tuple[FilterableField, ...], metadata: Mapping[str, obje
 def with_more(
     present: tuple[FilterableField, ...], declared: tuple[FilterableField, ...]
 ) -> tuple[FilterableField, ...]:
-    """Return the fields of a collection with those that are declared now; one that is there already stays as it is.
+    """Return the fields of a collection with newly declared ones; existing fields are unchanged.
 
     Raises:
         InvalidInput: a name cannot be declared, or there are too many fields.
-        Conflict: a field has another type already.
+        Conflict: a field has another type.
     """
     types = dict(present)
     for name, kind in declared:

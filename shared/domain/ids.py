@@ -23,7 +23,7 @@ _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11").bytes
 _CHUNK_BYTES, _NUMBER_BYTES = 10, 3
 _CHUNK, _VERSION = slice(0, 24), slice(24, 30)  # of an id's text
 _CHUNK_ENDS = "0" * 12
-_VERSIONS = 1 << 24  # an edit each minute takes 32 years to reach it, and then begins anew
+_VERSIONS = 1 << 24  # an edit per minute reaches it after 32 years; it then starts again
 _NUMBERS = 1 << 24
 _OF_USERS = 1 << 23
 

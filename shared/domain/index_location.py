@@ -1,4 +1,4 @@
-"""Places: where in Qdrant the points of a collection are."""
+"""Locations of points in Qdrant."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _MODEL_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class IndexLocation:
-    """Where the points of a tenant's collection are.
+    """The location of a collection's points.
 
     Args:
-        index_name: the collection in Qdrant, which tenants share.
-        build: names this collection's points there.
+        index_name: collection in Qdrant, shared by tenants.
+        tenant: owner of the points.
+        build: name of this collection's points there.
     """
 
     index_name: str
@@ -27,13 +28,13 @@ class IndexLocation:
 
 
 def vector_space(model: str, dimensions: int | None = None, query_prefix: str = "", passage_prefix: str = "") -> str:
-    """Name what vectors must have in common to be compared. It ends the name of their collection in Qdrant.
+    """Name the vector space of an embedding. The name is the end of its collection's name in Qdrant.
 
     Args:
-        model: the model as its server calls it. A digest keeps names apart that are alike in safe characters.
-        dimensions: the size that the model is asked for; None: the model has one size, which Qdrant knows.
-        query_prefix: what stands in front of questions.
-        passage_prefix: what stands in front of texts.
+        model: the server's name of the model. A digest distinguishes names that are equal in safe characters.
+        dimensions: requested size; None if the model has one size, which Qdrant knows.
+        query_prefix: prefix of questions.
+        passage_prefix: prefix of texts.
     """
     prefixes = ("", query_prefix, passage_prefix) if query_prefix or passage_prefix else ()
     digest = hashlib.sha256("\0".join((model, *prefixes)).encode()).hexdigest()[:8]
@@ -50,11 +51,11 @@ def is_in_space(index_name: str, space: str) -> bool:
 
 @dataclass(slots=True)
 class IndexNames:
-    """The names of Qdrant's collections: one for each vector space, whose collections share it.
+    """The names of Qdrant's collections: one per vector space, shared by its collections.
 
     Args:
-        prefix: of the deployment.
-        spaces: of the embeddings that the settings describe, by their names.
+        prefix: prefix of the deployment.
+        spaces: vector spaces of the configured embeddings, by name.
     """
 
     prefix: str
@@ -66,5 +67,5 @@ class IndexNames:
 
 
 def index_location_of(index_name: str, tenant: str, collection_id: UUID) -> IndexLocation:
-    """The place of a collection's points. Each collection has one build, of its own id."""
+    """The location of a collection's points. Each collection row is a build with its own id."""
     return IndexLocation(index_name, tenant, collection_id.hex)

@@ -1,4 +1,4 @@
-"""Keys of the API: whose they are, and what they may do."""
+"""API keys: tenants and scopes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from uuid import UUID
 
 from shared.domain.errors import InvalidInput
 
-OPERATOR = ""  # stands in the place of a tenant's name
+OPERATOR = ""  # used instead of a tenant's name
 _BYTES = 32
 
 
 class Scope(StrEnum):
-    """What a key may do; no scope includes another."""
+    """A right of a key; no scope includes another."""
 
     READ = "read"  # documents, chunks, collections, and how far they are
-    ASK = "ask"  # questions, and feedback on what they returned
-    WRITE = "write"  # hand in, change, retry and delete documents; what that would cost
+    ASK = "ask"  # questions, and feedback on their results
+    WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
-    OPERATOR = "operator"  # every tenant's state and erasure, and nothing of what the tenants wrote
+    OPERATOR = "operator"  # every tenant's state and erasure, without any contents
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
@@ -33,18 +33,18 @@ TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that is to be made.
+    """A key to create.
 
     Args:
-        tenant: whom it speaks for; `OPERATOR` is the operator.
-        name: under which it is listed and logged.
-        scopes: what it may do.
-        filter: a condition on metadata that each of its queries carries.
-        lasts: for how long; None is until it is revoked.
+        tenant: tenant of the key; `OPERATOR` for operators.
+        name: name in lists and logs.
+        scopes: rights of the key.
+        filter: metadata filter added to each of its queries.
+        lasts: validity; None: until it is revoked.
 
     Raises:
-        InvalidInput: it would have no scope, the operator's beside others, or a filter that others than questions
-            would pass by.
+        InvalidInput: it would have no scope, the operator's scope together with others, or a filter that other scopes
+            would bypass.
     """
 
     tenant: str
@@ -66,7 +66,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key in the ledger, which has its hash alone."""
+    """A key in the ledger, which stores only its hash."""
 
     id: UUID
     tenant: str
@@ -79,7 +79,7 @@ class Key:
     last_used_at: datetime | None
 
     def ended(self, now: datetime) -> str | None:
-        """Say why the key is not valid any more; None where it is."""
+        """Return why the key is invalid; None if it is valid."""
         if self.revoked_at is not None:
             return "was revoked"
         return "has expired" if self.expires_at is not None and self.expires_at <= now else None

@@ -25,9 +25,9 @@ class ParseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GenerateOutcome:
-    """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key.
+    """The generated questions of a chunk; the ledger stores them under the chunk's content key.
 
-    `usage` and `calls` are what the chunk has cost, failed attempts included.
+    `usage` and `calls` are the costs of the chunk, including failed attempts.
     """
 
     chunk: ChunkToGenerate
@@ -42,7 +42,7 @@ class GenerateOutcome:
 
 
 def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) -> Cost | None:
-    """Return what an attempt has cost of all that its chunk has; None where it made no call that was billed."""
+    """Return an attempt's part of its chunk's costs; None if no call was billed."""
     if calls == chunk.calls:
         return None
     return Cost(
@@ -59,10 +59,10 @@ def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed attempt and the decision that follows.
+    """A failed attempt and the decision about the next one.
 
-    `usage` and `calls` are what the chunk has cost, this attempt included, and `cost` is this attempt's. The next
-    attempt at the `tenant`'s content of `content_key` goes on with `replies`.
+    `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is this attempt's. The next
+    attempt at the `tenant`'s content of `content_key` continues with `replies`.
     """
 
     lease: Lease

@@ -1,7 +1,7 @@
-"""Poison: work that kills its worker. It is set aside, so that all other work goes on.
+"""Poison: work that kills its worker. It is isolated, so that all other work continues.
 
-A worker that dies holds many rows, and at most one of them killed it. So two lost leases make a row only a suspect. An
-idle worker then runs the suspect alone, and three lost leases more, each of them alone, make it poison.
+A worker that dies holds many rows, and at most one of them killed it. Therefore two lost leases make a row only a
+suspect. An idle worker then works on the suspect alone, and three more lost leases, each alone, make it poison.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ DEATHS_ALONE = 3
 
 
 def check(lost_leases: int) -> None:
-    """Refuse work that has killed too many workers.
+    """Reject work that has killed too many workers.
 
     Args:
-        lost_leases: how many leases on it ended without a settlement.
+        lost_leases: number of leases that expired without a settlement.
 
     Raises:
         Permanent: the work is poison.

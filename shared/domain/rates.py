@@ -8,17 +8,17 @@ Bucket = tuple[float, float]  # units a millisecond, capacity
 
 UNLIMITED: Bucket = (0.0, 0.0)
 _STRICTLY_UNDER = 1 - 1e-6
-_TOKENS_A_CALL = 1000  # a guess on the large side: with fewer, no call is held back that might have begun
+_TOKENS_A_CALL = 1000  # a high guess: with fewer, calls that could have started would wait
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window of a declared limit, and the room that a bucket leaves within it.
+    """The window of a declared limit, and the margin of a bucket within it.
 
     Args:
-        seconds: the length of the window.
-        burst_seconds: how much of the limit may be used at once after a pause.
-        jitter_seconds: how much later than its neighbours a call may reach the provider: the provider and the calling
+        seconds: length of the window.
+        burst_seconds: part of the limit that may be used at once after a pause.
+        jitter_seconds: delay with which a call may reach the provider relative to others: the provider and the calling
             process both stall at times.
     """
 
@@ -44,7 +44,7 @@ class Rates:
 
     @property
     def calls_at_once(self) -> int | None:
-        """How many calls to hold at the same time: those of one window, since more would wait. None: no limit."""
+        """The number of calls in one window, because more calls at the same time would wait. None: no limit."""
         calls = [] if self.requests is None else [self.requests]
         if self.tokens is not None:
             calls.append(max(1, self.tokens // _TOKENS_A_CALL))
@@ -59,11 +59,11 @@ class Rates:
 
 
 def _of_requests(limit: int, window: Window) -> Bucket:
-    """A bucket that lets at most `limit` requests arrive in any window, wherever the window begins.
+    """A bucket that lets at most `limit` requests arrive in any window.
 
-    A bucket with capacity C and rate r grants at most C + r t in any time t, in whole requests. Those that arrive
-    within a window were granted within it and the jitter before it, so C + r (window + jitter) < limit + 1 is enough:
-    95 % of 2,400 a minute, and 96.8 % of 60.
+    A bucket with capacity C and rate r grants at most C + r t in any time t, in whole requests. Requests that arrive
+    within a window were granted within it and the jitter before it, so C + r (window + jitter) < limit + 1 suffices: 95
+    % of 2,400 a minute, and 96.8 % of 60.
     """
     capacity = max(1.0, limit * window.burst_seconds / window.seconds)
     seconds = window.seconds + window.jitter_seconds

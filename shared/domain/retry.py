@@ -18,7 +18,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after this time; `burns_attempt` is false where the work is not to blame."""
+    """Try again after this time; `burns_attempt` is False if the work is not to blame."""
 
     after: timedelta
     reason: str
@@ -27,7 +27,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """No other attempt; `kind` is the class of the error, where the reason is a sentence."""
+    """No further attempt; `kind` is the class of the error, and the reason is a sentence."""
 
     reason: str
     kind: str = field(default="Permanent", compare=False)
@@ -37,15 +37,15 @@ Decision = Retry | Dead
 
 
 def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random: Callable[[], float]) -> Decision:
-    """When to try again, or why not.
+    """Decide when to try again, or why not.
 
-    Full jitter over an exponential ceiling (M. Brooker, "Exponential Backoff and Jitter", 2015), never earlier than the
-    provider's own `retry_after`.
+    Full jitter under an exponential ceiling (M. Brooker, "Exponential Backoff and Jitter", 2015), never earlier than
+    the provider's own `retry_after`.
 
     Args:
-        error: what went wrong.
-        failed_before: attempts that failed before this one.
-        policy: the bounds.
+        error: the error.
+        failed_before: number of attempts that failed before this one.
+        policy: limits.
         random: uniform in [0, 1).
     """
     if not isinstance(error, Transient):

@@ -1,4 +1,4 @@
-"""What a provider's calls cost."""
+"""Costs of a provider's calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a provider says it billed."""
+    """Tokens billed according to the provider."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -26,17 +26,18 @@ CostKind = Literal["generate", "embed"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one attempt has cost, without the attempts before it.
+    """The costs of one attempt, without earlier attempts.
 
     Args:
-        token: of the attempt's lease. The ledger counts each token once, however often its cost is written.
-        tenant: who pays.
-        collection_id: the collection that it was paid for.
-        document_id: the document that it was paid for.
-        kind: what the calls were for.
-        model: the model that was called.
-        usage: what the provider says it billed.
-        calls: how many calls that were.
+        token: fencing token of the attempt's lease. The ledger counts each token once, however often its costs are
+            written.
+        tenant: tenant charged for it.
+        collection_id: collection charged for it.
+        document_id: document charged for it.
+        kind: kind of the calls.
+        model: called model.
+        usage: billed tokens.
+        calls: number of calls.
     """
 
     token: int

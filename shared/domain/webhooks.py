@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told when a document or a job ends."""
+"""Webhooks: addresses that receive a message when a document or a job ends."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Webhook:
     """An address of a tenant.
 
     Args:
-        events: what it is told; none is all.
-        failing_since: when the first of the last attempts failed; None: the last one succeeded, or there was none.
-        disabled_at: since when nothing is sent; None: it is in use.
+        events: subscribed events; empty for all.
+        failing_since: when the first of the last attempts failed; None if the last one succeeded, or there was none.
+        disabled_at: when sending stopped; None while enabled.
     """
 
     id: UUID
@@ -43,12 +43,12 @@ class Delivery:
     """One message for one address.
 
     Args:
-        data: what is told of the event.
-        due_at: when it is sent next; None: it was delivered or given up.
-        attempts: how many were begun.
-        status: of the last reply; None: there was none.
-        response: how the last reply began.
-        error: why the last attempt failed.
+        data: content of the message.
+        due_at: time of the next attempt; None if it was delivered or abandoned.
+        attempts: number of started attempts.
+        status: status of the last reply; None without a reply.
+        response: beginning of the last reply.
+        error: reason of the last failure.
     """
 
     id: UUID
@@ -81,7 +81,7 @@ class DueDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What became of one: a reply's status and beginning, or the reason why there was none."""
+    """The result of an attempt: a reply's status and beginning, or the reason why there was none."""
 
     status: int | None = None
     response: str | None = None

@@ -1,4 +1,4 @@
-"""Cleanup: what killed workers, deletions and late writers left in Qdrant and in the upload store."""
+"""Cleanup: leftovers of killed workers, deletions and late writers in Qdrant and in the upload store."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ log = structlog.get_logger()
 
 
 _SLICE = 100  # rows that one call of a step takes
-_PACKS = 10  # that one call writes anew
+_PACKS = 10  # packs rewritten by one call
 
 Step = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Brings Qdrant and the uploads to what the ledger says. Every step may be repeated, and done by two at once.
+    """Brings Qdrant and the uploads in line with the ledger. Every step may be repeated and run concurrently.
 
-    A step takes a slice of its work and returns whether more may wait. What Qdrant refuses goes behind all others.
+    A step does a slice of its work and returns whether more may be left. Work that Qdrant rejects is postponed.
     """
 
     work: Work
@@ -54,7 +54,7 @@ class Cleaner:
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """The steps by name. None needs another one to be done first: the ledger holds what must wait."""
+        """The steps by name. No step needs another one to run first: the ledger defers dependent work."""
         return {
             "sweep": self.sweep,
             "finish": self.finish,
@@ -77,7 +77,7 @@ class Cleaner:
             await step()
 
     async def sweep(self) -> bool:
-        """Show versions that a killed worker left hidden, and delete what late writers left."""
+        """Show versions that a killed worker left hidden, and delete points of late writers."""
         due = await self.work.due_sweeps(_SLICE)
         swept = await self.finisher.sweep(due)
         if refused := [sweep for sweep in due if sweep not in swept]:
@@ -90,7 +90,7 @@ class Cleaner:
         return False
 
     async def describe(self) -> bool:
-        """Have points say what is said of their documents now, where nobody has come to it."""
+        """Update the descriptions of points that no other process has updated."""
         claimed = await self.descriptions.claim(_SLICE)
         return await tell(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
 
@@ -101,7 +101,7 @@ class Cleaner:
         return bool(uploads)
 
     async def remove_outdated(self) -> bool:
-        """Remove objects that no version names, and write packs anew that have bytes of deleted documents."""
+        """Delete unreferenced objects, and rewrite packs with bytes of deleted documents."""
         due = await self.outdated.due(_PACKS)
         for name in due:
             parts = await self.outdated.parts(name)
@@ -130,7 +130,7 @@ class Cleaner:
             await self.uploads.remove([stored_in(renamed[parts[0]])])
 
     async def erase(self) -> bool:
-        """Delete some of what erased tenants, collections and documents have left when their documents are gone."""
+        """Delete some remaining rows of erased tenants, collections and documents whose documents are deleted."""
         erasure = await self.erasures.proceed(self.tenant_keys.delete)
         if erasure is not None and erasure.finished_at is not None:
             log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
@@ -154,13 +154,13 @@ class Cleaner:
         """Delete the documents of dropped builds, then their points and their rows."""
         more = await self.builds.delete_documents()
         for build in await self.builds.emptied(self.work.lease * 2):
-            await self.index.delete_build(build.location)  # also what late writers left
+            await self.index.delete_build(build.location)  # including points of late writers
             await self.builds.forget(build)
             log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
         return more
 
     async def delete_taken_back(self) -> bool:
-        """Delete the points of users' questions that were taken back, in every version that may have one."""
+        """Delete the points of retracted questions, in every version that may have one."""
         claimed = await self.feedback.claim_removals(_SLICE)
         by_location: dict[IndexLocation, list[PendingRemoval]] = {}
         for question in claimed:
@@ -177,10 +177,10 @@ class Cleaner:
         return bool(removed) and len(claimed) == _SLICE
 
     async def nudge_optimizers(self) -> None:
-        """Have the collections optimized whose segments wait since Qdrant's start: it begins with the next write alone.
+        """Start the optimization of collections whose segments have waited since Qdrant's start.
 
         Raises:
-            Transient: the ledger or Qdrant is not available.
+            Transient: the ledger or Qdrant is unavailable.
         """
         for name in await self.collections.index_names():
             if await self.index.nudge(name):

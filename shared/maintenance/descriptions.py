@@ -1,4 +1,4 @@
-"""Telling Qdrant what is said of documents now: their titles and metadata."""
+"""Updates of titles and metadata in Qdrant."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from shared.vectors.index import Index
 
 
 async def tell(descriptions: Descriptions, index: Index, claimed: Sequence[Description]) -> bool:
-    """Have the points of documents say what the ledger says; return whether Qdrant took any.
+    """Update the descriptions in the points of documents; return whether Qdrant took any.
 
-    Those that it did not take are due again.
+    Documents that it did not take are due again.
     """
     done = await confirmed(claimed, index.describe)
     if done:

@@ -1,6 +1,6 @@
-"""The check of an erasure: what PostgreSQL, Qdrant, the broker and the store of uploads still have of it.
+"""The check of an erasure: leftovers in PostgreSQL, Qdrant, the broker and the upload store.
 
-It asks the engines themselves, not the steps that deleted. Backups are beyond it.
+It reads the engines themselves, independent of the steps that deleted. Backups are not covered.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from shared.vectors.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What was erased: a document, a collection of a tenant, or a tenant.
+    """The scope of an erasure: a document, a collection of a tenant, or a tenant.
 
     Args:
-        tenant: None: a document tells whose it is.
+        tenant: None for a document, whose tenant is looked up.
     """
 
     tenant: str | None = None
@@ -40,7 +40,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How much an engine still has in one place: rows of a table, points, keys, objects."""
+    """Leftovers in one part of an engine: rows of a table, points, keys, objects."""
 
     engine: str
     part: str
@@ -57,10 +57,10 @@ class ErasureCheck:
     uploads: Uploads
 
     async def run(self, scope: Scope) -> list[Finding]:
-        """Look everywhere; return what was looked at, also where nothing was found.
+        """Check everything; return all checked parts, including those without leftovers.
 
         Raises:
-            Unavailable: an engine is away.
+            Unavailable: an engine is unavailable.
             OSError: the folder of uploads cannot be read.
         """
         known = await self.erasures.of(tenant=scope.tenant, collection=scope.collection, document_id=scope.document_id)
@@ -107,7 +107,7 @@ class ErasureCheck:
             try:
                 foreign += await self.uploads.foreign_bytes(parts)
             except Unreadable:
-                continue  # a pack that is gone has no bytes
+                continue  # a deleted pack has no bytes
         return [
             Finding("uploads", "objects that no version names", unnamed),
             Finding("uploads", "packs with foreign bytes", foreign),

@@ -1,8 +1,8 @@
-"""The gate: whether a build may answer in the place of the live one.
+"""The gate: whether a build may replace the live one.
 
-It looks at three things. The build has every document with its newest content, and Qdrant has every point. The build
-finds what the team's questions need: its nDCG@10 is not lower by more than chance, and not by more than a twentieth
-whatever chance says, for few questions prove little. Its queries take no longer than one and a half times the live
+It checks three things. The build has every document with its newest content, and Qdrant has every point. The build
+finds the answers to labelled questions: its nDCG@10 is not significantly lower, and in any case not lower by more than
+a twentieth, because few questions prove little. Its queries take at most one and a half times as long as the live
 build's.
 """
 
@@ -27,14 +27,14 @@ from shared.query.calibrate.weights import ndcg
 from shared.query.retrieve import Query, Retriever
 from shared.vectors.index import Index
 
-MIN_QUESTIONS = 30  # fewer cannot tell a loss from chance
+MIN_QUESTIONS = 30  # fewer cannot distinguish a loss from chance
 _MAX_QUESTIONS = 1_000
 _MAX_LOSS = 0.05
 _TIMED = 100  # questions, each put to both builds
 _MIN_TIMED = 20
 _SLOWER = 1.5
-_UNSEEN_MILLISECONDS = 20.0  # nobody notices less
-_ROUNDS = 3  # a build that is slower is so each time; one busy second is not
+_UNSEEN_MILLISECONDS = 20.0  # an unnoticeable difference
+_ROUNDS = 3  # a slower build is slower each time; a busy second is not repeated
 
 LabelledQuestion = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
 QuestionSource = Literal["labelled", "accepted"]
@@ -62,15 +62,15 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """What the gate saw.
+    """The report of the gate.
 
     Args:
-        documents: what the build has otherwise than the live one.
-        points: the comparison of the build's points with the ledger.
-        quality: None where there are too few questions: a person decides.
-        latency: None where too few questions are known.
-        reasons: why the gate is closed; none: it is open.
-        notes: what it could not measure.
+        documents: differences of the build's documents from the live one's.
+        points: verification of the build's points.
+        quality: None if there are too few questions: a person decides.
+        latency: None if there are too few questions.
+        reasons: reasons why the gate is closed; empty if it is open.
+        notes: measurements that were impossible.
     """
 
     documents: DocumentComparison
@@ -102,15 +102,15 @@ class Gate:
     async def run(
         self, build: Build, labelled: Sequence[LabelledQuestion] | None = None
     ) -> AsyncIterator[VerificationCounts | GateReport]:
-        """Compare; yield counts of the points while they are compared, and the report at the end.
+        """Compare both builds; yield verification counts while they change, and finally the report.
 
         Args:
-            build: the one that may take the live one's place.
-            labelled: questions whose answers are known; None: those that users have accepted.
+            build: build that may replace the live one.
+            labelled: labelled questions; None: users' accepted questions.
 
         Raises:
-            InvalidInput: a labelled question names a document that the live build has not.
-            Transient: the ledger, Qdrant or an embedding provider went away.
+            InvalidInput: a labelled question names a document that the live build lacks.
+            Transient: the ledger, Qdrant or an embedding provider is unavailable.
         """
         live = await self.ledger.collections.get(build.tenant, build.name)
         other = await self.ledger.builds.collection(build)
@@ -131,11 +131,10 @@ class Gate:
         yield GateReport(documents, points, quality, latency, reasons, tuple(_notes(quality, latency)))
 
     async def _calibrated(self, build: Collection, live: Collection) -> Collection:
-        """The build with a baseline similarity of its own model; with the live one's weights where people chose those.
+        """The build with the baseline similarity of its own model, and the live one's weights if people chose those.
 
-        Both are stored: after a switch queries are answered as they were tried.
-
-        Scores of two embedding models are on one scale only where each is measured.
+        Both are stored, so that after a switch queries are answered as tested. Scores of two embedding models are
+        comparable only if the baseline of each is measured.
         """
         if build.calibration is None:
             try:
@@ -160,7 +159,7 @@ class Gate:
         return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
 
     async def _ndcg(self, build: Collection, questions: Sequence[LabelledQuestion], *, must_exist: bool) -> Values:
-        """nDCG@10 of each question; the gain is that of the first chunk of a document that answers."""
+        """nDCG@10 of each question; the gain is that of the first chunk of a relevant document."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger.documents.live_chunk_ids(build, names)
         unknown = next((name for name in names if name not in chunks), None)
@@ -173,7 +172,7 @@ class Gate:
         return values
 
     async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
-        """Time both builds with users' questions, again where one looks slower."""
+        """Measure the latency of both builds with users' questions, again if one seems slower."""
         questions = (await self.ledger.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
         if len(questions) < _MIN_TIMED:
             return None

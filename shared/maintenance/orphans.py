@@ -13,10 +13,10 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.storage.uploads import Uploads
 
-# An upload in work has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, so far apart.
+# A running upload has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, this far apart.
 APART = timedelta(days=1)
-_SHARE = 10  # percent of the files that may go at once, unless somebody says so: crashes leave few
-_ALWAYS = 100  # files that may go at once, however few there are
+_SHARE = 10  # percent of the files that may be deleted at once without confirmation: crashes leave few
+_ALWAYS = 100  # files that may be deleted at once, however few there are
 _SEEN = ".foreask-orphans"
 
 log = structlog.get_logger()
@@ -27,10 +27,10 @@ class Census:
     """The objects of the store.
 
     Args:
-        files: how many there are.
-        orphans: those that no document needs, each with when it was first seen so.
-        due: the orphans that were seen so a day ago.
-        deleted: how many of these were deleted.
+        files: number of objects.
+        orphans: objects that no document needs, each with the time of its first detection.
+        due: orphans detected a day ago or earlier.
+        deleted: number of deleted orphans.
     """
 
     files: int
@@ -40,7 +40,7 @@ class Census:
 
     @property
     def too_many(self) -> bool:
-        """Whether so many are due that the ledger is rather the wrong one."""
+        """Whether so many are due that the ledger is probably the wrong one."""
         return len(self.due) > max(_ALWAYS, self.files * _SHARE // 100)
 
 
@@ -69,13 +69,13 @@ class Orphans:
         return Census(files, orphans, due)
 
     async def tidy(self, *, told: bool = False) -> Census:
-        """Delete the orphans that are due, and remember the others for the next time.
+        """Delete the due orphans, and remember the others for the next run.
 
         Args:
-            told: whether a person wants that, however many they are.
+            told: whether an operator confirmed the deletion of any number.
 
         Raises:
-            Unavailable: the store is another deployment's or away, or the ledger cannot be reached.
+            Unavailable: the store belongs to another deployment or is unavailable, or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
         census = await self.count()
@@ -94,5 +94,5 @@ def _decode(note: bytes | None) -> dict[str, datetime]:
     try:
         content = orjson.loads(note or b"{}")
     except orjson.JSONDecodeError:
-        return {}  # all are seen for the first time, which only delays
+        return {}  # all count as detected for the first time, which only delays
     return {name: datetime.fromisoformat(first) for name, first in content.items()}

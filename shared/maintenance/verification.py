@@ -1,9 +1,9 @@
-"""Verification: compare Qdrant's points with the ledger, and mend the differences.
+"""Verification: compare Qdrant's points with the ledger, and repair differences.
 
-Two passes, each in bounded memory. The first reads every stored point and finds strays, which nobody expects. The
-second reads every document and finds gaps: expected points that are missing or wrong. Work in progress is never
-reported: a difference counts only where the document's row was the same before and after the request to Qdrant, and it
-is mended only while that row is locked.
+Two passes, each in bounded memory. The first reads every stored point and finds unexpected ones (strays). The second
+reads every document and finds missing or wrong points (gaps). Work in progress is never reported: a difference counts
+only if the document's row was the same before and after the request to Qdrant, and it is repaired only while that row
+is locked.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a comparison has come; another one goes on from there.
+    """The position of a verification, from which another one can continue.
 
     Args:
         part: stored points are read first, then documents.
-        after: the last point, or the last document's external id; None: none yet.
+        after: last point, or the last document's external id; None at the start.
     """
 
     part: Literal["points", "documents"] = "points"
@@ -84,11 +84,11 @@ class _Difference:
 
 
 class Verification:
-    """One comparison of a collection.
+    """One verification of a collection.
 
     Args:
-        repair: mend what differs; without it nothing is changed.
-        position: where an earlier comparison stopped; the default is the beginning.
+        repair: whether to repair differences.
+        position: position of an earlier verification; by default the start.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Verification:
         )
 
     async def run(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """Compare; yield each difference as it is found, and the counts in between.
+        """Compare; yield each difference when it is found, and counts in between.
 
         Raises:
-            Unavailable: the ledger or Qdrant went away; earlier repairs stay.
+            Unavailable: the ledger or Qdrant is unavailable; earlier repairs are kept.
         """
-        # Strays go first: mending a gap puts the document to work, and documents in work are left alone.
+        # Strays come first: repairing a gap starts work on the document, and documents in progress are skipped.
         if self.position.part == "points":
             async for item in self._strays():
                 yield item
@@ -126,7 +126,7 @@ class Verification:
             yield item
 
     async def _strays(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """Points that nobody expects."""
+        """Unexpected points."""
         after = self.position.after
         while True:
             page, after = await self._index.scroll_points(self._location, after=after, limit=_POINTS)
@@ -150,7 +150,7 @@ class Verification:
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
     async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
-        """The points that no sweep will delete by itself."""
+        """The points that no sweep will delete."""
         swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
         return {
             identity: point
@@ -178,7 +178,7 @@ class Verification:
             return [self._finding(stray, repaired=False) for stray in strays]
         document_ids = {stray.document_id for stray in strays}
         async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
-            # A deleted document cannot come back: no other gets its id.
+            # A deleted document cannot return: its id is never reused.
             safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
             await self._index.delete_by_id(self._location, [stray.point_id for stray in safe])
         return [self._finding(stray, repaired=True) for stray in safe]
@@ -210,7 +210,7 @@ class Verification:
     ) -> list[Finding]:
         """Mend the gaps of a few chunks; add the documents that are put to work by that to `reopened`."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
-        swept = await self._audit.swept_below(list(before))  # a sweep shows what is hidden
+        swept = await self._audit.swept_below(list(before))  # a sweep shows hidden points
         gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]
         gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now, reopened)]
         if not (self._repair and gaps):
@@ -223,7 +223,7 @@ class Verification:
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
     async def _find_gaps(self, document_ids: Sequence[UUID]) -> AsyncIterator[list[_Difference]]:
-        """The gaps of documents, those of a few chunks at a time."""
+        """The gaps of documents, for a few chunks at a time."""
         after: tuple[UUID, int] | None = None
         while True:
             chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)
@@ -266,13 +266,13 @@ def _unchanged(
 
 
 def _required(chunk: ExpectedChunk) -> list[str]:
-    """The points that must be there."""
+    """The points that must exist."""
     questions = [*_questions(chunk), *_accepted(chunk, chunk.accepted)] if chunk.required else []
     return [chunk_point_id(chunk.id, chunk.version), *questions] if chunk.text_required else questions
 
 
 def _allowed(chunk: ExpectedChunk) -> set[str]:
-    """The points that may be there."""
+    """The points that may exist."""
     accepted = _accepted(chunk, [*chunk.accepted, *chunk.accepted_open])
     return {chunk_point_id(chunk.id, chunk.version), *_questions(chunk), *accepted}
 
@@ -286,7 +286,7 @@ def _accepted(chunk: ExpectedChunk, questions: Sequence[UUID]) -> list[str]:
 
 
 def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
-    """The difference of a stored point that nobody expects; None where a chunk expects it, or may."""
+    """The difference of a stored, unexpected point; None if a chunk may have it."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
         public_id = point.document_id if document is None else document.public_id
@@ -304,7 +304,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
 
 
 def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Difference | None:
-    """The difference of an expected point; None where it is right."""
+    """The difference of an expected point; None if it is correct."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
         return _Difference(kind, why, point_id, chunk.document_id, chunk.id, chunk.public_id, rewrite)

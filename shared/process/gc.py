@@ -8,10 +8,10 @@ _YOUNG = 20_000  # allocations between two young collections; a request or a chu
 
 
 def freeze() -> None:
-    """Exclude all objects that exist now from garbage collection; call once, when everything is imported and built.
+    """Exclude all existing objects from garbage collection; call once, when everything is imported and built.
 
-    A full collection visits every object of every library, which takes some 50 ms. With Python's defaults it comes
-    every few hundred calls of a provider.
+    A full collection visits every object of every library, which takes some 50 ms. With Python's defaults it runs every
+    few hundred calls of a provider.
     """
     gc.collect()
     gc.freeze()

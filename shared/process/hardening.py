@@ -9,9 +9,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def close_memory() -> None:
-    """Let no other process of this user read this one's memory or environment, nor the kernel write them to a file.
+    """Prevent other processes of this user from reading this one's memory or environment, and core dumps.
 
-    Linux alone has it. Programs that this process starts are not covered. Root can read on, as a debugger must.
+    Linux only. Programs that this process starts are not covered. Root can still read, as a debugger must.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

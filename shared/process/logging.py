@@ -42,7 +42,7 @@ def configure(settings: Settings, process: str) -> None:
 
 
 def _naming(process: str) -> structlog.typing.Processor:
-    """Add the process to every line; context variables do not reach the loop, which runs in another thread."""
+    """Add the process to every line; context variables do not reach the event loop, which runs in another thread."""
 
     def add(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         event["process"] = process

@@ -1,6 +1,6 @@
-"""Metrics: every number that a process shows, and the port on which it shows them.
+"""Metrics: every number that a process exports, and the port that serves them.
 
-Labels have few values that the code or the settings name: no tenant, no id and no text is ever one.
+Labels have few values, defined by the code or the settings: never a tenant, an id or a text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from shared.domain.queues import WORK_QUEUES
 from shared.settings import Settings
 
-_PORTS = 32  # processes of one machine that may be given the same port: each takes the next one that is free
+_PORTS = 32  # processes of one machine with the same configured port: each takes the next free one
 _LAG_EVERY_SECONDS = 0.5
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -171,10 +171,10 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
-    """Serve `/metrics` while the block runs, and yield the port; None where none is set, or none is free.
+    """Serve `/metrics` while the block runs, and yield the port; None if none is configured or free.
 
-    Processes of one machine may have the same setting: each takes the next port that is free, and logs it. A process
-    that can show nothing works all the same.
+    Processes of one machine may share the setting: each takes the next free port and logs it. A process without a port
+    works anyway.
     """
     ROLE.labels(role).set(1)
     _count_from_zero(role)
@@ -196,7 +196,7 @@ async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
 
 
 def _count_from_zero(role: str) -> None:
-    """Show what a worker counts before it has happened: Prometheus takes no account of the first value of a series."""
+    """Export a worker's counters before their first event, because Prometheus ignores the first value of a series."""
     if role in WORK_QUEUES:
         LEASES_LOST.labels(role)
         for outcome in ("done", "retry", "dead"):
@@ -224,6 +224,6 @@ async def _watch_loop() -> None:
 
 
 def names() -> set[str]:
-    """The names under which the metrics are asked for; those of histograms without their endings."""
+    """The names of the metrics as queried; those of histograms without their suffixes."""
     families = REGISTRY.collect()
     return {family.name + "_total" * (family.type == "counter") for family in families}

@@ -1,4 +1,4 @@
-"""The spans of this process as OpenTelemetry has them, and their way to the collector; loaded where traces are on."""
+"""OpenTelemetry spans of this process and their export; imported only if traces are enabled."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ log = structlog.get_logger()
 
 
 class Recorder:
-    """Makes the spans of a process.
+    """Creates the spans of a process.
 
-    It is not OpenTelemetry's global provider: libraries would find that, and record addresses and messages of errors.
+    It is not OpenTelemetry's global provider: libraries would use that, and record addresses and error messages.
 
     Args:
-        role: of the process; its service is `foreask-ROLE`, unless the variables name it.
+        role: role of the process; its service is `foreask-ROLE`, unless the variables name it.
 
     Raises:
-        ValueError: a variable of OpenTelemetry is no number where one is needed.
+        ValueError: a variable of OpenTelemetry must be a number and is not.
     """
 
     def __init__(self, role: str) -> None:
-        # The SDK's own lines have addresses and headers; `traces.lost` says what they say.
+        # The SDK's own log lines contain addresses and headers; `traces.lost` replaces them.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         ours = {"service.name": f"foreask-{role}", "foreask.role": role}
         self._collector = _Collector()
@@ -70,7 +70,7 @@ class Recorder:
         return self._tracer.start_span(name, within, kind, attributes, links)
 
     def close(self, seconds: float) -> None:
-        """Send what is left, for so long at most."""
+        """Send the remaining spans, within this time."""
         flushing = Thread(target=self._provider.shutdown, name="traces", daemon=True)  # it waits for half a minute
         flushing.start()
         flushing.join(seconds)
@@ -78,7 +78,7 @@ class Recorder:
 
 
 class RecordedSpan(Span):
-    """A span, and those that say the same in other traces; within the block the first one is the current one."""
+    """A span, and copies of it in other traces; within the block the first one is the current one."""
 
     __slots__ = ("_recorder", "_spans", "_token")
 
@@ -93,7 +93,7 @@ class RecordedSpan(Span):
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:
             self.fail(type(error).__name__)
-        with suppress(ValueError):  # a stream may be closed by another task than the one that read it
+        with suppress(ValueError):  # a stream may be closed by another task than its reader
             current.reset(self._token)
         for one in self._spans:
             one.end()
@@ -115,8 +115,8 @@ class RecordedSpan(Span):
         return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
     def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
-        # A span that is not sampled has no others within it. One that has ended has none either: a task that began in
-        # it may work for others long after.
+        # An unsampled span has no children. A finished span has none either, because a task that started in it may work
+        # for others long afterwards.
         if not self.is_recording:
             return NOTHING
         return RecordedSpan(self._recorder, [self._recorder.begin(name, _KINDS[kind], self._spans[0], attributes)])
@@ -161,7 +161,7 @@ class _Collector(SpanExporter):
 
 
 def _named(headers: Mapping[str, str]) -> OpenSpan:
-    """The span that headers name, of this process or another; one that is not valid where they name none."""
+    """The span named by headers, of this process or another; an invalid one if they name none."""
     return get_current_span(_PROPAGATOR.extract(headers, Context()))
 
 

@@ -1,11 +1,10 @@
-"""Traces: what a request, or a worker's claim, does, as spans that OpenTelemetry exports.
+"""Traces: the work of a request or a claim as spans that OpenTelemetry exports.
 
-OpenTelemetry's own variables switch traces on. Without them neither its tracer nor its exporter is loaded, and a
-span is a call that does nothing. A span begins within another one, or with a request or a claim: what belongs to
-neither has no trace.
+OpenTelemetry's own variables enable traces. Without them neither its tracer nor its exporter is imported, and a span is
+a no-op. A span starts within another one, or with a request or a claim: other work has no trace.
 
-A span has ids and numbers: no text, no question, no address and no key. An error is told by its class alone, because
-its message may quote any of these.
+A span contains ids and numbers: no text, no question, no address and no key. An error is recorded by its class only,
+because its message may quote any of these.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ Attributes = Mapping[str, str | int | float | bool]
 _CONTEXT_HEADERS = {b"traceparent", b"tracestate"}  # W3C Trace Context
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_FLUSH_SECONDS = 2.0  # for what is left at the end: a supervisor waits five seconds longer than the grace
+_FLUSH_SECONDS = 2.0  # for spans left at exit: a supervisor waits five seconds longer than the grace
 _NO_ATTRIBUTES: Attributes = {}
 
 log = structlog.get_logger()
 
 
 class Span:
-    """Something that takes time: a `with` block. This one is not recorded, and ignores whatever it is told."""
+    """A span as a `with` block. This one is not recorded, and ignores all attributes."""
 
     __slots__ = ()
 
@@ -49,17 +48,17 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Whether it is worth the while to tell it something."""
+        """Whether attributes will be recorded."""
         return False
 
     @property
     def traceparent(self) -> str | None:
-        """Its name for other processes, as the header of W3C Trace Context; None where traces are off."""
+        """Its W3C Trace Context header for other processes; None if traces are disabled."""
         return None
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """What log lines say of it."""
+        """Its fields for log lines."""
         return {}
 
     def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
@@ -71,10 +70,10 @@ class Span:
         """Add an attribute: an id or a number."""
 
     def rename(self, name: str) -> None:
-        """Give it a name that was not known when it began."""
+        """Set a name that was unknown at its start."""
 
     def fail(self, kind: str) -> None:
-        """Say that it failed; `kind` is the class of the error, or a status."""
+        """Record a failure; `kind` is the class of the error, or a status."""
 
 
 NOTHING = Span()
@@ -82,7 +81,7 @@ current: ContextVar[Span] = ContextVar("span", default=NOTHING)
 
 
 class _Process:
-    """What this process records with; None while traces are off."""
+    """The recorder of this process; None while traces are disabled."""
 
     recorder: Recorder | None = None
 
@@ -97,12 +96,12 @@ def request(method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Att
 
 
 def work(stage: str, traced: Mapping[str, Attributes]) -> Span:
-    """Make the span of a claim, one in each trace that the work is for; without a trace nothing is recorded.
+    """Create the span of a claim, one in each trace of its work; without a trace nothing is recorded.
 
     Args:
-        stage: whose work it is.
-        traced: the attributes by `traceparent`. What is done within the span is in the first trace that is sampled, and
-            the spans in other traces link to the span there: a batch makes its calls once for all its documents.
+        stage: name of the stage.
+        traced: attributes by `traceparent`. Work within the span belongs to the first sampled trace, and the spans in
+            other traces link to the span there: a batch makes its calls once for all its documents.
     """
     recorder = _Process.recorder
     return recorder.work(stage, traced) if recorder is not None and traced else NOTHING
@@ -119,12 +118,12 @@ def note(name: str, value: str | int) -> None:
 
 
 def is_recording() -> bool:
-    """Whether a span that began now would be recorded."""
+    """Whether a span that started now would be recorded."""
     return current.get().is_recording
 
 
 def traceparent() -> str | None:
-    """The current span's name for other processes; None where traces are off."""
+    """The current span's header for other processes; None if traces are disabled."""
     return current.get().traceparent
 
 
@@ -136,10 +135,10 @@ def add_ids(_: object, __: str, event: structlog.typing.EventDict) -> structlog.
 
 @asynccontextmanager
 async def exporting(settings: Settings, role: str) -> AsyncIterator[None]:
-    """Export the spans of this process while the block runs, where OpenTelemetry's variables want that.
+    """Export the spans of this process while the block runs, if OpenTelemetry's variables enable it.
 
-    Spans are sent in batches by a thread. A collector that is away costs spans, and nothing else; at the end it is
-    waited for two seconds at most, and no longer than the grace.
+    A thread sends spans in batches. An unavailable collector costs spans and nothing else; at exit it is waited for at
+    most two seconds, and no longer than the grace.
     """
     recorder = _recorder(role) if _is_wanted(os.environ) else None
     if recorder is None:
@@ -154,7 +153,7 @@ async def exporting(settings: Settings, role: str) -> AsyncIterator[None]:
 
 
 def _is_wanted(given: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables switch traces on; its SDK reads the others itself, so they are no settings."""
+    """Whether OpenTelemetry's variables enable traces; its SDK reads the others itself, so they are not settings."""
 
     def of(*names: str) -> str:
         return next((value for name in names if (value := given.get(name, "").strip())), "")
@@ -176,6 +175,6 @@ def _recorder(role: str) -> Recorder | None:
         from shared.process.trace_export import Recorder  # noqa: PLC0415  else every process would load the exporter
 
         return Recorder(role)
-    except ValueError as error:  # of a variable that is no number; traces are no reason to serve nobody
+    except ValueError as error:  # of a variable that is not a number; traces are no reason to refuse service
         log.warning("traces.off", reason=f"a variable of OpenTelemetry cannot be used: {error}")
         return None

@@ -1,7 +1,7 @@
-"""The wiring: what a process needs, made once from the settings and closed at its end.
+"""The wiring: a process's dependencies, created once from the settings and closed at its end.
 
-Each role has a module, which imports what the role needs and nothing else: a parse worker loads neither Qdrant's client
-nor OpenAI's. `build` imports the module of its role alone.
+Each role has a module that imports only what the role needs: a parse worker loads neither Qdrant's client nor OpenAI's.
+`build` imports only the module of its role.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Role = Literal["api", "scheduler", "all"] | WorkQueue
 
-# Connections to PostgreSQL that one process may hold. A worker claims, settles and extends leases beside each other: a
-# hundred workers fit into 400. The other processes are few, and do more at the same time.
+# Maximum connections of one process to PostgreSQL. A worker claims, settles and extends leases concurrently: a hundred
+# workers fit into 400. Other processes are few, and do more concurrently.
 _POOL_SIZES: Mapping[str, int] = dict.fromkeys(WORK_QUEUES, 4)
 _POOL_SIZE = 10
 
@@ -38,14 +38,14 @@ def build(role: Literal["all"], settings: Settings) -> AbstractAsyncContextManag
 def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
 async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
-    """Make what a role needs; nothing is contacted before it is used.
+    """Create the dependencies of a role; no engine is contacted before it is used.
 
     Args:
-        role: the kind of process; `all` is every role in one process, for tests and benchmarks.
-        settings: those of the process.
+        role: role of the process; `all` is every role in one process, for tests and benchmarks.
+        settings: settings of the process.
 
     Raises:
-        InvalidInput: a setting that the role needs is missing.
+        InvalidInput: a setting required by the role is missing.
     """
     async with AsyncExitStack() as stack:
         yield _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))

@@ -1,4 +1,4 @@
-"""The API: documents are handed in and looked after, and questions are answered."""
+"""The API: submits and manages documents, and answers questions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Limiters:
     embeddings: Mapping[str, Limiter]
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """How much of every limit is used, as the tenant may see it. Where there are several embeddings they are named.
+        """The use of every limit, as visible to the tenant. If there are several embeddings, they are named.
 
         Raises:
-            Unavailable: the broker is away.
+            Unavailable: the broker is unavailable.
         """
         uses = await self.llm.usage(tenant)
         for name, limiter in self.embeddings.items():
@@ -48,10 +48,10 @@ class Limiters:
         return uses
 
     async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
-        """The limits of a load with this embedding; one that no setting describes has none that are known.
+        """The limits of a load with this embedding; unknown if no setting describes it.
 
         Raises:
-            Unavailable: the broker is away.
+            Unavailable: the broker is unavailable.
         """
         limiter = self.embeddings.get(embedding)
         return await self.llm.usage(tenant) + (await limiter.usage(tenant) if limiter else [])
@@ -59,13 +59,13 @@ class Limiters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices:
-    """What the routes use.
+    """The dependencies of the routes.
 
     Args:
-        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection;
-            and whether links that the model writes stay.
-        condenser_for: the model that condenses a conversation into its last question, on the account of a tenant; None:
-            the last message is the question as it stands.
+        answerer_for: returns the answerer for a tenant, which is charged for the calls, and a collection; its third
+            argument is whether links written by the model are kept.
+        condenser_for: returns the model that condenses a conversation into its last question, charged to a tenant;
+            None: the last message is used unchanged.
     """
 
     settings: Settings
@@ -88,7 +88,7 @@ class ApiServices:
 
     @property
     def embeddings(self) -> Mapping[str, Embedding]:
-        """Those that the settings describe, by their names."""
+        """The configured embeddings, by name."""
         return self.settings.served_embeddings()
 
 

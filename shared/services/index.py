@@ -1,4 +1,4 @@
-"""An index worker: questions and chunks are embedded and written to Qdrant; collections are calibrated beside that."""
+"""An index worker: embeds questions and chunks, writes them to Qdrant, and calibrates collections concurrently."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits
 
 
 def limits_of_a_tenant(settings: Settings) -> Rates:
-    """What each tenant may ask of the language model, unless it has limits of its own."""
+    """The limits of each tenant for the language model, unless it has its own."""
     return _rates(settings.limits_of_others, _window(settings))
 
 

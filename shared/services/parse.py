@@ -28,10 +28,10 @@ def assemble(parts: Parts) -> WorkerServices:
 
 
 def _require_isolation(settings: Settings) -> None:
-    """Say what the kernel lacks to confine the processes that read files.
+    """Report kernel features that are missing for the confinement of parsers.
 
     Raises:
-        InvalidInput: it lacks something, and the settings require all.
+        InvalidInput: a feature is missing, and the settings require all.
     """
     lacking = confinement.lacking()
     if lacking and settings.parse_isolation == "require":
@@ -56,6 +56,6 @@ def parser_of(parts: Parts) -> Parser:
         sandbox=sandbox,
         uploads=parts.uploads,
         wakeups=parts.wakeups,
-        model=require(settings.llm_model, "FOREASK_LLM_MODEL"),  # a part of the key under which its questions are paid
+        model=require(settings.llm_model, "FOREASK_LLM_MODEL"),  # a part of the key of paid questions
         policy=parts.retries,
     )

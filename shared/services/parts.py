@@ -1,4 +1,4 @@
-"""The parts that roles share: each is made when a role first asks for it, and closed when the process ends."""
+"""The parts shared by roles: each is created on first use, and closed when the process ends."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
 
 
 class Parts:
-    """Makes each part once.
+    """Creates each part once.
 
     Args:
-        settings: those of the process.
+        settings: settings of the process.
         stack: closes the parts.
-        pool_size: connections to PostgreSQL that the process may hold, unless the settings say it.
+        pool_size: maximum connections to PostgreSQL, unless configured.
     """
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, *, pool_size: int = 10) -> None:
@@ -202,7 +202,7 @@ class Parts:
             hnsw_m=settings.qdrant_hnsw_m,
             hnsw_ef_construct=settings.qdrant_hnsw_ef_construct,
         )
-        # Processes begin with different addresses, which shares the work of the nodes out.
+        # Processes start with different addresses, which distributes the load over the nodes.
         index = Index(*random.sample(urls, len(urls)), api_key=settings.qdrant_api_key, layout=layout)
         self.stack.push_async_callback(index.aclose)
         return index

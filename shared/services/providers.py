@@ -65,7 +65,7 @@ def _embedder(name: str, embedding: Embedding, stack: AsyncExitStack) -> OpenAIE
 
 
 def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
-    """Make the reranker; None where no URL is set."""
+    """Create the reranker; None if no URL is configured."""
     if settings.rerank_base_url is None:
         return None
     tuning = settings.tuning
@@ -73,7 +73,7 @@ def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
         component="rerank",
         base_url=settings.rerank_base_url,
         api_key=settings.rerank_api_key,
-        timeout=2 * tuning.rerank_budget,  # a query that waits gives up before
+        timeout=2 * tuning.rerank_budget,  # a waiting query stops earlier
     )
     stack.push_async_callback(provider.aclose)
     return Reranker(provider, settings.rerank_model, budget=tuning.rerank_budget, candidates=tuning.rerank_candidates)

@@ -1,4 +1,4 @@
-"""What queries and calibrations search with."""
+"""The dependencies of queries and calibrations."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def calibrator_of(parts: Parts) -> Calibrator:
 
 
 def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:
-    """The answerer for a tenant, who pays for the language model, and a collection, whose embedding finds quotes.
+    """The answerer for a tenant, which is charged for the calls, and a collection, whose embedding finds quotes.
 
-    The third argument says whether links that the model writes stay.
+    The third argument is whether links written by the model are kept.
     """
     if _is_extractive(parts):
         embedders = query_embedders(parts)
@@ -54,7 +54,7 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
 
 def condenser_of(parts: Parts) -> Callable[[str], ChatModel] | None:
-    """The model that condenses a tenant's conversations; None where no model writes answers."""
+    """The model that condenses a tenant's conversations; None if no model writes answers."""
     return None if _is_extractive(parts) else lambda tenant: _chat_of_a_query(parts, tenant)
 
 
@@ -64,7 +64,7 @@ def _is_extractive(parts: Parts) -> bool:
 
 
 def query_embedders(parts: Parts) -> Embedders:
-    """The embedders of requests that somebody waits for."""
+    """The embedders of interactive requests."""
     limiters = parts.embedding_limiters
     return Embedders(
         BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], max_wait=QUERY))

@@ -1,4 +1,4 @@
-"""What every server checks before it serves."""
+"""Checks of every server before it serves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ log = structlog.get_logger()
 
 
 async def begin(settings: Settings, role: Role) -> None:
-    """Check what would otherwise fail later, in the middle of the work.
+    """Check conditions that would otherwise fail later, during work.
 
-    A ledger that is away is no reason to end: it will be back, as during any outage.
+    An unavailable ledger is not an error, because it may return, as during any outage.
 
     Raises:
-        InvalidInput: the ledger's schema is not that of this code, or no ledger is set.
+        InvalidInput: the ledger's schema does not match this code, or no ledger is configured.
     """
     if role == "api" and settings.qdrant_api_key is not None:
         for url in filter(travels_openly, settings.qdrant_addresses()):
@@ -38,7 +38,7 @@ async def begin(settings: Settings, role: Role) -> None:
 
 
 def travels_openly(url: str) -> bool:
-    """Whether what is sent to a URL crosses other networks than this machine's or its containers' without TLS.
+    """Whether requests to a URL cross other networks than this machine's or its containers' without TLS.
 
     A name without a dot is a container, or a machine of the same network.
     """

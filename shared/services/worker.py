@@ -1,4 +1,4 @@
-"""What a worker process works with, whatever its role."""
+"""The dependencies of a worker process of any role."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # a parse worker has neither
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerServices:
-    """What a worker needs.
+    """The dependencies of a worker.
 
     Args:
-        settings: those of the process.
+        settings: settings of the process.
         wakeups: wakes the workers of the next stage.
-        heartbeats: tells whoever runs it that the worker lives.
-        stage: the work that a wake-up starts.
-        limiters: those of the providers that the stage calls.
-        warm_ups: start ahead of the first document what the stage would start with it.
-        calibrator: calibrates collections beside the stage; None where this role does not.
+        heartbeats: records that the worker is alive.
+        stage: work that a wake-up starts.
+        limiters: limiters of the providers that the stage calls.
+        warm_ups: functions that start resources of the stage before the first document.
+        calibrator: calibrates collections concurrently; None for roles that do not.
     """
 
     settings: Settings
@@ -45,6 +45,6 @@ class WorkerServices:
         self.wakeups.begin()
 
     def stop(self) -> None:
-        """Begin no call of a provider from now on."""
+        """Start no more calls of providers."""
         for limiter in self.limiters:
             limiter.stop()

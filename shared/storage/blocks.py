@@ -14,12 +14,12 @@ Read = Callable[[str, int, int], Coroutine[None, None, bytes]]
 
 
 class Blocks:
-    """Reads parts of objects, which never change, by whole blocks, and keeps the blocks that were read last.
+    """Reads parts of objects, which never change, in whole blocks, and caches the blocks read last.
 
-    Whoever needs a block that is being read waits for the same request.
+    Concurrent readers of a block share one request.
 
     Args:
-        read: reads an object from an offset on, so many bytes, or fewer where it ends.
+        read: reads a number of bytes of an object from an offset, or fewer at its end.
     """
 
     def __init__(self, read: Read) -> None:
@@ -27,7 +27,7 @@ class Blocks:
         self._blocks: OrderedDict[tuple[str, int], asyncio.Task[bytes]] = OrderedDict()  # the last read is the last
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
-        """Read a part of an object, shorter where it ends; raises what reading a block raises."""
+        """Read a part of an object, shorter at its end; raise the errors of `read`."""
         if length > BLOCK_BYTES:
             return await self._read(name, offset, length)
         first, last = offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES

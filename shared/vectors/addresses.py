@@ -1,4 +1,4 @@
-"""The addresses of one Qdrant: requests go to one of its nodes, and to the next where that does not answer."""
+"""The addresses of one Qdrant: requests are sent to one of its nodes, and to the next if it does not answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import structlog
 from httpx import ConnectTimeout, Request, Response, TimeoutException
 from qdrant_client.http.exceptions import ResponseHandlingException
 
-CONNECT_SECONDS = 3.0  # a machine that is gone says nothing
+CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 _PORT = 6333
 _RETURN_SECONDS = 30.0
-_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are away, or the node is behind a proxy
+_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are unavailable, or the node is behind a proxy
 log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
@@ -26,10 +26,10 @@ Send = Callable[[SplitResult], Awaitable[tuple[int, Answer]]]
 class Addresses:
     """Chooses the address of each request to Qdrant.
 
-    Every request may be sent twice: points are written and deleted under conditions that make a repetition harmless.
+    Every request may be sent twice: points are written and deleted under conditions that make repetitions harmless.
 
     Args:
-        urls: of nodes of one cluster, in the order in which this process uses them.
+        urls: URLs of nodes of one cluster, in the order in which this process uses them.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -46,9 +46,9 @@ class Addresses:
         return any(url.scheme == "https" for url in self._urls)
 
     async def answer(self, send: Send[Answer]) -> Answer:
-        """Send a request to the address in use and, where that does not answer, once to each of the others.
+        """Send a request to the current address and, if it does not answer, once to each of the others.
 
-        A request that was taken and not answered in time goes nowhere else: it may be under way.
+        A request that was accepted and not answered in time is not sent elsewhere, because it may be running.
 
         Raises:
             ResponseHandlingException: no address answers.
@@ -78,7 +78,7 @@ class Addresses:
         return await self.answer(send)
 
     async def _send_to(self, url: SplitResult, send: Send[Answer]) -> tuple[int, Answer]:
-        """Send a request to one address, and leave that where no answer comes while the caller waits."""
+        """Send a request to one address, and switch to the next if no answer arrives while the caller waits."""
         answers = False
         try:
             status, answer = await send(url)

@@ -23,7 +23,7 @@ from shared.domain.filterable import MOST_DATETIMES, MOST_NUMBERS, NUMBERS, Fiel
 TERMS = "terms"
 BOUNDS = frozenset({"gt", "gte", "lt", "lte"})
 _OF_TERMS: frozenset[FieldType] = frozenset({"keyword", "integer", "bool"})
-_LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # what `any` and `none` take
+_LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # limit of `any` and `none`
 
 KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
     TERMS: "keyword",
@@ -54,9 +54,9 @@ def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object
 
 
 def indexed_condition(fields: tuple[FilterableField, ...], name: str, condition: object) -> tuple[str, object] | None:
-    """Return a key of points, and the condition on it that says the same as one on a field of the metadata.
+    """Return a key of points, and the condition on it that equals one on a field of the metadata.
 
-    None where the field is not declared, or where the index would not find exactly the same.
+    None if the field is not declared, or if the index would not match exactly the same.
     """
     kind = dict(fields).get(name)
     if kind is None:

@@ -47,13 +47,13 @@ Condition = models.Condition
 
 @dataclass(frozen=True, slots=True)
 class VisiblePoints:
-    """What queries may see of a collection.
+    """The points of a collection that queries may see.
 
     Args:
-        place: of the collection.
-        questions: select its points of questions.
-        texts: select its points of texts.
-        corpus: select all its texts, hidden ones too: those among which a word is rare.
+        location: location of the collection.
+        questions: filter for its points of questions.
+        texts: filter for its points of texts.
+        corpus: filter for all its texts, including hidden ones, which determine the rarity of words.
     """
 
     location: IndexLocation
@@ -63,7 +63,7 @@ class VisiblePoints:
 
 
 def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()) -> VisiblePoints:
-    """Select what queries may see of a collection: its points of complete versions, on further conditions."""
+    """Select the points of a collection that queries may see: those of complete versions, under further conditions."""
 
     def of(kind: PointKind) -> SearchFilter:
         return _dumped(must=[*_of_kind(location, kind), *conditions], must_not=[_equals("hidden", value=True)])
@@ -78,13 +78,13 @@ def caller_conditions(
     fields: tuple[FilterableField, ...] = (),
     required: object | None = None,
 ) -> list[Condition]:
-    """Check a caller's filter and list of documents, and turn them into conditions that must all hold.
+    """Check a caller's filter and list of documents, and convert them to conditions that must all hold.
 
     Args:
         metadata: the filter.
-        document_ids: the documents that may be found; None: all.
-        fields: those that the collection declares.
-        required: the filter of the caller's key.
+        document_ids: allowed documents; None for all.
+        fields: fields declared by the collection.
+        required: filter of the caller's key.
 
     Raises:
         InvalidInput: a filter is malformed; `field` names the part to change.
@@ -114,19 +114,19 @@ def collection_points(location: IndexLocation) -> models.Filter:
 
 
 def named_points(field: str, value: str) -> models.Filter:
-    """Select the points of whatever group whose field has a value."""
+    """Select the points with a field value, in any group."""
     return models.Filter(must=[_equals(field, value)])
 
 
 def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
-    """Select those of these points that are a collection's, hidden ones too."""
+    """Select those points that belong to a collection, including hidden ones."""
     return models.Filter(must=[*_of(location), models.HasIdCondition(has_id=list(ids))])
 
 
 def document_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's points, hidden ones too: of all versions, of one, or of those before `below`."""
+    """Select a document's points, including hidden ones: of all versions, of one, or of those below `below`."""
     must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
@@ -144,7 +144,7 @@ def document_texts(location: IndexLocation, document_id: UUID, version: int) -> 
 def hidden_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's hidden points: of one version, or of those before `below`."""
+    """Select a document's hidden points: of one version, or of those below `below`."""
     of_document = document_points(location, document_id, version=version, below=below)
     return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
 
@@ -157,7 +157,10 @@ def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: 
 
 
 def replaceable_points(token: int) -> models.Filter:
-    """Select what a writer may replace: points of claims up to its own. A point's id has the writer's version."""
+    """Select points that a writer may replace: those of claims up to its own.
+
+    A point's id contains the writer's version.
+    """
     return models.Filter(must=[models.FieldCondition(key="token", range=models.Range(lte=token))])
 
 
@@ -209,9 +212,9 @@ def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
 
 
 def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = ()) -> list[Condition]:
-    """Turn a caller's filter over metadata into conditions that must all hold.
+    """Convert a caller's filter over metadata to conditions that must all hold.
 
-    Those on declared `fields` find an index.
+    Conditions on declared `fields` use an index.
 
     Raises:
         InvalidInput: the filter is malformed; `field` names the part to change.
@@ -242,7 +245,7 @@ def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int
 
 
 def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, location: str) -> Condition:
-    """Turn a filter within another one into one condition; an error names its place."""
+    """Convert a nested filter to one condition; an error names its path."""
     try:
         parts = _conditions(filter_, fields, depth - 1)
         if not parts:
@@ -286,7 +289,7 @@ def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:
     if operators == {"any"}:
         return models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["any"])))
     if operators == {"none"}:
-        # Not `except`: it finds a list with any other value in it, and nothing where the field is missing.
+        # Not `except`: it matches a list with any other value, and nothing if the field is missing.
         any_of = models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["none"])))
         return models.Filter(must_not=[any_of])
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():

@@ -1,4 +1,4 @@
-"""The layout of a collection of Qdrant: what it is made with, and where one that exists is made otherwise."""
+"""The layout of a Qdrant collection: its creation parameters, and differences of existing collections."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _INT8 = models.ScalarQuantization(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What new collections of Qdrant are made with; None leaves the choice to Qdrant.
+    """Creation parameters of new Qdrant collections; None leaves the choice to Qdrant.
 
     Args:
         shards: parts of a collection, each on one node.
         replicas: copies of each shard, on different nodes.
-        write_consistency: copies that must have taken a write.
-        quantization: `int8`: searches read vectors of a byte a dimension, which stay in memory.
-        on_disk: whether whole vectors and payloads stay on disk.
+        write_consistency: copies that must confirm a write.
+        quantization: `int8`: searches read vectors of one byte per dimension, which stay in memory.
+        on_disk: whether full vectors and payloads stay on disk.
         hnsw_m: neighbours of a point in the graph of its group.
-        hnsw_ef_construct: candidates that they are chosen among.
+        hnsw_ef_construct: candidates for these neighbours.
     """
 
     shards: int | None = None
@@ -37,7 +37,7 @@ class Layout:
     hnsw_ef_construct: int | None = None
 
     def creation(self, dimensions: int) -> dict[str, Any]:
-        """The arguments with which the client creates a collection for vectors of this size."""
+        """The client's arguments for creating a collection of vectors of this size."""
         dense = models.VectorParams(
             size=dimensions, distance=models.Distance.COSINE, on_disk=True if self.on_disk else None
         )
@@ -55,7 +55,7 @@ class Layout:
         }
 
     def differences(self, info: models.CollectionInfo) -> dict[str, str]:
-        """What a collection is made with otherwise, by the setting's variable."""
+        """The parameters of an existing collection that differ, by the setting's variable."""
         return {
             f"FOREASK_QDRANT_{name}": f"set {wanted}, is {found}"
             for name, wanted, found in self._compared(info.config)

@@ -1,10 +1,10 @@
-"""The points in Qdrant: one for each question and one for each chunk.
+"""The points in Qdrant: one per question and one per chunk.
 
-A point belongs to one version, which is a part of its id (`shared.domain.ids`). So an edit that shares a chunk with
-what queries see writes other points for it.
+A point belongs to one version, which is part of its id (`shared.domain.ids`). An edit that shares a chunk with the
+visible version therefore writes other points for it.
 
-Both kinds carry the vector `dense`, the points of texts `bm25` too. Collections of all tenants live in one collection
-of Qdrant, in which `group` names the build of the collection and the kind of point: one upsert writes chunks of many
+Both kinds have the vector `dense`, the points of texts also `bm25`. Collections of all tenants share one Qdrant
+collection, in which `group` names the build of the collection and the kind of point: one upsert writes chunks of many
 collections, one request searches every channel, and a channel searches the graph of one group.
 """
 
@@ -26,11 +26,11 @@ from shared.text.bm25 import document_vector
 from shared.vectors.fields import indexed_values
 from shared.vectors.groups import group
 
-PREPENDED = "prepended"  # of a text's point, whose vector is then no use to who needs that of the text alone
+PREPENDED = "prepended"  # marks a text's point whose vector includes its questions and cannot be reused for the text
 
 
 def with_questions(text: str, questions: Iterable[str]) -> str:
-    """The text to embed for a chunk whose questions are prepended."""
+    """The text to embed for a chunk with prepended questions."""
     return "\n".join((*questions, text))
 
 
@@ -48,13 +48,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointContext:
-    """A chunk's place: the fields of its points beside its content.
+    """The payload fields of a chunk's points in addition to its content.
 
     Args:
-        document_id: the document's row in its build.
-        public_id: the document's id for its owner; None: the same.
-        token: the fencing token of the claim that writes the points.
-        filterable: the fields of the metadata that its collection declares.
+        location: location of the collection's points.
+        document_id: id of the document's row.
+        public_id: the document's public id; None: the same.
+        token: fencing token of the claim that writes the points.
+        filterable: metadata fields declared by its collection.
     """
 
     location: IndexLocation
@@ -82,16 +83,16 @@ def points_of(
     prepended: bool = False,
     given: bool = False,
 ) -> list[Point]:
-    """The points of a chunk, of its questions and of the users' questions that it accepted.
+    """The points of a chunk, of its questions and of its accepted questions.
 
     Args:
-        content: the chunk; its fields are fields of the chunk's payload.
+        content: the chunk; its fields are payload fields.
         context: the rest of the payload.
-        text_vector: shape `(dimensions,)`, unit length; None where the text cannot be embedded: BM25 still finds it.
-        questions: the questions that passed, each with its vector, in the order that their ids count.
-        accepted: users' questions, each with its vector.
-        prepended: whether the text's vector is that of the text with its questions in front.
-        given: whether `questions` came with the document.
+        text_vector: shape `(dimensions,)`, unit length; None if the text cannot be embedded: BM25 still finds it.
+        questions: passed questions with their vectors, in the order of their ids.
+        accepted: users' questions with their vectors.
+        prepended: whether the text's vector includes its questions.
+        given: whether `questions` were submitted with the document.
     """
     common: dict[str, Any] = {
         "tenant": context.location.tenant,
@@ -122,7 +123,7 @@ def points_of(
 
 
 def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[str, Any]:
-    # Words of titles and headings are often those of a question.
+    # Words of titles and headings often occur in questions.
     sparse = document_vector(content.passage, content.language)
     bm25 = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
     return bm25 if text_vector is None else bm25 | {"dense": text_vector}

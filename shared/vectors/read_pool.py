@@ -37,7 +37,7 @@ class ReadPool:
         self._opened: aiohttp.ClientSession | None = None
 
     async def read(self, name: str, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Send a request about a collection's points and return its result; NumPy vectors may stand in its body.
+        """Send a request about a collection's points and return its result; its body may contain NumPy vectors.
 
         Raises:
             UnexpectedResponse, ResourceExhaustedResponse, ResponseHandlingException: as the client does.

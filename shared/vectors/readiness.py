@@ -1,4 +1,4 @@
-"""Readiness: one check at a time, whose result holds for some seconds, however many ask."""
+"""Readiness: one check at a time, whose result is valid for some seconds, for any number of callers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shared.domain.errors import ForeaskError
 
 
 class Readiness:
-    """Shares one check among all who ask.
+    """Shares one check among all callers.
 
     Args:
-        check: raises what is wrong.
-        seconds: how long a result holds.
+        check: raises an error if the component is not ready.
+        seconds: validity of a result.
     """
 
     def __init__(self, check: Callable[[], Awaitable[None]], seconds: float) -> None:
@@ -24,10 +24,10 @@ class Readiness:
         self._valid_until = 0.0
 
     async def require(self) -> None:
-        """Raise what the check found, now or some seconds ago."""
+        """Raise the error of the check, of now or of some seconds ago."""
         if self._running is None or (self._running.done() and self._valid_until < time.monotonic()):
             self._running = asyncio.create_task(self._run())
-        # One who asks and goes away must not end the check for the others.
+        # A cancelled caller must not cancel the check for others.
         error = await asyncio.shield(self._running)
         if error is not None:
             raise error

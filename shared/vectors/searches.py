@@ -1,7 +1,8 @@
 """Searches by one kind of vector, as bodies of Qdrant's `/points/query`.
 
-The client's typed models are bypassed: a model for each of hundreds of hits costs more than the search. The hits of a
-channel have no payload, which would take an eighth of the request: their ids name their chunks (`shared.domain.ids`).
+The client's typed models are bypassed, because a model for each of hundreds of hits costs more than the search. The
+hits of a channel have no payload, which would take an eighth of the request: their ids contain the ids of their chunks
+(`shared.domain.ids`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section
 Search = Mapping[str, Any]
 
 _SECTION_CHUNKS = 1000  # more than fit into the longest section
-_VERSIONS = 8  # of a chunk that may be visible for a moment: two at an edit, more where none was ever finished
-# Scores by small vectors (int8) would be up to 0.006 off, and scores are held against an absolute scale. A search of a
-# graph keeps 128 candidates: of 20,800 real sentences the first hundred are 97.8 % of the exact ones where Qdrant's own
-# hundred find 96.5 %, at the same cost; of the first ten it is 99.8 % both ways.
+# versions of a chunk that may be visible for a moment: two during an edit, more if none was ever finished
+_VERSIONS = 8
+# Scores by quantized vectors (int8) would be off by up to 0.006, and scores are compared with an absolute scale. A
+# search of a graph keeps 128 candidates: of 20,800 real sentences the first hundred are 97.8 % of the exact ones, with
+# Qdrant's own hundred 96.5 %, at the same cost; of the first ten it is 99.8 % in both cases.
 SEARCH_PARAMS = {"quantization": {"rescore": True}, "hnsw_ef": 128}
 _SECTION_PAYLOAD = ["text", "ordinal", "span", "heading_path", "page"]
 
@@ -38,7 +40,7 @@ def text_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
 def bm25_search(terms: SparseVector, where: VisiblePoints, limit: int) -> Search:
     """Search texts by terms; the hits are ids and scores.
 
-    A word is rare or not among the texts of the collection: what other tenants write changes no score.
+    The rarity of a word is measured in the collection's own texts: other tenants' writes change no score.
     """
     query = {"indices": terms.indices, "values": terms.values}
     return _search(query, "bm25", where.texts, limit) | {"params": {"idf": {"corpus": where.corpus}}}
@@ -58,7 +60,7 @@ def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: b
 
 
 def question_listing(where: VisiblePoints, limit: int) -> Search:
-    """List questions, in no order, each with what it asks and where it is from."""
+    """List questions, unordered, each with its text and document."""
     return {"filter": where.questions, "limit": limit, "with_payload": ["question", "source"]}
 
 
@@ -73,7 +75,7 @@ def probe() -> Search:
 
 
 def section_search(location: IndexLocation, document_id: str, version: int, start: int, end: int) -> Search:
-    """List the chunks of a section, in no order, with the payload from which its text is joined."""
+    """List the chunks of a section, unordered, with the payload for joining its text."""
     where = section_points(location, document_id, version, start, end)
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 

@@ -1,4 +1,4 @@
-"""How many points or chunks collections have, without counting each time that somebody asks."""
+"""Numbers of points or chunks of collections, without counting on each request."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from shared.domain.index_location import IndexLocation
 
-_REST = 20  # a count is kept so many times as long as it took: counting takes a twentieth of Qdrant's time at most
+_REST = 20  # validity of a count as a multiple of its duration: counting takes at most a twentieth of Qdrant's time
 _MOST = 10_000
 
 
 @dataclass(slots=True)
 class _Size:
-    """What is known of a collection: the last count, until when it is kept, and the count that is under way."""
+    """The last count of a collection, its validity, and the running count."""
 
     count: int | None = None
     until: float = 0.0
@@ -23,15 +23,15 @@ class _Size:
 
 
 class Sizes:
-    """Counts, each kept for a while, and made once for all who ask meanwhile.
+    """Counts, each cached for a while and shared by concurrent callers.
 
-    Qdrant counts exactly by looking at each point: a page that polls a collection of 500,000 points would keep it from
-    all else.
+    Qdrant counts exactly by reading each point: a page that polls a collection of 500,000 points would block other
+    work.
 
     Args:
-        count: counts in a collection; Qdrant's exact count.
-        seconds: how long a count is kept at least.
-        now: monotonic seconds.
+        count: counts a collection exactly in Qdrant.
+        seconds: minimum validity of a count.
+        now: clock in monotonic seconds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Sizes:
         self._sizes: dict[IndexLocation, _Size] = {}
 
     async def of(self, location: IndexLocation) -> int:
-        """Return a count that is still kept, or count; who stops waiting does not stop the count.
+        """Return a valid count, or count; a cancelled caller does not cancel the count.
 
         Raises:
             Transient: Qdrant did not answer.
@@ -63,13 +63,14 @@ class Sizes:
         return await self.of(location) if size.count is None else size.count
 
     def _begin(self, location: IndexLocation) -> _Size:
-        """Begin to count unless a count is kept or under way."""
+        """Start a count unless one is valid or running."""
         if len(self._sizes) >= _MOST and location not in self._sizes:
             self._sizes = {each: size for each, size in self._sizes.items() if size.counting is not None}
         size = self._sizes.setdefault(location, _Size())
         if size.counting is None and self._now() >= size.until:
             size.counting = asyncio.create_task(self._counted(location, size))
-            size.counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
+            # no caller may be waiting for it
+            size.counting.add_done_callback(lambda task: task.cancelled() or task.exception())
         return size
 
     async def _counted(self, location: IndexLocation, size: _Size) -> None:

@@ -1,4 +1,4 @@
-"""The spans of requests to Qdrant, named by what they do and not by what they are about."""
+"""The spans of requests to Qdrant, named by operation, without ids."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from shared.process import traces
 
 
 def request_span(method: str, path: str) -> traces.Span:
-    """Make the span of a request.
+    """Create the span of a request.
 
     Args:
-        method: of HTTP.
-        path: of the address; no id stands in it.
+        method: HTTP method.
+        path: path of the address, without ids.
     """
     if not traces.is_recording():
         return traces.NOTHING

@@ -1,4 +1,4 @@
-"""Addresses that a webhook may have: a tenant's address must not reach what only this network reaches."""
+"""Addresses of webhooks: a tenant's address must not lead into the server's own network."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from shared.domain.errors import InvalidInput
 MAX_URL_CHARS = 2_000
 
 _RESOLVE_SECONDS = 5
-# A name server that does not answer holds these threads up, and not those that the process does its own work in.
+# An unresponsive name server blocks these threads, and not those of the process's other work.
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 _PORTS = {"http": 80, "https": 443}
-# What a gateway turns into an address of IPv4, which may be one of this network.
+# Addresses that a gateway translates to IPv4, possibly of this network.
 _TRANSLATED = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
 
 
 class ForbiddenAddress(Exception):
-    """The host has no address, or one that a webhook may not have; the message is a sentence."""
+    """The host has no address, or a forbidden one; the message is a sentence."""
 
 
 def parse(url: str) -> SplitResult:
     """Return the parts of an address.
 
     Raises:
-        InvalidInput: it is no https:// or http:// with a host, or it has a name and password.
+        InvalidInput: it is not https:// or http:// with a host, or it contains a name and password.
     """
     try:
         parts = urlsplit(url)
@@ -46,11 +46,11 @@ def parse(url: str) -> SplitResult:
 async def resolve(parts: SplitResult, *, private: bool) -> str:
     """Return an address of the host that may be connected to.
 
-    Every address of the host must be public. Who connects to the address that is returned, and not to the host's name,
-    meets no other one.
+    Every address of the host must be public. The caller must connect to the returned address, not to the host's name,
+    which may resolve differently.
 
     Raises:
-        ForbiddenAddress: there is none, or one of them is private and these are not allowed.
+        ForbiddenAddress: there is none, or one of them is private and private ones are not allowed.
     """
     find = partial(
         socket.getaddrinfo, parts.hostname or "", parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM

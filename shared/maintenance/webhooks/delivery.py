@@ -1,4 +1,4 @@
-"""Deliveries: what is due is sent, and sent again later where it failed."""
+"""Deliveries: due messages are sent, and sent again later after a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.domain.webhooks import DueDelivery
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.maintenance.webhooks.sender import Sender
 
-_WEBHOOKS = 20  # at once: those that hang hold the others up for no longer than an attempt takes
+_WEBHOOKS = 20  # concurrently: hanging ones delay the others by at most one attempt
 _OF_ONE = 20
 _LEASE = timedelta(minutes=1)  # longer than an attempt: a scheduler that died in one sends it again
 
@@ -25,12 +25,12 @@ class Deliverer:
     sender: Sender
 
     async def deliver(self) -> bool:
-        """Send what is due, a slice of it; return whether more may wait.
+        """Send a slice of the due messages; return whether more may be left.
 
-        A message whose outcome could not be written down is sent again, under the same id.
+        A message whose result could not be recorded is sent again, under the same id.
 
         Raises:
-            Unavailable: the ledger is away.
+            Unavailable: the ledger is unavailable.
         """
         due = await self.webhooks.claim(webhooks=_WEBHOOKS, of_one=_OF_ONE, lease=_LEASE)
         await asyncio.gather(*map(self._deliver, due))

@@ -1,4 +1,4 @@
-"""Sending one message: to the address that was checked, without redirects, and with little of the reply kept."""
+"""Sending one message: to the checked address, without redirects, storing little of the reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sender:
 
     Args:
         private: whether private addresses are allowed.
-        timeout: of one attempt, from the first byte to the last.
+        timeout: timeout of one attempt, from the first byte to the last.
     """
 
     def __init__(self, *, private: bool, timeout: timedelta = timedelta(seconds=10)) -> None:
@@ -34,7 +34,7 @@ class Sender:
         self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=self._seconds)
 
     async def send(self, due: DueDelivery) -> Attempt:
-        """Make one attempt; whatever goes wrong is told by the attempt."""
+        """Make one attempt; any failure is part of its result."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._send(due)

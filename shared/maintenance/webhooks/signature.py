@@ -1,4 +1,4 @@
-"""Signatures by Standard Webhooks (standardwebhooks.com): who has the secret knows who sent a message, and when."""
+"""Signatures by Standard Webhooks (standardwebhooks.com): the receiver verifies the sender and the time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def draw_secret() -> str:
 
 
 def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers by which the receiver checks a message.
+    """The headers with which the receiver verifies a message.
 
     Args:
-        secret: as `draw_secret` gave it.
-        message_id: the same for each attempt.
-        timestamp: of the attempt, in seconds since 1970; receivers refuse old ones.
-        body: exactly what is sent.
+        secret: secret from `draw_secret`.
+        message_id: id of the message, the same for each attempt.
+        timestamp: time of the attempt, in seconds since 1970; receivers reject old ones.
+        body: the exact body.
     """
     key = base64.b64decode(secret.removeprefix(_PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body
