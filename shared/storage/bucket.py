@@ -33,18 +33,18 @@ from shared.storage.uploads import (
     write_temporary,
 )
 
-_PART_BYTES = 8 << 20  # of a multipart upload; what is smaller is sent in one request
+_PART_BYTES = 8 << 20  # of a multipart upload; smaller bodies are sent in one request
 _PARTS_AT_ONCE = 2
 _OWN_SECONDS = 30.0  # so long a look at the marker holds: each upload would pay for another request
-_REFUSED_SECONDS = 5.0  # and a refusal, which took a request for each upload of a sample
+_REFUSED_SECONDS = 5.0  # and a rejection, which took a request per upload of a sample
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
 _OFFER_SECONDS = 15 * 60
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _TIMEOUT = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
 _OF_VENDORS = ("aws_", "google_", "azure_")
-# The whole request has a wide bound, for a document of 100 MB may take its time; a connection that is silent has not.
-# Whoever gives an endpoint with http:// means it.
+# The limit of the whole request is long, because a document of 100 MB takes time; the limit of a silent connection is
+# short. An endpoint with http:// is a deliberate choice.
 _CLIENT = {
     "allow_http": True,
     "timeout": timedelta(minutes=10),
@@ -60,9 +60,9 @@ class UploadBucket(Uploads):
 
     Args:
         url: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
-        options: of the store, by obstore's names; those that are not given are read from the vendor's usual variables
+        options: options of the store, by obstore's names; missing ones are read from the vendor's usual variables
             (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
-        owner: the deployment whose ledger names them.
+        owner: deployment whose ledger names them.
 
     Raises:
         InvalidInput: the URL or an option cannot be used.
@@ -125,7 +125,7 @@ class UploadBucket(Uploads):
                 meta = await obstore.head_async(self._store, _sent(tenant, token))
                 if meta["size"] > max_bytes:
                     raise too_large(max_bytes)
-                # The address may be written to again until it ends; a copy is what it is.
+                # The address accepts writes until it expires; a copy does not change.
                 await obstore.copy_async(self._store, _sent(tenant, token), name)
             except FileNotFoundError:
                 raise _nothing_sent() from None
@@ -159,7 +159,7 @@ class UploadBucket(Uploads):
             return set()
         try:
             await obstore.delete_async(self._store, list(names))
-        except FileNotFoundError:  # some vendors say so where others are content; the rest is for the next tidying
+        except FileNotFoundError:  # some vendors report an error for a missing object; the cleanup handles the rest
             return set()
         except (BaseError, OSError) as error:
             log.warning("upload.not_removed", upload=names[0], count=len(names), reason=_reason(error))
@@ -278,10 +278,10 @@ class UploadBucket(Uploads):
 
 
 class _Multipart:
-    """One object that is sent in parts; it is there when the last one has arrived, or never.
+    """One object sent in parts; it exists when the last part has arrived, or never.
 
-    obstore takes the parts from an iterator. Only an error of the iterator lets it take back the parts that were sent:
-    a cancelled request would leave them, unseen and paid for.
+    obstore takes the parts from an iterator. Only an error of the iterator makes it abort the upload: a cancelled
+    request would leave invisible parts that cost money.
     """
 
     def __init__(self, store: S3Store | GCSStore | AzureStore, name: str) -> None:
@@ -292,7 +292,7 @@ class _Multipart:
         self._put = asyncio.ensure_future(put)
 
     async def send(self, part: bytes) -> None:
-        """Hand on a part, once there is room for it; raises what has ended the sending."""
+        """Send a part once there is room for it; raise the error that ended the upload."""
         await self._hand_on(part)
 
     async def finish(self, part: bytes) -> None:
@@ -302,7 +302,7 @@ class _Multipart:
         await asyncio.shield(self._put)
 
     async def abort(self) -> None:
-        """Take back what was sent."""
+        """Abort the upload."""
         while not self._put.done():
             with suppress(asyncio.QueueEmpty):
                 self._parts.get_nowait()
@@ -356,13 +356,13 @@ def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureSto
 
 
 def _status(error: Exception) -> int:
-    """The status that the store answered; 0 where it did not."""
+    """The store's status code; 0 without a reply."""
     status = _STATUS.search(str(error))
     return int(status[1]) if status else 0
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the store's own words: these have addresses, and what was signed."""
+    """The problem without the store's own message, which contains addresses and signed data."""
     if isinstance(error, FileNotFoundError):
         return "there is no such bucket"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):

@@ -24,11 +24,11 @@ log = structlog.get_logger()
 
 
 class UploadFolder(Uploads):
-    """A folder of uploads. Several machines share it as a network file system.
+    """A folder of uploads. Several machines may share it as a network file system.
 
     Args:
-        folder: where the files are.
-        owner: the deployment whose ledger names them.
+        folder: the folder.
+        owner: deployment whose ledger names the files.
     """
 
     label = "uploads folder"
@@ -88,11 +88,11 @@ class UploadFolder(Uploads):
             await self._in_own(partial(_finish, None, content, path))
 
     async def _in_own(self, write: Callable[[], T]) -> T:
-        """Write where the folder is this deployment's; looking and writing take one turn of a thread.
+        """Write if the folder belongs to this deployment; check and write run in one call of a thread.
 
         Raises:
             Unavailable: as `require_own`.
-            OSError: the disk refused.
+            OSError: the disk failed.
         """
         deployment = str(await self._owner.id())
         written = await asyncio.to_thread(_if_marked, self.folder, deployment, write)
@@ -111,7 +111,7 @@ class UploadFolder(Uploads):
         try:
             yield path
         except Unreadable:
-            await self._locate(name)  # the folder may have gone meanwhile: the file is not at fault
+            await self._locate(name)  # the folder may be missing now: the file is not at fault
             raise
 
     async def _locate(self, name: str) -> Path:
@@ -174,7 +174,7 @@ def _read_part(path: Path, offset: int, length: int) -> bytes:
 
 
 def _if_marked(folder: Path, deployment: str, write: Callable[[], T]) -> list[T]:
-    """Write where the folder is this deployment's, and return what that returned; else return nothing."""
+    """Call `write` if the folder belongs to this deployment, and return its result."""
     marker = _read_note(folder / MARKER) or b""
     return [write()] if marker.decode(errors="replace").strip() == deployment else []
 
@@ -191,7 +191,7 @@ def _write_note(path: Path, content: bytes) -> None:
     made = path.with_name(f"{path.name}-{uuid4().hex}")
     try:
         _finish(None, content, made)
-        made.replace(path)  # at once: nobody reads half of it
+        made.replace(path)  # atomically: no reader sees half of it
     finally:
         made.unlink(missing_ok=True)
 

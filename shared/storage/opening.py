@@ -19,9 +19,9 @@ def open_uploads(url: str | None, options: Mapping[str, str], folder: Path, owne
 
     Args:
         url: `file:///…`, `s3://…`, `gs://…` or `az://…`; None: the folder.
-        options: of an object store.
-        folder: where the uploads are if there is no URL.
-        owner: the deployment whose ledger names them.
+        options: options of an object store.
+        folder: folder of the uploads if there is no URL.
+        owner: deployment whose ledger names them.
 
     Raises:
         InvalidInput: the URL or an option cannot be used.

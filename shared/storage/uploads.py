@@ -1,9 +1,9 @@
 """Uploaded bytes: durable before the ledger names them, in a folder or in an object store.
 
-The store carries the id of the deployment whose ledger names its uploads. Another deployment's ledger names none of
-them: whoever stores or tidies by it is refused.
+The store contains the id of the deployment whose ledger names its uploads. Another deployment's ledger names none of
+them, so its processes may neither store nor clean up there.
 
-An upload has an object of its own, or is a part of a pack: one object of many small documents.
+An upload is an object of its own, or a part of a pack: one object with many small documents.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MARKER = ".foreask-deployment"
 PAGE = 1_000  # names
 _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
-_SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
+_SLOW_SECONDS = 30.0  # a busy disk is slow: the last result stays valid for this time while the next check runs
 _PIECE_BYTES = 1 << 20
-_SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker tells whose it is
+_SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker proves the owner
 _NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
 
 log = structlog.get_logger()
@@ -56,13 +56,13 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An address to which the bytes of one upload may be sent, past the API.
+    """An address to which the bytes of one upload can be sent without the API.
 
     Args:
-        token: names the bytes afterwards.
-        url: takes them by PUT; it is signed, so that whoever has it may write there.
-        headers: what the PUT must have.
-        seconds: how long the address holds.
+        token: name of the bytes afterwards.
+        url: signed URL for a PUT; its holder can write there.
+        headers: required headers of the PUT.
+        seconds: validity of the address.
     """
 
     token: str
@@ -84,7 +84,7 @@ def stored_in(name: str) -> str:
 
 
 def _part(name: str) -> tuple[int, int] | None:
-    """Where an upload stands in its pack, as offset and length in bytes; None where the object is all its own."""
+    """Offset and length in bytes of an upload in its pack; None if it has an object of its own."""
     _, of_pack, label = name.partition("#")
     if not of_pack:
         return None
@@ -96,12 +96,12 @@ class Uploads(ABC):
     """A store of uploads.
 
     Args:
-        owner: the deployment whose ledger names them.
+        owner: deployment whose ledger names them.
     """
 
-    label: str  # what a person calls it
-    setting: str  # the variable that says where it is
-    seek: str  # the first question where it is not as it was
+    label: str  # name for people
+    setting: str  # variable with its location
+    seek: str  # first check after a failure
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -131,13 +131,14 @@ class Uploads(ABC):
     async def store_pack(self, contents: Sequence[bytes]) -> list[Upload]:
         """Store some small documents as one object; they are durable when this returns.
 
-        The rows of all its documents are to be written in one transaction: a pack goes when no row names a part of it.
+        The rows of all its documents must be inserted in one transaction: a pack is deleted when no row names a part of
+        it.
 
         Args:
-            contents: the bytes of each document, not empty, in all few enough to be held in memory twice.
+            contents: bytes of each document, not empty; twice their total must fit in memory.
 
         Returns:
-            An upload for each, in their order.
+            An upload per document, in order.
 
         Raises:
             Unavailable: as `store`.
@@ -151,11 +152,11 @@ class Uploads(ABC):
         ]
 
     async def repack(self, parts: Sequence[str]) -> dict[str, str]:
-        """Store these parts of a pack as a pack of their own; return the new name of each.
+        """Store these parts of a pack as a new pack; return the new name of each.
 
         Raises:
             Unavailable: as `store`.
-            Unreadable: the pack is gone.
+            Unreadable: the pack does not exist any more.
         """
         contents = []
         for name in parts:
@@ -167,11 +168,11 @@ class Uploads(ABC):
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
     async def foreign_bytes(self, parts: Sequence[str]) -> bool:
-        """Whether a pack has bytes that belong to none of these parts of it.
+        """Whether a pack has bytes outside these parts.
 
         Raises:
             Unavailable: as `fetched`.
-            Unreadable: the pack is gone.
+            Unreadable: the pack does not exist any more.
         """
         end = 0
         for offset, length in sorted({_part(name) or (0, 0) for name in parts}):
@@ -181,39 +182,41 @@ class Uploads(ABC):
         return bool(await self._read(stored_in(parts[0]), end, 1))
 
     async def offer(self, tenant: str) -> Offer:
-        """Return an address to which bytes may be sent past the API.
+        """Return an address to which bytes can be sent without the API.
 
         Raises:
             Conflict: a folder has no addresses.
-            Unavailable: the store is away or is another deployment's.
+            Unavailable: the store is unavailable or belongs to another deployment.
         """
         del tenant
         raise Conflict(_NO_ADDRESSES)
 
     async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
-        """Make what was sent to an address an upload, which nobody can write again; it is durable when this returns.
+        """Turn the bytes sent to an address into an upload, which is durable when this returns.
+
+        It cannot be overwritten.
 
         Args:
-            tenant: to whom the address was offered: no other one can name it.
-            token: of the offer.
-            max_bytes: the most bytes.
+            tenant: tenant to whom the address was offered: no other tenant can name it.
+            token: token of the offer.
+            max_bytes: maximum size.
 
         Raises:
             InvalidInput: nothing was sent there, or nothing for this tenant.
-            TooLarge: more than `max_bytes` were sent; nothing is left of the upload.
+            TooLarge: more than `max_bytes` were sent; nothing of the upload remains.
             Conflict: a folder has no addresses.
-            Unavailable: the store is away.
+            Unavailable: the store is unavailable.
         """
         del tenant, token, max_bytes
         raise Conflict(_NO_ADDRESSES)
 
     async def withdraw(self, tenant: str, token: str) -> None:
-        """Remove what was sent to an address, once it is an upload; raises Conflict as `take`."""
+        """Remove the bytes sent to an address, once they are an upload; raises Conflict as `take`."""
         del tenant, token
         raise Conflict(_NO_ADDRESSES)
 
     async def pieces(self, name: str, size_bytes: int) -> AsyncGenerator[bytes, None]:
-        """Yield an upload's bytes, a megabyte at a time; none of it is kept.
+        """Yield an upload's bytes, a megabyte at a time, without storing them.
 
         Raises:
             Unavailable, Unreadable: as `fetched`.
@@ -229,11 +232,11 @@ class Uploads(ABC):
 
     @asynccontextmanager
     async def fetched(self, name: str) -> AsyncIterator[Path]:
-        """Give the path of a file with an upload's bytes, which this process can open, for the time of the block.
+        """Yield the path of a file with an upload's bytes, which this process can open during the block.
 
         Raises:
-            Unavailable: the store is away, or fails; the upload may still be there.
-            Unreadable: the upload alone is gone.
+            Unavailable: the store is unavailable, or fails; the upload may still exist.
+            Unreadable: only this upload is missing.
         """
         part = _part(name)
         whole = self._whole(name) if part is None else self._cut(stored_in(name), *part)
@@ -253,38 +256,38 @@ class Uploads(ABC):
 
     @abstractmethod
     async def remove(self, names: Sequence[str]) -> set[str]:
-        """Remove objects that nobody needs; return those that could not be removed: they stay until all is tidied."""
+        """Remove unreferenced objects; return those that could not be removed, which remain for the cleanup."""
 
     @abstractmethod
     def pages(self) -> AsyncIterator[list[str]]:
-        """Yield the names of all objects, some at a time; a crash left those that no document needs.
+        """Yield the names of all objects, in batches, including those that a crash left without a document.
 
         Raises:
-            Unavailable: the object store is away.
+            Unavailable: the object store is unavailable.
             OSError: the folder cannot be read.
         """
 
     @abstractmethod
     async def read_note(self, name: str) -> bytes | None:
-        """Read what is remembered beside the uploads under a name that begins with a dot; None where there is nothing.
+        """Read a note stored next to the uploads under a name that starts with a dot; None if there is none.
 
         Raises:
-            Unavailable: the object store is away.
+            Unavailable: the object store is unavailable.
             OSError: the folder cannot be read.
         """
 
     @abstractmethod
     async def write_note(self, name: str, content: bytes) -> None:
-        """Remember something beside the uploads; raises as `read_note`."""
+        """Write a note next to the uploads; raises as `read_note`."""
 
     async def require_own(self) -> None:
-        """Return where the store is this deployment's; it becomes so where nothing speaks against it.
+        """Return if the store belongs to this deployment, or can be adopted.
 
-        A store without a marker is taken if it is empty and the ledger names no upload, or if it holds one that the
-        ledger names.
+        A store without a marker is adopted if it is empty and the ledger names no upload, or if it contains one that
+        the ledger names.
 
         Raises:
-            Unavailable: it is another's, or is not there; or the ledger cannot be reached.
+            Unavailable: it belongs to another deployment, or is missing; or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
         deployment = await self._owner.id()
@@ -310,14 +313,14 @@ class Uploads(ABC):
         await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
-        """Store and remove a small object, as an upload would be; what was found holds for some seconds.
+        """Store and remove a small object, like an upload; the result is valid for some seconds.
 
         Raises:
             Unavailable: no upload can be stored.
         """
         if self._probe is None or (self._probe.done() and time.monotonic() - self._probed > _READY_SECONDS):
             self._probe = asyncio.create_task(self._store_and_remove())
-        probe = self._probe  # one for all who ask: a folder that hangs costs one thread
+        probe = self._probe  # shared by all callers: a hanging folder costs one thread
         done, _ = await asyncio.wait({probe}, timeout=_PROBE_SECONDS)
         if done:
             probe.result()
@@ -336,15 +339,15 @@ class Uploads(ABC):
             self._probed = time.monotonic()
 
     async def require(self) -> None:
-        """Raise `Unavailable` if the store was away the last time and still is.
+        """Raise `Unavailable` if the store was unavailable the last time and still is.
 
-        A worker calls it before it claims documents: without the store it would claim them in vain.
+        Workers call it before they claim documents, which they could not read without the store.
         """
         if self._unavailable:
             await self._check()
 
     async def _check(self) -> None:
-        """Return where the store is there and is this deployment's."""
+        """Return if the store exists and belongs to this deployment."""
         self._unavailable = True
         try:
             await self.require_own()
@@ -353,7 +356,7 @@ class Uploads(ABC):
         self._unavailable = False
 
     async def _marker(self) -> str | None:
-        """The id of the deployment that owns the store; None where nobody does."""
+        """The id of the deployment that owns the store, or None."""
         marker = await self.read_note(MARKER)
         return (marker or b"").decode(errors="replace").strip() or None
 
@@ -366,7 +369,7 @@ class Uploads(ABC):
 
     @abstractmethod
     async def _read(self, name: str, offset: int, length: int) -> bytes:
-        """Read a part of an object, shorter where it ends; raises as `fetched`."""
+        """Read a part of an object, shorter at its end; raises as `fetched`."""
 
     @abstractmethod
     def _whole(self, name: str) -> AbstractAsyncContextManager[Path]:
@@ -380,7 +383,7 @@ class Uploads(ABC):
 
 
 def write_temporary(content: bytes = b"") -> Path:
-    """Write a file in the machine's folder for temporary ones; whoever calls removes it."""
+    """Write a file in the machine's folder for temporary files; the caller removes it."""
     handle, path = tempfile.mkstemp(prefix="foreask-upload-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -37,11 +37,11 @@ class QueryVector(SparseVector):
 
 
 def document_vector(text: str, language: str | None = None) -> SparseVector:
-    """Weigh a document's terms by how often they occur, saturating, less in long documents.
+    """Weight a document's terms by their frequency, saturating, less in long documents.
 
     Args:
-        text: the document's.
-        language: of the text, as ISO 639-1 names it; None: nobody knows.
+        text: text of the document.
+        language: language of the text in ISO 639-1; None if unknown.
     """
     counts = _counts(text, language)
     length = _K1 * (1 - _B + _B * sum(counts.values()) / _AVERAGE_WORDS)
@@ -50,11 +50,11 @@ def document_vector(text: str, language: str | None = None) -> SparseVector:
 
 
 def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
-    """Weigh each term of a query, as texts of each of these languages have it, and those of unknown ones.
+    """Weight each term of a query, stemmed for each of these languages, and for texts of unknown language.
 
-    The query itself is likely to be in the language that knows most of its words as stop words: these find nothing,
-    whatever they mean in other languages, and what other languages make of the rest counts half. A text whose language
-    was mistaken has terms that are rare in its collection, and would else be found before all others.
+    The language of the query itself is probably the one that has most of its words as stop words: these are ignored,
+    whatever they mean in other languages, and stems of other languages count half. A text with a wrongly detected
+    language has terms that are rare in its collection, and would otherwise be found before all others.
     """
     cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
     terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}

@@ -1,11 +1,11 @@
-"""Where a text that is too long may be cut: after white space, a comma, or between characters as people see them."""
+"""Positions at which an overlong text may be cut: after white space, after a comma, or between graphemes."""
 
 from __future__ import annotations
 
 import unicodedata
 
 _SPACES = " \n\t\u3000"
-_COMMAS = "\uff0c\u3001\uff1b\uff1a\u060c\u061b"  # of Chinese, Japanese and Arabic, which need no space behind them
+_COMMAS = "\uff0c\u3001\uff1b\uff1a\u060c\u061b"  # of Chinese, Japanese and Arabic, which are not followed by a space
 _JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 _BEFORE_ITS_CONSONANT = frozenset("\u0e40\u0e41\u0e42\u0e43\u0e44\u0ec0\u0ec1\u0ec2\u0ec3\u0ec4")  # Thai, Lao vowels
 _VIRAMA = 9  # the combining class of signs that join consonants

@@ -23,7 +23,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=*_-]*")
 _QUOTE = re.compile(r"\s*(?:>\s?)+")
-# Final marks with the quotes and brackets that close after them. Marks that mean nothing else need no space behind.
+# Final marks with closing quotes and brackets. Unambiguous marks need no space after them.
 _AMBIGUOUS = r"[.!?…\u061f\u06d4]{1,10}"
 _UNAMBIGUOUS = r"[。！？｡।॥\u0589\u1362\u1367\u17d4\u17d5\u104b\u0f0d]{1,10}"
 _CLOSING = r"\"'”’»›)\]*_」』）】》"
@@ -33,8 +33,8 @@ _BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
 # Thai and Lao end sentences, and lesser phrases too, with a space alone.
 _PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])")
-_SHORTEST_PHRASES = 80  # characters that are told together
-# German numbers its nouns, which are capitalised as if they began a sentence.
+_SHORTEST_PHRASES = 80  # unit of the detector in characters
+# German numbers may precede nouns, which are capitalised like the start of a sentence.
 _ORDINAL = re.compile(r"\d{1,2}")
 _AFTER_ORDINAL = re.compile(
     r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahr|Jh|Weltk|Auflage|Kapitel|Leb|Bund|Klasse|Etage|Stock|"
@@ -59,9 +59,9 @@ class Sentence:
 
 
 def sentence_breaks(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield the offsets in `text[start:end]` behind final marks with their white space, and behind line ends, in order.
+    """Yield the offsets in `text[start:end]` after final marks with their white space, and after line ends, in order.
 
-    A cut at such an offset divides no line and hardly a sentence: only `sentences` knows abbreviations.
+    A cut at such an offset divides no line and rarely a sentence: only `sentences` knows abbreviations.
     """
     return (match.end() for match in _BREAK.finditer(text, start, end))
 
@@ -147,7 +147,7 @@ def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool
 
 
 def _phrases(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
-    """Yield the span in pieces of some phrases where its script ends sentences with spaces."""
+    """Yield the span in pieces of some phrases if its script ends sentences with spaces."""
     for space in _PHRASE_END.finditer(text, start, end):
         if space.start() - start >= _SHORTEST_PHRASES:
             yield from _pieces(text, start, space.start(), kind)
@@ -156,7 +156,7 @@ def _phrases(text: str, start: int, end: int, kind: LineKind) -> Iterator[Senten
 
 
 def _pieces(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
-    """Yield the span without white space around it, cut where it is too long."""
+    """Yield the span without surrounding white space, cut if it is too long."""
     while end - start > MAX_CHARS:
         cut = last_break(text, start, start + MAX_CHARS)
         yield from _trimmed(text, start, cut, kind)

@@ -1,11 +1,11 @@
-"""Words as the keyword channel compares them: cut from a text of any script, folded, and stemmed for its language.
+"""Words of the keyword channel: cut from a text of any script, folded, and stemmed for its language.
 
-A word is a run of letters, digits and marks, by Unicode's properties. Scripts that put no spaces between words are cut
-into overlapping pieces of characters instead, as Lucene's CJK analyzer does: no dictionary knows tomorrow's names, and
-pieces find as well as words do. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found whole and by their parts.
+A word is a run of letters, digits and marks, by Unicode's properties. Scripts without spaces between words are cut into
+overlapping pieces of characters instead, as in Lucene's CJK analyzer: no dictionary contains tomorrow's names, and
+pieces work as well as words. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found whole and by their parts.
 
-The language of a text decides about its stemmer and its stop words, for words in the script of that language. Other
-words are treated as their script's most common language wants it, and so are texts whose language nobody knows.
+The language of a text determines its stemmer and its stop words, for words in the script of that language. Other words
+are treated in their script's most common language, and so are texts of unknown language.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ STEMMERS = {
 _SCRIPTS = {"ar": "ARABIC", "el": "GREEK", "fa": "ARABIC", "hi": "DEVANAGARI", "hy": "ARMENIAN", "ne": "DEVANAGARI"} | {
     "ru": "CYRILLIC", "sr": "CYRILLIC", "ta": "TAMIL", "yi": "HEBREW",
 }  # fmt: skip
-# The language of a script's words where the text's own language is another one, or unknown.
+# The language of a script's words if the text's own language differs or is unknown.
 _USUAL = {"LATIN": "en", "CYRILLIC": "ru", "GREEK": "el", "ARABIC": "ar"} | {
     "DEVANAGARI": "hi", "ARMENIAN": "hy", "TAMIL": "ta",
 }  # fmt: skip
 _MARKS_TELL_WORDS_APART = "vi"  # in Vietnamese a word without its marks is another word
-_MARKS_LEFT_OUT = {"LATIN", "GREEK"}  # by many who write in these scripts
+_MARKS_LEFT_OUT = {"LATIN", "GREEK"}  # by many writers of these scripts
 ENGLISH_STOP_WORDS = frozenset(
     """
     a an and are as at be been but by can did do does for from had has have how i if in into is it its may more no
@@ -50,7 +50,7 @@ def _marks() -> str:
 
 
 def _digits() -> dict[int, str]:
-    """The decimal digits of all scripts, each with the one that everybody reads."""
+    """The decimal digits of all scripts, each with its ASCII digit."""
     digits = (char for char in map(chr, range(0x660, 0x10000)) if char.isdecimal())
     return {ord(char): str(unicodedata.decimal(char)) for char in digits}
 
@@ -76,7 +76,7 @@ _EAST_ASIAN_PIECE, _SOUTH_EAST_ASIAN_PIECE = 2, 3  # characters
 
 
 def words_of(text: str, language: str | None) -> Iterator[str]:
-    """Yield the words of a text, in lower case, and behind them its compounds of numbers and signs as they stand."""
+    """Yield the words of a text in lower case, followed by its compounds of numbers and signs, unchanged."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_CHANGED)
     if language == "tr":
@@ -92,7 +92,7 @@ def words_of(text: str, language: str | None) -> Iterator[str]:
 
 
 def pieces_of(word: str) -> Iterator[str]:
-    """Yield a word, or the overlapping pieces of a stretch whose script puts no spaces between words."""
+    """Yield a word, or the overlapping pieces of a stretch in a script without spaces."""
     end = 0
     for stretch in () if word.isascii() else _UNSPACED.finditer(word):
         yield from filter(None, (word[end : stretch.start()],))
@@ -102,7 +102,7 @@ def pieces_of(word: str) -> Iterator[str]:
 
 
 def terms_of(word: str, language: str | None) -> tuple[str, ...]:
-    """The terms for which a word stands: none for a stop word, several for a stretch without spaces."""
+    """The terms of a word: none for a stop word, several for a stretch without spaces."""
     if word.isascii():
         term = _term(word, language)
         return () if term is None else (term,)
@@ -111,7 +111,7 @@ def terms_of(word: str, language: str | None) -> tuple[str, ...]:
 
 
 def variants_of(word: str, language: str | None) -> tuple[str, ...]:
-    """The terms by which texts of a language may have a word of a query: also of those that leave its marks out."""
+    """The terms that texts of a language may contain for a query's word, including those without its marks."""
     terms = terms_of(word, language)
     if word.isascii() or not terms or language == _MARKS_TELL_WORDS_APART or _script(word) not in _MARKS_LEFT_OUT:
         return terms
@@ -119,13 +119,13 @@ def variants_of(word: str, language: str | None) -> tuple[str, ...]:
 
 
 def stop_word_share(text: str, language: str) -> float:
-    """Which share of a text's words are stop words of a language; words of one letter do not count."""
+    """The share of a text's words that are stop words of a language; words of one letter are ignored."""
     words = [word for word in words_of(text, language) if len(word) > 1]
     return sum(word in _stop_words(language) for word in words) / max(1, len(words))
 
 
 def most_stop_words(text: str) -> int:
-    """How many stop words a text has of the language of which it has most."""
+    """The number of stop words of the language with the most stop words in a text."""
     words = set(words_of(text, None))
     return max(len(words & known) for known in _STOP_WORDS.values())
 
@@ -149,17 +149,17 @@ def _term(word: str, language: str | None) -> str | None:
     if word in _stop_words(spoken):
         return None
     if spoken == _MARKS_TELL_WORDS_APART:
-        return f"{spoken}:{word}"  # which no word without its marks becomes elsewhere
+        return f"{spoken}:{word}"  # no word without marks becomes it
     bare = word.strip("_")
     if not bare:
         return None
-    # English words are folded first: their marks are foreign, and what is left has English endings.
+    # English words are folded first: their marks are foreign, and the rest has English endings.
     term = _stemmer(spoken)(_folded(bare) if spoken == "en" else bare)
     return _folded(term) or word
 
 
 def _language(word: str, language: str | None) -> str | None:
-    """The language by which a word is treated in a text of this language."""
+    """The language in which a word is treated in a text of this language."""
     script = _script(word)
     if language is not None and script == _SCRIPTS.get(language, "LATIN") and language in _CUT:
         return language
@@ -172,7 +172,7 @@ def _script(word: str) -> str:
 
 
 def _folded(word: str) -> str:
-    """A word without marks that have a place of their own above or below letters."""
+    """A word without combining marks above or below letters."""
     if word.isascii():
         return word
     return "".join(c for c in unicodedata.normalize("NFKD", word.translate(_FOLDED)) if not unicodedata.combining(c))
@@ -197,4 +197,4 @@ def _read_stop_words() -> Mapping[str, frozenset[str]]:
     return {language: frozenset(words) for language, *words in paragraphs} | {"en": ENGLISH_STOP_WORDS}
 
 
-_STOP_WORDS = _read_stop_words()  # at once: a process that parses files can open none later
+_STOP_WORDS = _read_stop_words()  # eagerly: a process that parses files can open none later
