@@ -27,7 +27,7 @@ class ChunkCounts(Model):
 
 
 class Usage(Model):
-    """Tokens and cost of model calls; `cost` is None if a price is unknown."""
+    """Tokens and cost of model calls; `cost` is `None` if a price is unknown."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -117,7 +117,7 @@ class ChunkInContext(Model):
 
 
 class FoundChunk(Model):
-    """A chunk in the result of a query; `matched_question` is None if the chunk's text matched best."""
+    """A chunk in the result of a query; `matched_question` is `None` if the chunk's text matched best."""
 
     chunk_id: str
     score: float
@@ -143,7 +143,7 @@ class FoundChunk(Model):
 
 
 class QueryMetadata(Model):
-    """Facts about a query; `query_id` identifies it for feedback and is None if the query was not recorded."""
+    """Facts about a query; `query_id` identifies it for feedback and is `None` if the query was not recorded."""
 
     query_id: str | None
     matched_questions: int
@@ -232,7 +232,7 @@ class CollectionOptions(Model):
 
 
 class Collection(Model):
-    """A collection; `documents` has counts by state, `points` is None while Qdrant is unavailable."""
+    """A collection; `documents` has counts by state, `points` is `None` while Qdrant is unavailable."""
 
     name: str
     embedding_model: str

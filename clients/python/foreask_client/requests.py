@@ -105,7 +105,7 @@ def delete(path: str) -> Request[None]:
 
 
 def given(fields: Mapping[str, Any]) -> Json:
-    """Return the fields without those that are None."""
+    """Return the fields whose value is not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -32,7 +32,7 @@ class CollectionsApi(Connection):
         return await self.send(get(collection_path(name), Collection))
 
     async def put_collection(self, name: str, **options: Any) -> Collection:
-        """Create a collection, or replace its options. The options are those of PUT /v1/collections/{name}."""
+        """Create a collection, or replace its options. The options are fields of PUT /v1/collections/{name}."""
         return await self.send(
             Request("PUT", collection_path(name), as_type(Collection), body=options, repeatable=True)
         )

@@ -43,7 +43,7 @@ class QueriesApi(Connection):
         filter: Json | None = None,  # noqa: A002  the field's name
         **options: Any,
     ) -> Answer:
-        """Answer a question from the documents. The arguments are those of `retrieve`, and `links`."""
+        """Answer a question from the documents. The arguments are the same as for `retrieve`, and `links`."""
         body = _query(question, collection, top_k, filter, options)
         return await self.send(post("/v1/query", Answer, body, repeatable=True, slow=True))
 
@@ -58,7 +58,7 @@ class QueriesApi(Connection):
     ) -> AsyncEvents:
         """Answer a question as a stream: the event `retrieved`, many events `token` (`{"text"}`), then `done`.
 
-        The arguments are those of `query`.
+        The arguments are the same as for `query`.
         """
         body = _query(question, collection, top_k, filter, options)
         return self.events_of(Stream("/v1/query", body | {"stream": True}))

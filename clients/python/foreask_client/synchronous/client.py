@@ -34,6 +34,6 @@ class Client(
         key: API key; None if the server requires none.
         timeout_seconds: longest wait for a part of a reply.
         attempts: number of times that a repeatable request is sent before its error is raised.
-        headers: headers of every request to the server, such as those that a proxy requires.
+        headers: headers of every request to the server, for example for a proxy.
         http_transport: an httpx transport that replaces the network.
     """

@@ -57,7 +57,7 @@ class DocumentsApi(Connection):
             wait_seconds: longest time that the server waits, at most 60, before it replies with a document that is
                 not yet searchable.
             progress: called with the number of bytes sent and the file's size in bytes.
-            **fields: those of `DocumentFields`, such as `collection` and `metadata`.
+            **fields: fields of `DocumentFields`, such as `collection` and `metadata`.
         """
         path = Path(file)
         attachment = Attachment(path, filename or path.name, progress)
@@ -72,7 +72,7 @@ class DocumentsApi(Connection):
         progress: Progress | None = None,
         **fields: Unpack[DocumentFields],
     ) -> Document:
-        """Upload bytes under a filename; the other arguments are those of `upload`."""
+        """Upload bytes under a filename; the other arguments are the same as for `upload`."""
         return self.send(form_request(document_body(fields), Attachment(content, filename, progress), wait_seconds))
 
     def upload_text(
@@ -83,7 +83,7 @@ class DocumentsApi(Connection):
         wait_seconds: int | None = None,
         **fields: Unpack[DocumentFields],
     ) -> Document:
-        """Upload a text; the other arguments are those of `upload`.
+        """Upload a text; the other arguments are the same as for `upload`.
 
         The default external id is the filename, or a hash of the text if there is no filename.
         """
@@ -95,7 +95,7 @@ class DocumentsApi(Connection):
     ) -> Document:
         """Upload a file directly to the server's object store, which does not receive the key.
 
-        The arguments are those of `upload`.
+        The arguments are the same as for `upload`.
         """
         path, body = Path(file), document_body(fields)
         offer = self.send(post("/v1/uploads", UploadOffer, repeatable=True))
@@ -117,7 +117,7 @@ class DocumentsApi(Connection):
         """Upload up to 10,000 small documents and return the result of each, in order.
 
         A line with status 408, 429 or 5xx is sent again, up to five times. Documents that are stored already are not
-        stored twice. Line numbers are those of the last request that contained the line.
+        stored twice. A result has the line number of the last request that contained the line.
 
         Args:
             documents: objects with `text` or `content_base64` and the other fields of a batch line, or their JSON.
@@ -231,7 +231,7 @@ class DocumentsApi(Connection):
         return self.send(get(f"/v1/chunks/{segment(chunk_id)}", ChunkInContext, before=before, after=after))
 
     def estimate(self, body: Json) -> Json:
-        """Estimate the cost of a load or a rebuild. `body` is that of POST /v1/estimates."""
+        """Estimate the cost of a load or a rebuild. `body` has the fields of POST /v1/estimates."""
         return self.send(post("/v1/estimates", Json, body, repeatable=True, slow=True))
 
     def try_text(self, text: str, **options: Any) -> Events:
