@@ -1,4 +1,4 @@
-"""`python -m api`: serve the HTTP API as the settings say."""
+"""`python -m api`: serve the HTTP API with the configured settings."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from shared.settings import Settings, load
 
 
 class _Server(uvicorn.Server):
-    """Ends in three steps: it is not ready any more, it takes no connection, and it waits for what is under way.
+    """Stops in three steps: it reports not to be ready, it accepts no connections, and it waits for running requests.
 
-    A load balancer that asks `/health/ready` sends requests elsewhere before connections are refused. The application
-    is told at the second step, so that clients that follow events do not hold the process up.
+    A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
+    notified at the second step, so that clients that follow events do not delay the exit.
     """
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, drain: timedelta | None) -> None:
@@ -50,7 +50,7 @@ class _Server(uvicorn.Server):
 
 
 def main() -> None:
-    """Serve until asked to end."""
+    """Serve until asked to stop."""
     hardening.close_memory()
     settings = load()
     logging.configure(settings, "api")

@@ -57,7 +57,7 @@ from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 _CONNECTIONS = 4  # to PostgreSQL, before the first request
-_COMPARISONS = 4  # of collections with Qdrant, each of which reads every point; a tenant has half of them at most
+_COMPARISONS = 4  # concurrent verifications, each of which reads every point; a tenant may run at most half of them
 # FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -93,11 +93,11 @@ _TAGS = [
 
 
 def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
-    """Build the application.
+    """Create the application.
 
     Args:
-        settings: whom to serve, and how.
-        services: what the routes use, which the caller closes. None: the lifespan builds and closes its own.
+        settings: settings of the process.
+        services: dependencies of the routes, closed by the caller. None: the lifespan creates and closes its own.
 
     Raises:
         InvalidInput: it would serve other machines without keys.

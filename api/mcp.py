@@ -33,7 +33,7 @@ _MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents ac
 
 
 class McpEndpoint:
-    """Checks the key, then passes the request to the SDK, which is loaded with the first request."""
+    """Checks the key, then passes the request to the SDK, which is imported at the first request."""
 
     def __init__(self, app: FastAPI) -> None:
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -68,7 +68,7 @@ class McpEndpoint:
             return self._server
 
     async def _caller_of(self, request: Request) -> tuple[AsyncClient, AbstractSet[str]]:
-        """Return a client with the request's key, which needs no closing, and the scopes of the key."""
+        """Return a client with the request's key, which need not be closed, and the scopes of the key."""
         headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         client = AsyncClient(
             "http://127.0.0.1",

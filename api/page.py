@@ -1,7 +1,7 @@
-"""The page: what people look at, drawn in the browser by modules that use this API and nothing else.
+"""The page: rendered in the browser by modules that use only this API.
 
-The files of `api/web` are what the browser runs, but for comments; nothing is built. They are read once, kept
-compressed, and served under an address that names their content, so that a browser keeps them until they change.
+The browser runs the files of `api/web` without their comments; there is no build step. They are read once, compressed,
+and served under an address that contains a digest of their content, so that browsers cache them until they change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ADDRESSES = {
     "/lab/compare/{evaluation_id}": "compare",
 }
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
-# Types and reasons are for who reads the files: an eighth of their bytes. A comment within code stays.
+# Comments are for developers, and an eighth of the bytes. A comment within code is kept.
 _LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
 _BEHIND_CODE = r"(?<=[;,{(\[]) // [^\n\"`]*$"
 _COMMENT = re.compile(f"{_LINE}|{_BEHIND_CODE}", re.DOTALL | re.MULTILINE)
@@ -58,7 +58,7 @@ class WebFile:
 
 
 class Page:
-    """The files of the page, and the document that begins it."""
+    """The files of the page, and its document."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         contents = {
@@ -77,15 +77,15 @@ class Page:
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
 
     def modules(self, screen: str) -> list[str]:
-        """What a visit that begins at a screen runs: others load theirs when one goes there."""
+        """Modules of a visit that starts at a screen; other screens load theirs on demand."""
         return imported(["app.js", f"routes/{screen}.js"], self._sources)
 
     def document(self, root: str, screen: str) -> str:
-        """The document that an address of the page answers with.
+        """The document for an address of the page.
 
         Args:
-            root: where a proxy has put the API.
-            screen: that of the address.
+            root: path prefix of a proxy.
+            screen: screen of the address.
         """
         files = escape(root + self.address)
         styles = [f'<link rel="stylesheet" href="{files}/{name}">' for name in self._styles]
@@ -94,9 +94,9 @@ class Page:
 
 
 def without_comments(path: Path, content: bytes) -> bytes:
-    """The content of a file without its comments; each line keeps its number, for what a browser says of it.
+    """The content of a file without its comments; each line keeps its number, for the browser's error messages.
 
-    What others have written is served as they published it, with its licence.
+    Third-party files are served as published, with their licences.
     """
     if path.suffix != ".js" or "vendor" in path.parts:
         return content
@@ -104,7 +104,7 @@ def without_comments(path: Path, content: bytes) -> bytes:
 
 
 def imported(first: Iterable[str], sources: Mapping[str, str]) -> list[str]:
-    """Some modules and those that they import, and so on: a browser that knows them asks for all at once."""
+    """Modules with their transitive imports, so that a browser can request all of them at once."""
     found = {name for name in first if name in sources}
     waiting = [*found]
     while waiting:
@@ -126,7 +126,10 @@ def _joined(folder: PurePosixPath, reference: str) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page. No key is needed: it holds nothing of a tenant, and asks for a key where the API does."""
+    """Serve the page.
+
+    No key is needed, because it contains nothing of a tenant and asks for a key if the API needs one.
+    """
     page = Page()
 
     async def begin(request: Request, screen: str) -> Response:

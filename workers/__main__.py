@@ -19,16 +19,16 @@ from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-# Where they share processors, queries and the engines that they ask go first. Measured with `python -m bench.migration
-# --chunks 20000 --sections 2 --questions 2` on two: the 95th percentile of queries while a build is filled, by that
-# before, is 2.3 in the place of 3.0, and the build takes 3 % longer.
+# If workers share processors with queries and their engines, these take precedence. Measured with `python -m
+# bench.migration --chunks 20000 --sections 2 --questions 2` on two processors: the 95th percentile of queries while a
+# build is filled, relative to that before, is 2.3 instead of 3.0, and the build takes 3 % longer.
 _NICENESS = 10
 
 ROLES = (*WORK_QUEUES, "scheduler")
 
 
 def main(role: WorkQueue | Literal["scheduler"]) -> None:
-    """Run until asked to end."""
+    """Run until asked to stop."""
     hardening.close_memory()
     settings = load()
     logging.configure(settings, role)

@@ -23,13 +23,12 @@ _CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
 
 
 class WorkerLoop:
-    """The thread of the loop, and the services that live on it.
+    """The thread of the loop, and the services that belong to it.
 
-    `stopping` is set when the process is asked to end: from then on a drain claims nothing. `drain` is the newest
-    one.
+    `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `drain` is the newest one.
 
     Raises:
-        InvalidInput: a setting that the role needs is missing.
+        InvalidInput: a setting required by the role is missing.
     """
 
     def __init__(self, role: WorkQueue, settings: Settings) -> None:
@@ -54,7 +53,7 @@ class WorkerLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine on the loop beside the drains, unless one is running already; `close` cancels it."""
+        """Run a coroutine on the loop next to the drains, unless one is running already; `close` cancels it."""
         self.run(self._begin(work))
 
     async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -62,12 +61,12 @@ class WorkerLoop:
             self._beside = asyncio.create_task(work())
 
     def stop(self) -> None:
-        """Ask the drains to end, and let nobody begin another call of a provider; returns at once."""
+        """Ask the drains to stop, and start no more calls of providers; returns at once."""
         self._loop.call_soon_threadsafe(self.stopping.set)
         self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
-        """Leave: what does not close in time ends with the process."""
+        """Shut down; anything still open after the timeout dies with the process."""
         self._watchdog.close()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)

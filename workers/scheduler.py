@@ -1,7 +1,7 @@
-"""The scheduler: it wakes workers for whatever is due, so that a lost wake-up or a dead worker costs seconds.
+"""The scheduler wakes workers for due work, so that a lost wake-up or a dead worker costs seconds.
 
-It also cleans up. Each of its steps is a loop of its own, so that none waits for another one: a Qdrant or a network
-file system that hangs ends no wake-ups. Of several schedulers one works at a time.
+It also cleans up. Each of its steps is a loop of its own, so that none waits for another: a hanging Qdrant or network
+file system does not stop wake-ups. Of several schedulers one works at a time.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may look 
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
-_REST = 4  # a step that found no more rests for so many times as long as it worked
+_REST = 4  # pause of an idle step as a multiple of its working time
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that is done again and again.
+    """A repeated step.
 
     Args:
-        name: for the log.
-        every: the pause after a round that found no more.
-        work: does some of it, and returns true where more may wait. It may be cancelled, and done by two at once.
+        name: name in logs.
+        every: pause after a round that found no more work.
+        work: does some work, and returns True if more may be left. It may be cancelled, and run concurrently.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Step:
 
 
 async def run(settings: Settings) -> None:
-    """Wake and clean until the process is asked to end.
+    """Wake and clean until the process is asked to stop.
 
     Raises:
-        InvalidInput: a setting that the scheduler needs is missing, or the ledger's schema is not this code's.
+        InvalidInput: a setting required by the scheduler is missing, or the ledger's schema does not match this code.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,7 +73,7 @@ async def run(settings: Settings) -> None:
 
 
 def steps_of(services: SchedulerServices) -> list[Step]:
-    """Return what a scheduler does. A step begins when the scheduler is elected."""
+    """Return the scheduler's steps. A step starts when the scheduler is elected."""
     settings, cleaner, ledger = services.settings, services.cleaner, services.ledger
     every = settings.tuning.reconcile_every
     return [
@@ -98,7 +98,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
 
 
 async def wake(services: SchedulerServices) -> None:
-    """Wake a worker of every queue on which something is due.
+    """Wake a worker of every queue with due work.
 
     Raises:
         Unavailable: the ledger cannot be reached.
@@ -121,7 +121,7 @@ async def survey(services: SchedulerServices) -> None:
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
-    """Delete some of users' questions whose retention is over; return whether more may wait."""
+    """Delete some users' questions whose retention is over; return whether more may be left."""
     return await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
 
 
@@ -152,19 +152,23 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
             await _pause(stopping, _EXTEND_EVERY.total_seconds())
     finally:
         await _ended(tasks)
-        with suppress(ForeaskError, TimeoutError):  # a ledger that is away holds up no end: the lease ends by itself
+        # do not block shutdown if the ledger is unavailable: the lease expires
+        with suppress(ForeaskError, TimeoutError):
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await services.election.give_up()
 
 
 def _show_nothing() -> None:
-    """Leave the numbers of the deployment to the scheduler that is elected now: old ones would be added to them."""
+    """Remove the deployment's numbers, which the newly elected scheduler exports now."""
     metrics.ROWS.clear()
     metrics.OLDEST_SECONDS.clear()
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:
-    """Whether this scheduler may work. While the ledger is away nobody else can be elected: all stays as it was."""
+    """Whether this scheduler may work.
+
+    While the ledger is unavailable, no other can be elected, so the state is unchanged.
+    """
     try:
         return await services.election.take()
     except ForeaskError as error:
@@ -173,9 +177,9 @@ async def _elected(services: SchedulerServices, *, before: bool) -> bool:
 
 
 async def repeat(step: Step, stopping: asyncio.Event) -> None:
-    """Do a step again and again; where it fails, the next time makes up for it.
+    """Repeat a step; after a failure, the next run catches up.
 
-    While it is full it works for half of the time; else it rests for longer.
+    While it is full it works half of the time; otherwise it pauses longer.
     """
     failures = 0
     while not stopping.is_set():
@@ -194,7 +198,7 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
 
 
 def _after(failures: int, every: timedelta) -> float:
-    """The seconds of the pause after so many failures, one after the other."""
+    """The pause in seconds after this many consecutive failures."""
     doubled = every * (1 << min(failures - 1, 10))
     return max(every, min(doubled, _LONGEST_PAUSE)).total_seconds()
 

@@ -1,4 +1,4 @@
-"""The Celery tasks of a worker: a wake-up has it drain what is due in its stage."""
+"""The Celery tasks of a worker: a wake-up starts a drain of its stage."""
 
 from __future__ import annotations
 

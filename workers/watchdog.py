@@ -1,4 +1,4 @@
-"""The watchdog: a process whose event loop stands still holds its claims and does nothing, so it is better dead."""
+"""The watchdog ends a process whose event loop is blocked, because it holds claims without working on them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import structlog
 
 EXIT_CODE = 70  # EX_SOFTWARE
 
-_LOOKS = 20  # heartbeats within the patience
+_LOOKS = 20  # heartbeats within the timeout
 
 log = structlog.get_logger()
 
 
 class Watchdog:
-    """Ends the process when a loop has not turned for `patience`; the supervisor starts another one.
+    """Ends the process if a loop was not responsive for `timeout`; the supervisor starts another one.
 
-    It counts missed heartbeats, not seconds: a suspended process (SIGSTOP, a machine that sleeps) does not look either,
+    It counts missed heartbeats, not seconds: a suspended process (SIGSTOP, a sleeping machine) does not check either,
     so nothing is counted.
     """
 

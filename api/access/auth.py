@@ -1,4 +1,4 @@
-"""Authentication: the key alone decides the tenant, and what the request may do."""
+"""Authentication: the key determines the tenant and its rights."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def require_safe(settings: Settings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent the request; `request.state.caller` has it once a route's scope was checked.
+    """The sender of a request; `request.state.caller` has it once a route's scope was checked.
 
     Args:
-        tenant: whose key it is; `OPERATOR`, which is empty, is the operator.
-        key_name: under which the key is logged; None where the API is keyless.
-        scopes: what the key may do.
-        filter: a condition on metadata that each query of the key carries.
+        tenant: tenant of the key; `OPERATOR`, which is empty, for operators.
+        key_name: name of the key in logs; None if the API has no keys.
+        scopes: rights of the key.
+        filter: metadata filter added to each of the key's queries.
     """
 
     tenant: str
@@ -67,14 +67,14 @@ class Needs:
     scope: Scope | None
 
     async def __call__(self, request: Request) -> str:
-        """Return the tenant that the request's key speaks for; the operator's is empty.
+        """Return the tenant of the request's key; empty for operators.
 
         Raises:
-            Unauthorized: the key is absent, unknown, revoked or expired. Where no keys are set: the request came from
-                another machine, or from a page of another site in this machine's browser.
+            Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the request came
+                from another machine, or from a page of another site in this machine's browser.
             Forbidden: the key lacks the scope.
-            TooManyRequests: the tenant has none left, or as many under way as it may have.
-            Unavailable: the key is not in the settings, and the ledger is away.
+            TooManyRequests: the tenant exceeds its rate, or its concurrent requests.
+            Unavailable: the key is not in the settings, and the ledger is unavailable.
         """
         caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
@@ -100,7 +100,7 @@ async def _asking_caller(request: Request, _: Asker) -> Caller:
     return caller
 
 
-# Who asks: queries carry the filter of the key.
+# The caller, because queries use the filter of the key.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
 
 
@@ -109,12 +109,12 @@ async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))])
     return caller
 
 
-# Whoever has a valid key.
+# Any caller with a valid key.
 AnyCaller = Annotated[Caller, Depends(_any_caller)]
 
 
 async def identify(request: Request) -> Caller:
-    """Find out who sent a request, for its log lines, its span and `request.state`.
+    """Identify the sender of a request, for its log lines, its span and `request.state`.
 
     Raises:
         Unauthorized, Unavailable: as `Needs`.
@@ -127,7 +127,7 @@ async def identify(request: Request) -> Caller:
 
 
 async def require_still_valid(request: Request) -> None:
-    """Check the key of a request that goes on for long; a ledger that is away is no error here.
+    """Check the key of a long request again; an unavailable ledger is not an error here.
 
     Raises:
         Unauthorized: the key was revoked or has expired since.
@@ -152,9 +152,9 @@ def hold_slot(request: Request, caller: Caller) -> None:
     """Count the request for its tenant.
 
     Raises:
-        TooManyRequests: the tenant has as many under way as it may have.
+        TooManyRequests: the tenant has the maximum number of concurrent requests.
     """
-    slot: Slot | None = getattr(request.state, "slot", None)  # who follows events has none
+    slot: Slot | None = getattr(request.state, "slot", None)  # listeners to events have none
     alone = caller.key_name is None
     if slot is not None and not alone and not slot.hold_for(caller.tenant):
         raise TooManyRequests("This tenant has many requests under way, and few more may be: wait for their replies.")
@@ -162,7 +162,7 @@ def hold_slot(request: Request, caller: Caller) -> None:
 
 def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
     caller = None
-    # Every key is compared, so that the time says nothing about which one fits.
+    # Every key is compared, so that the duration does not reveal which one matches.
     for api_key in (*settings.api_keys, *settings.operator_keys):
         if compare_digest(api_key.sha256, sha256):
             scopes = frozenset({Scope.OPERATOR}) if api_key.tenant == OPERATOR else TENANT_SCOPES
@@ -172,7 +172,7 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
 
 async def _of_ledger(request: Request, sha256: bytes) -> Caller:
     key_cache: KeyCache = request.app.state.key_cache
-    # A lookup by the hash of what was sent tells by its time nothing about a key.
+    # The duration of a lookup by the hash of the sent key reveals nothing about keys.
     key = await key_cache.find(sha256)
     if key is None:
         raise _unauthorized(request, "The key is unknown.", _short(sha256))
@@ -199,7 +199,7 @@ def _key(request: Request) -> str | None:
 
 
 def _require_local(request: Request) -> None:
-    # A proxy on this machine would let others in: its own address is loopback, and so may be the host that it names.
+    # A proxy on this machine would admit other machines: its address is loopback, and so may be the host that it names.
     if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
         raise _unauthorized(
             request, "Without keys only local programs are served, and this came through a proxy: set FOREASK_API_KEYS."

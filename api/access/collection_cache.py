@@ -17,17 +17,17 @@ _MOST = 10_000
 
 
 class CollectionCache:
-    """The ledger's collections, each remembered for a few seconds. Absent collections are not remembered.
+    """The ledger's collections, each cached for a few seconds. Missing collections are not cached.
 
-    The seconds begin before the ledger is asked, however long its answer takes: a build that was dropped must not be
-    found here when its points go.
+    The lifetime starts before the ledger is read, however long its answer takes: a dropped build must not be found here
+    when its points are deleted.
 
     Args:
-        collections: the ledger's.
-        embeddings: those that the settings describe. A collection of another one is refused until they do.
-        default: the name of the embedding that new collections have.
-        now: monotonic seconds.
-        most: how many a tenant may have; None is no limit.
+        collections: collections in the ledger.
+        embeddings: configured embeddings. A collection with another one is rejected.
+        default: name of the embedding of new collections.
+        now: clock in monotonic seconds.
+        most: maximum number of collections of a tenant; None is no limit.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CollectionCache:
         self._default = default
         self._most = most
         self._now = now
-        self._entries: dict[tuple[str, str], tuple[float, Collection | None]] = {}  # when the ledger was asked
+        self._entries: dict[tuple[str, str], tuple[float, Collection | None]] = {}  # when the ledger was read
 
     async def ensure(self, tenant: str, name: str) -> Collection:
         """Return the collection, and make it if it is absent.
@@ -76,7 +76,7 @@ class CollectionCache:
         return require_served(collection, self._embeddings)
 
     def forget(self, tenant: str, name: str) -> None:
-        """Ask the ledger again: the collection has changed. An answer that is under way may not know it yet."""
+        """Forget a collection after a change. A running read may not include the change yet."""
         self._entries[tenant, name] = (self._now(), None)
 
     def forget_tenant(self, tenant: str) -> None:
@@ -98,10 +98,10 @@ class CollectionCache:
 
 
 def require_served(collection: Collection, embeddings: Mapping[str, Embedding]) -> Collection:
-    """Return a collection whose vectors the settings can make.
+    """Return a collection whose vectors the settings can produce.
 
     Raises:
-        Conflict: they do not describe its embedding, or describe another one under its name.
+        Conflict: its embedding is not configured, or another one is configured under its name.
     """
     embedding = embeddings.get(collection.embedding_model)
     if embedding is None:

@@ -21,7 +21,7 @@ _SECONDS = 4.0  # a revoked key is refused within five, with the time of a looku
 _MOST = 10_000
 _AT_ONCE = 1_000
 _USE_SECONDS = 60.0
-_TIMEOUT_SECONDS = 2.0  # with the last uses, when the process ends
+_TIMEOUT_SECONDS = 2.0  # including the last uses, at exit
 _NOT_CACHED = Unavailable("the key could not be looked up", component="ledger")
 
 log = structlog.get_logger()
@@ -48,10 +48,10 @@ class KeyCache:
         self._recording: asyncio.Task[None] | None = None
 
     async def find(self, sha256: bytes) -> Key | None:
-        """Return the key of a hash, which may have ended; None where there is none.
+        """Return the key of a hash, which may have ended; None if there is none.
 
         Raises:
-            Unavailable: the ledger is away, and the key was not seen lately.
+            Unavailable: the ledger is unavailable, and the key is not cached.
         """
         until, key = self._right.get(sha256, (0.0, None))
         if key is not None and until > self._now():
@@ -63,14 +63,14 @@ class KeyCache:
             found = self._waiting[sha256] = asyncio.get_running_loop().create_future()
         if self._lookup is None:
             self._lookup = asyncio.create_task(self._look_up())
-        await asyncio.wait({found})  # a request that ends takes the lookup of others not with it
+        await asyncio.wait({found})  # cancelling one request must not cancel the shared lookup
         result = found.result()
         if isinstance(result, ForeaskError):
             raise result
         return result
 
     def record_use(self, key: Key) -> None:
-        """Have the key's last use recorded, which no request waits for; of each key once a minute."""
+        """Record the key's last use in the background, at most once a minute per key."""
         now = self._now()
         if self._recorded.get(key.id, -_USE_SECONDS) > now - _USE_SECONDS:
             return
@@ -81,7 +81,7 @@ class KeyCache:
             self._recording = asyncio.create_task(self._record())
 
     def forget(self) -> None:
-        """Look every key up anew: one was made or revoked here."""
+        """Look up every key again: one was created or revoked here."""
         self._right.clear()
         self._wrong.clear()
 
@@ -98,7 +98,7 @@ class KeyCache:
             while self._waiting:
                 group = [self._waiting.popitem() for _ in range(min(_AT_ONCE, len(self._waiting)))]
                 await self._look_up_group(dict(group))
-        finally:  # whatever happens, nobody waits for ever
+        finally:  # in any case, no caller waits for ever
             self._lookup = None
             for waiting in self._waiting.values():
                 waiting.set_result(_NOT_CACHED)

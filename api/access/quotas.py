@@ -1,4 +1,4 @@
-"""What a tenant may take of the API; the settings say how much, see FOREASK_TENANT_LIMITS."""
+"""Limits of a tenant's use of the API; see FOREASK_TENANT_LIMITS."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGE_AT_ONCE = 4
 
 
 class Quotas:
-    """Counts what tenants take, and refuses what is too much.
+    """Counts tenants' use, and rejects requests over the limits.
 
     Args:
-        settings: have the limits.
+        settings: the limits.
         use: counts requests and bytes of all API processes.
-        documents: the ledger's.
+        documents: documents in the ledger.
     """
 
     def __init__(self, settings: Settings, use: TenantUse, documents: Documents) -> None:
@@ -41,10 +41,10 @@ class Quotas:
         self._large = defaultdict[str, Semaphore](lambda: Semaphore(_LARGE_AT_ONCE))
 
     async def take_request(self, tenant: str) -> dict[str, str]:
-        """Count a request, and return the headers that say how many are left; none where there is no limit.
+        """Count a request, and return headers with the remaining number; none without a limit.
 
         Raises:
-            TooManyRequests: there are none left; it has the headers.
+            TooManyRequests: none is left; it has the headers.
         """
         limits = self._settings.limits_of(tenant)
         rate = limits.requests_per_second
@@ -68,9 +68,9 @@ class Quotas:
 
     @asynccontextmanager
     async def slot_for_body(self, tenant: str, request: Request) -> AsyncIterator[None]:
-        """Wait for a place where the body is large and will be in memory; a tenant waits for its own bodies alone.
+        """Wait for a slot if the body is large and will be in memory; a tenant waits only for its own bodies.
 
-        What waits is not read, so its client has the bytes.
+        A waiting body is not read, so the client keeps its bytes.
         """
         if bodies.media_type(request) != "application/json" or not is_large(request.scope):
             yield
@@ -79,22 +79,22 @@ class Quotas:
             yield
 
     async def require_upload_room(self, tenant: str) -> None:
-        """Refuse an upload before it is read, where the day's bytes are used up.
+        """Reject an upload before it is read, if the day's bytes are used up.
 
         Raises:
-            TooManyRequests: they are.
+            TooManyRequests: the day's bytes are used up.
         """
         await self._count_bytes(tenant, 1, counted=0)
 
     async def require_room(self, new: Sequence[NewDocument]) -> None:
-        """Count the bytes of documents of one collection, and see that the tenant may have them.
+        """Count the bytes of documents of one collection, and check that the tenant may add them.
 
-        Documents that come at the same moment may exceed the limit of documents together.
+        Concurrent uploads may exceed the maximum number of documents together.
 
         Raises:
             TooManyRequests: the day's bytes are used up.
-            TooLarge: they are more than any day has.
-            Conflict: the tenant has as many documents as it may have, and some of these are new.
+            TooLarge: they exceed the limit of a whole day.
+            Conflict: the tenant has the maximum number of documents, and some of these are new.
         """
         tenant, size = new[0].collection.tenant, sum(document.size_bytes for document in new)
         await self._require_documents(tenant, new)

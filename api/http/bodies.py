@@ -19,15 +19,15 @@ from shared.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
-# The longest body of all routes but those that say otherwise. A query for 1,000 documents has 40 kB.
+# The default maximum length of a body. A query for 1,000 documents has 40 kB.
 SMALL_BODY_BYTES = 64 * 1024
-PROMPT_BODY_BYTES = 256 * 1024  # where a prompt may stand: 20,000 characters, each escaped, are 240 kB
-_AT_ONCE_BYTES = 64 * 1024  # decoded in 4 ms at worst, which is less than a thread may have to wait
-# Decoding keeps Python's lock, also in a thread: 7 million empty lists in 20 MB take 2.6 s, so many 20 ms. A document
-# has at most 20,000 questions of three values each, and 32 KiB of metadata.
+PROMPT_BODY_BYTES = 256 * 1024  # for bodies with a prompt: 20,000 escaped characters are 240 kB
+_AT_ONCE_BYTES = 64 * 1024  # decoded in at most 4 ms, which is less than a thread may have to wait
+# Decoding holds Python's lock, even in a thread: 7 million empty lists in 20 MB take 2.6 s, this many values 20 ms. A
+# document has at most 20,000 questions of three values each, and 32 KiB of metadata.
 _MAX_VALUES = 100_000
 _MAX_ERRORS = 1_000  # each costs 4 microseconds, and a line of the reply
-# A body that trickles holds one of the requests that a process may have under way, as one that stands still does.
+# A trickling body occupies one of the process's concurrent requests, like a stalled one.
 _SLOWEST_BYTES_PER_SECOND = 100
 _SLICE_BYTES = 64 * 1024
 _NUL = b"\\u0000"
@@ -38,7 +38,7 @@ def media_type(request: Request) -> str:
 
 
 def require_acceptable(request: Request, max_bytes: int, limit: str | None = None) -> None:
-    """Check what a request says of its body; see `read_pieces`."""
+    """Check the headers of a request's body; see `read_pieces`."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body without Content-Encoding.")
     announced = request.headers.get("content-length", "")
@@ -47,17 +47,17 @@ def require_acceptable(request: Request, max_bytes: int, limit: str | None = Non
 
 
 async def read_pieces(request: Request, max_bytes: int, limit: str | None = None) -> AsyncIterator[bytes]:
-    """Yield the body piece by piece, while its bytes are counted.
+    """Yield the body piece by piece while its bytes are counted.
 
     Args:
-        request: whose body it is.
-        max_bytes: the most bytes of the body.
-        limit: the setting behind `max_bytes`, which the error names; None: there is none.
+        request: the request.
+        max_bytes: maximum size of the body.
+        limit: setting behind `max_bytes`, named by the error; None if there is none.
 
     Raises:
-        TooLarge: more than `max_bytes` came, or Content-Length announces more.
-        SlowBody: no piece came for `FOREASK_API_BODY_TIMEOUT`, or hardly any bytes for longer than that.
-        UnsupportedMedia: the body is compressed, so that its true size is unknown until it is unpacked.
+        TooLarge: the body exceeds `max_bytes`, or its Content-Length does.
+        SlowBody: no piece arrived for `FOREASK_API_BODY_TIMEOUT`, or hardly any bytes for longer than that.
+        UnsupportedMedia: the body is compressed, so its true size is unknown.
     """
     require_acceptable(request, max_bytes, limit)
     size = 0
@@ -70,7 +70,7 @@ async def read_pieces(request: Request, max_bytes: int, limit: str | None = None
 
 
 async def _in_time(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it comes; only the time in which the client is waited for counts."""
+    """Yield the body as it arrives; only the time spent waiting for the client counts."""
     settings: Settings = request.app.state.settings
     seconds = settings.api_body_timeout.total_seconds()
     stream, size, waited = request.stream(), 0, 0.0
@@ -90,17 +90,17 @@ async def _in_time(request: Request) -> AsyncIterator[bytes]:
 
 
 async def read_json(request: Request, model: type[M], max_bytes: int = SMALL_BODY_BYTES, limit: str | None = None) -> M:
-    """Read a JSON body; a large one is decoded beside the loop.
+    """Read a JSON body; a large one is decoded in a thread.
 
     Args:
-        request: whose body it is.
-        model: what the body is.
-        max_bytes: the most bytes of the body.
-        limit: the setting behind `max_bytes`; None: there is none.
+        request: the request.
+        model: model of the body.
+        max_bytes: maximum size of the body.
+        limit: setting behind `max_bytes`; None if there is none.
 
     Raises:
         UnsupportedMedia: the Content-Type is not JSON.
-        TooLarge: the body has more than `max_bytes`.
+        TooLarge: the body exceeds `max_bytes`.
         MalformedRequest: the body is not JSON.
         InvalidInput: the body does not fit the model; `errors` names each field.
     """
@@ -111,7 +111,7 @@ async def read_json(request: Request, model: type[M], max_bytes: int = SMALL_BOD
 
 
 async def decode_beside(size_bytes: int, decode: Callable[[], T]) -> T:
-    """Decode in a thread what would hold other requests up; so little that it does not, at once."""
+    """Decode large bodies in a thread, because they would block other requests; small ones directly."""
     return decode() if size_bytes <= _AT_ONCE_BYTES else await asyncio.to_thread(decode)
 
 
@@ -120,12 +120,12 @@ def _decode(model: type[M], body: bytes) -> M:
 
 
 def parse_json(body: bytes, field: str | None = None) -> Any:
-    """Parse JSON strictly: no NaN, no lone surrogates, no bombs of nesting, and no NUL, which PostgreSQL refuses.
+    """Parse JSON strictly: no NaN, no lone surrogates, no deep nesting, and no NUL, which PostgreSQL rejects.
 
     Raises:
         MalformedRequest: the body is not JSON.
         InvalidInput: a text has a NUL character.
-        TooLarge: there are more values than any request has.
+        TooLarge: it has more values than any valid request.
     """
     if len(body) > _MAX_VALUES and _count_values(body) > _MAX_VALUES:
         raise TooLarge(f"This JSON has more than {_MAX_VALUES:,} values.")
@@ -153,9 +153,11 @@ def validate_as(model: type[M], value: Any) -> M:
 
 
 def _count_values(body: bytes) -> int:
-    """About how many values JSON has: the commas and opening brackets outside its texts. Other threads run meanwhile.
+    """The approximate number of values in JSON: commas and opening brackets outside texts.
 
-    For bytes that are no JSON the count is right up to the place where the parser stops.
+    Other threads can run meanwhile.
+
+    For invalid JSON the count is correct up to the position where the parser stops.
     """
     values, in_text, begun = 0, 0, b""
     for start in range(0, len(body), _SLICE_BYTES):

@@ -1,4 +1,4 @@
-"""Room for requests under way at one process, which no tenant takes from the others."""
+"""Slots for concurrent requests of one process, shared fairly between tenants."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from shared.domain.errors import Unavailable
 
 
 class Slots:
-    """As many requests as may be under way.
+    """A fixed number of slots.
 
-    A tenant may have as many as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): alone it gets
-    half of them, beside one that is as busy a third, and there is always room for who has none.
+    A tenant may hold as many slots as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): alone it
+    gets half of them, next to an equally busy tenant a third, and there is always a slot for a tenant without one.
 
     Args:
-        most: how many there are.
-        what: they are taken by, for the sentence of a refusal.
+        most: number of slots.
+        what: name of the requests in the error message.
     """
 
     def __init__(self, most: int, what: str = "requests") -> None:
@@ -25,7 +25,7 @@ class Slots:
         self._held = Counter[str]()
 
     def take(self) -> Slot:
-        """Return a slot, whose request has no tenant yet.
+        """Return a slot for a request without a tenant yet.
 
         Raises:
             Unavailable: none is free.
@@ -51,14 +51,14 @@ class Slots:
 
 
 class Slot:
-    """The place of one request; `release` it once."""
+    """The slot of one request; `release` it once."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._tenant: str | None = None
 
     def hold_for(self, tenant: str) -> bool:
-        """Count it for the tenant whose request it is; return whether the tenant may have one more."""
+        """Count it for a tenant; return whether the tenant may have it."""
         if self._tenant is None and self._slots.hold(tenant):
             self._tenant = tenant
         return self._tenant is not None

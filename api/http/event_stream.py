@@ -12,11 +12,11 @@ from starlette.types import Scope
 from api.http.problems import log_failure, problem_of
 from api.http.replies import encode
 
-HEARTBEAT = b": heartbeat\n\n"  # a comment, which clients skip; it keeps proxies from closing a quiet stream
+HEARTBEAT = b": heartbeat\n\n"  # a comment, ignored by clients; it keeps proxies from closing an idle stream
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events as they happen; when the client goes away the iterator is closed."""
+    """Server-sent events as they occur; if the client disconnects, the iterator is closed."""
 
     media_type = "text/event-stream"
 
@@ -46,11 +46,11 @@ async def end_with_error(
 ) -> AsyncIterator[bytes]:
     """Yield the events; an error is logged and becomes the last event.
 
-    The reply has begun with status 200, so only an event can still report the error.
+    The reply has started with status 200, so only an event can report the error.
 
     Args:
-        events: closed when this ends, so that the work behind them ends with the client.
-        scope: of the request; the log has its route, the problem details its path.
+        events: closed when this ends, so that the underlying work ends with the client.
+        scope: scope of the request; the log has its route, the problem details its path.
         told: encodes the error; by default as an event with problem details.
     """
     try:

@@ -1,4 +1,4 @@
-"""Large bodies that are refused: their clients get the reply, and send the rest to nobody."""
+"""Rejected large bodies: their clients receive the reply, and the rest is not read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from http import HTTPStatus
 
 from starlette.types import Message, Receive, Scope, Send
 
-# A server reads what is left of a body before it reads the next request. So little costs less than a new connection.
+# A server reads the rest of a body before the next request. Up to this size that costs less than a new connection.
 _SMALL_BYTES = 1 << 20
-# A connection that is closed while its client sends is reset, and a reply that was not read yet may be lost with it. So
-# the client has a second to read it. Meanwhile a little is read: who has sent all by then is not reset at all.
+# A connection that is closed while its client sends is reset, and an unread reply may be lost. Therefore the client has
+# a second to read it. Meanwhile a little is read: a client that finishes sending by then is not reset.
 _LINGER_SECONDS = 1.0
 _LINGER_BYTES = 1 << 20
 
@@ -29,8 +29,8 @@ def is_large(scope: Scope) -> bool:
 class LargeBody:
     """Stands between the server and the application for one request.
 
-    Where the application answers without having read the body to its end, the connection ends with the reply. Then
-    `end` must be awaited: it may take a second.
+    If the application replies without reading the whole body, the connection ends with the reply. Then `end` must be
+    awaited: it may take a second.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -41,7 +41,7 @@ class LargeBody:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self._is_read = not message.get("more_body", False)  # so has a client that is gone
+        self._is_read = not message.get("more_body", False)  # so has a disconnected client
         return message
 
     async def send(self, message: Message) -> None:

@@ -19,7 +19,7 @@ from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
+_AT_ONCE = 100  # requests take some 0.2 ms to start, and up to 0.4 ms on a busy machine
 _UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
@@ -33,11 +33,11 @@ log = structlog.get_logger()
 
 
 class RequestMiddleware:
-    """Plain ASGI: Starlette's base class for middleware costs a task and a queue for each request.
+    """Plain ASGI, because Starlette's base class for middleware costs a task and a queue per request.
 
     Args:
-        app: serves the requests.
-        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count.
+        app: the application.
+        most: maximum number of concurrent requests; see `Slots`. Event listeners and health checks do not count.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
@@ -64,7 +64,7 @@ class RequestMiddleware:
         except Unavailable as full:
             await self._serve(reply_to(full, scope["path"]), scope, receive, send)
             return
-        scope.setdefault("state", {})["slot"] = slot  # auth tells it the tenant
+        scope.setdefault("state", {})["slot"] = slot  # set by authentication
         try:
             await self._serve(self._app, scope, receive, send)
         finally:
@@ -102,7 +102,7 @@ class RequestMiddleware:
 
 
 class Turns:
-    """Lets so many requests begin in one pass of the loop, and others that came with them in the next ones."""
+    """Lets a number of requests start in one iteration of the loop, and further ones in the next."""
 
     def __init__(self) -> None:
         self._begun = 0

@@ -18,8 +18,8 @@ class Line:
     """A line of a request, without its end.
 
     Args:
-        number: from 1 on; empty lines count too.
-        content: None: it was too long, and its bytes are gone.
+        number: number from 1, including empty lines.
+        content: None if it was too long, and its bytes were dropped.
     """
 
     number: int
@@ -27,11 +27,11 @@ class Line:
 
 
 async def read_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[Line, None]:
-    """Yield the lines of a body; empty ones are left out.
+    """Yield the lines of a body, without empty ones.
 
     Args:
-        pieces: of the body.
-        max_bytes: the most bytes of a line: more of it is never in memory.
+        pieces: pieces of the body.
+        max_bytes: maximum size of a line: more of it is never in memory.
     """
     number, line, too_long = 1, bytearray(), False
     async for piece in pieces:
@@ -52,10 +52,10 @@ async def read_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGener
 
 
 class LineStream(Response):
-    """Lines as they come, while the request is still being read.
+    """Lines of a reply, sent while the request is still being read.
 
-    Most clients read nothing before they have sent everything. So nothing waits for the client to read: what it has not
-    read is kept in memory, and whoever makes the lines bounds their number.
+    Most clients read nothing before they have sent everything, so this does not wait for the client: unread lines are
+    kept in memory, and the producer limits their number.
     """
 
     # The class has no media type, or FastAPI would describe its replies as a text.
@@ -69,7 +69,7 @@ class LineStream(Response):
         lines = asyncio.Queue[bytes]()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._make(lines))
-            body = await lines.get()  # a client that waits for "100 Continue" gets it before the reply begins
+            body = await lines.get()  # a client that waits for "100 Continue" gets it before the reply starts
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             while body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -28,7 +28,7 @@ _SERVER_ERROR = 500
 
 
 class OpenAIRoute(APIRoute):
-    """A route whose errors have OpenAI's shape."""
+    """A route whose errors have OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -65,12 +65,12 @@ async def _reply(request: Request, error: ForeaskError) -> Response:
 
 
 def error_message(error: Exception, _: str) -> bytes:
-    """Encode the last message of a stream that an error ends."""
+    """Encode the last message of a failed stream."""
     return message(error_of(error))
 
 
 def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the statuses of a route's errors; those of every key and limit are among them."""
+    """Describe the statuses of a route's errors, including those of keys and limits."""
     return {
         status: {"model": ChatError, "description": HTTPStatus(status).phrase}
         for status in sorted({*statuses, 401, 403, 429, 503})

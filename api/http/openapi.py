@@ -132,14 +132,14 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    if HTTPStatus.UNAUTHORIZED in statuses:  # a key has a scope and limits, and is in a ledger that may be away
+    if HTTPStatus.UNAUTHORIZED in statuses:  # every key has a scope and limits, and depends on the ledger
         statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
     content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
 def install(app: FastAPI) -> None:
-    """Have the application describe itself once, on the first request for its description."""
+    """Let the application generate its description once, on the first request for it."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -179,7 +179,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
-    # FastAPI describes its own reply to refused parameters, which this server never sends.
+    # FastAPI describes its own reply to invalid parameters, which this server never sends.
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/problem+json" not in content:
         operation["responses"].pop("422", None)

@@ -1,4 +1,4 @@
-"""What a request prefers (RFC 7240): so far how long its client waits."""
+"""Preferences of a request (RFC 7240): how long its client waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import Header
 
-LONGEST_WAIT = timedelta(seconds=60)  # many proxies give a request up then
+LONGEST_WAIT = timedelta(seconds=60)  # many proxies time out then
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(;.*)?", re.IGNORECASE)
 
 
@@ -18,9 +18,9 @@ Preferences = Annotated[
 
 
 def wait_of(preferences: Preferences) -> timedelta | None:
-    """Return how long the client waits for the work behind its request, at most a minute; None: it does not.
+    """Return how long the client waits for the work of its request, at most a minute; None if it does not.
 
-    What cannot be read is passed over, as the RFC has it.
+    Invalid preferences are ignored, as the RFC requires.
     """
     each = ",".join(preferences or ()).split(",")
     waits = [int(match[1]) for preference in each if (match := _WAIT.fullmatch(preference))]
@@ -28,5 +28,5 @@ def wait_of(preferences: Preferences) -> timedelta | None:
 
 
 def applied(wait: timedelta | None) -> dict[str, str]:
-    """The header that tells which preference was honoured."""
+    """The header that reports the honoured preference."""
     return {} if wait is None else {"preference-applied": f"wait={int(wait.total_seconds())}"}

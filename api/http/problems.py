@@ -44,7 +44,7 @@ NO_ROUTE = "none"  # nothing is at the address
 
 
 class MalformedRequest(InvalidInput):
-    """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is not ours."""
+    """The request is unreadable: broken JSON, a truncated form, an invalid cursor."""
 
 
 class UnsupportedMedia(InvalidInput):
@@ -56,7 +56,7 @@ class SlowBody(InvalidInput):
 
 
 class TooManyRequests(Transient):
-    """The caller has taken what it may take for now; `headers` say how much that is."""
+    """The caller has reached a limit; `headers` describe it."""
 
     def __init__(
         self, message: str, *, retry_after: timedelta | None = None, headers: Mapping[str, str] = MappingProxyType({})
@@ -100,7 +100,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     BadReply: ProblemKind(502, "bad-reply", "A model's reply could not be used"),
     Permanent: ProblemKind(502, "bad-gateway", "A part behind the API refused the request"),
     TenantLimited: ProblemKind(429, "too-many-requests", "Too many requests"),
-    # The limit is the provider's: status 429 would say that the caller had sent too many requests.
+    # The limit is the provider's: status 429 would mean that the caller had sent too many requests.
     RateLimited: ProblemKind(503, "rate-limited", "A provider asks for fewer requests"),
     Unavailable: ProblemKind(503, "unavailable", "A part that this needs is not available"),
     Transient: ProblemKind(503, "unavailable", "A part that this needs is not available"),
@@ -147,7 +147,7 @@ def invalid_fields(errors: Sequence[Any]) -> InvalidFields:
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer every error with problem details."""
+    """Let the application answer every error with problem details."""
     app.add_exception_handler(ForeaskError, reply_to_error)
     app.add_exception_handler(RequestValidationError, _reply_to_invalid_parameters)
     app.add_exception_handler(HTTPException, _reply_to_routing)

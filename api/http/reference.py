@@ -1,4 +1,4 @@
-"""The page `/docs`: this API's reference, whose scripts come from this server and from nowhere else."""
+"""The page `/docs`: the reference of this API, with scripts from this server only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 _FILES = Path(fastapi_offline.__file__).parent / "static"
 _ADDRESS = "/docs"
 _FILES_ADDRESS = f"{_ADDRESS}/files"
-# The page begins Swagger UI with a script in its text, and Swagger UI sets styles of elements.
+# The page starts Swagger UI with an inline script, and Swagger UI sets styles of elements.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " connect-src 'self'; frame-ancestors 'none'"
@@ -21,7 +21,7 @@ _POLICY = (
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page and its files. No key is needed: they say nothing of a tenant."""
+    """Serve the page and its files. No key is needed, because they contain nothing of a tenant."""
     app.mount(_FILES_ADDRESS, StaticFiles(directory=_FILES), name="reference")
 
     @app.get(_ADDRESS, include_in_schema=False)

@@ -9,7 +9,7 @@ from shared.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog
 from shared.providers.limiter.usage import LimitUse
 
-_NEARLY = 0.9  # from this share of a limit on, the limit is what is waited for
+_NEARLY = 0.9  # from this share on, the limit is the bottleneck
 _PARTS = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
 
 
@@ -20,14 +20,14 @@ def pace(
     workers: Mapping[str, int],
     budget: BudgetUse | None,
 ) -> PaceView:
-    """Return the first of these that holds the work back: a part, a breaker, a cooldown, a limit, a budget, workers.
+    """Return the first bottleneck: an unavailable part, a breaker, a cooldown, a limit, a budget, workers.
 
     Args:
-        backlog: the tenant's open work.
+        backlog: open work of the tenant.
         parts: whether each part answers.
-        uses: of all limits; none while the broker is away.
-        workers: how many workers of each stage are alive.
-        budget: of the tenant; None: it has none.
+        uses: use of all limits; none while the broker is unavailable.
+        workers: number of live workers per stage.
+        budget: budget of the tenant; None if it has none.
     """
     down = [name for name, answers in parts.items() if not answers]
     facts = {"down": down, "workers": dict(workers)}

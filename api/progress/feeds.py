@@ -1,4 +1,4 @@
-"""What follows the progress of documents: one feed a tenant, which all who listen for the tenant share."""
+"""Progress of documents for listeners: one feed per tenant, shared by its listeners."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from shared.settings import Settings
 
 _CACHE_SECONDS = 0.5  # listeners look once a second, each at its own time
 _MOST_DOCUMENTS = 200  # of one read
-_MOST_EVENTS = 1_000  # kept for whoever looks next
-_RESUMABLE_FOR = timedelta(hours=1)  # who was away for longer begins anew: documents may be gone that nobody tells
+_MOST_EVENTS = 1_000  # retained for the next poll
+# a client that was disconnected for longer starts again, because deletions may be missing
+_RESUMABLE_FOR = timedelta(hours=1)
 _FULL_RETRY_AFTER = timedelta(seconds=10)
 
 
@@ -35,13 +36,13 @@ Look = Callable[[str], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """An event as it was last told.
+    """An event as last sent.
 
     Args:
-        number: later events have higher ones.
+        number: later events have higher numbers.
         piece: the encoded event.
-        first: whether who begins to listen is told it too.
-        collection: of the document; None: the event is of all.
+        first: whether new listeners receive it, too.
+        collection: collection of the document; None for an event about all.
     """
 
     number: int
@@ -54,13 +55,13 @@ class _Event:
 
 
 class ProgressFeed:
-    """The progress of a tenant's documents, read from the ledger once for all who listen.
+    """The progress of a tenant's documents, read from the ledger once for all listeners.
 
-    The last of the events that are told together has an id: the ledger's time when they were read. It means the same in
-    every process, so that who was cut off goes on anywhere.
+    The last event of a batch has an id: the ledger's time when the batch was read. It is valid in every process, so
+    that a disconnected client can resume anywhere.
 
     Args:
-        look: returns the tenant's open work, told as `status` while there is any; None: nobody tells it.
+        look: returns the tenant's open work, sent as `status` while there is any; None sends none.
     """
 
     def __init__(self, tenant: str, documents: Documents, settings: Settings, look: Look | None = None) -> None:
@@ -78,15 +79,15 @@ class ProgressFeed:
         self._lock = asyncio.Lock()
 
     async def news(self, after: int | None, collection: str | None = None) -> tuple[int, bytes]:
-        """Read what has changed, unless somebody just did, and return what a listener has not been told.
+        """Read changes, unless another listener just did, and return the events that a listener has not received.
 
         Args:
-            after: the number that the last call returned; None for a listener that begins: it is told the progress,
-                and of the documents those in work.
-            collection: whose documents are told; None: those of all.
+            after: number returned by the last call; None for a new listener, which receives the progress and the
+                documents in progress.
+            collection: collection of the events; None for all.
 
         Returns:
-            The number to ask with the next time, and the events, encoded; empty where there are none.
+            The number for the next call, and the encoded events; empty if there are none.
         """
         async with self._lock:
             begins = after is None and time.monotonic() - self._whole_at >= _CACHE_SECONDS
@@ -102,9 +103,9 @@ class ProgressFeed:
         return self._number, _with_id(pieces[::-1], self._seen_at)
 
     async def resumed(self, last_id: str, collection: str | None = None) -> tuple[int, bytes]:
-        """Return what has changed since an event of this id, as `news` does; where that is not known, all from anew.
+        """Return the changes since an event id, as `news` does; if the id is too old, start again.
 
-        Then the first event is `reset`: documents may have changed, and gone, of which nobody is told.
+        In that case the first event is `reset`: changes and deletions may be missing.
         """
         number, pieces = await self.news(None, collection)
         since = _time_of(last_id)
@@ -122,14 +123,14 @@ class ProgressFeed:
         return number, _with_id([*documents, *kinds], self._seen_at)
 
     async def _read(self, since: datetime | None) -> None:
-        """Read what has changed since a time; None: all documents in work."""
+        """Read changes since a time; None for all documents in progress."""
         try:
             changes = await self._documents.changes(self._tenant, since, limit=_MOST_DOCUMENTS)
             await self._count()
             work = await self._work()
         except Transient as error:
             self._tell("error", event("error", problem_of(error, "/v1/events")), again=True)
-            return  # what changes until the ledger is back is read then
+            return  # changes until the ledger returns are read then
         self._seen_at = changes.at
         if since is None:
             self._whole_at = time.monotonic()
@@ -142,7 +143,7 @@ class ProgressFeed:
             self._tell("status", event("status", work))
 
     async def _work(self) -> Any:
-        """Look at the open work, and once more when it has ended; return None where there is nothing new to tell."""
+        """Read the open work, and once more when it has ended; return None if nothing changed."""
         worked, self._works = self._works, any(n for s, n in self._counts.items() if s not in states.FINAL_DOCUMENTS)
         return await self._poll(self._tenant) if self._poll and (self._works or worked) else None
 
@@ -163,7 +164,7 @@ class ProgressFeed:
         again: bool = False,
         collection: str | None = None,
     ) -> None:
-        """Put an event behind all others if it says anything new."""
+        """Append an event if it contains anything new."""
         told = self._events.get(key)
         if told is None or told.piece != piece or again:
             self._number += 1
@@ -171,7 +172,7 @@ class ProgressFeed:
             self._events[key] = _Event(self._number, piece, first, collection)
 
     def _forget(self, read: set[UUID], *, whole: bool) -> None:
-        """Forget what is over, and of the documents in work those that were told longest ago, if there are too many."""
+        """Forget finished documents, and the least recently sent documents in progress if there are too many."""
         others = [key for key in self._events if key not in {"progress", "status", *read}]
         kept = [] if whole else [key for key in others if key != "error" and self._events[key].first][-_MOST_EVENTS:]
         for key in set(others) - set(kept):
@@ -179,7 +180,7 @@ class ProgressFeed:
 
 
 class ProgressFeeds:
-    """The feeds of all tenants for whom somebody listens."""
+    """The feeds of all tenants with listeners."""
 
     def __init__(self, documents: Documents, settings: Settings, look: Look | None = None) -> None:
         self._documents = documents
@@ -188,10 +189,10 @@ class ProgressFeeds:
         self._feeds: dict[str, ProgressFeed] = {}
 
     def require_room(self, tenant: str) -> None:
-        """Return where one more may listen to a tenant's feed.
+        """Check that one more client may listen to a tenant's feed.
 
         Raises:
-            TooManyRequests: too many listen already.
+            TooManyRequests: there are too many listeners.
         """
         most = self._settings.limits_of(tenant).listeners
         if most is not None and tenant in self._feeds and self._feeds[tenant].listeners >= most:
@@ -201,7 +202,7 @@ class ProgressFeeds:
 
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:
-        """Listen to a tenant's feed within the block; the last one who leaves ends it."""
+        """Listen to a tenant's feed within the block; the last listener closes it."""
         feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._poll))
         feed.listeners += 1
         try:
@@ -213,7 +214,10 @@ class ProgressFeeds:
 
 
 def _with_id(pieces: Sequence[bytes], read_at: datetime | None) -> bytes:
-    """Join events; the last one has the id, so that who is cut off between them is told all of them again."""
+    """Join events; only the last one has the id.
+
+    A client that disconnects mid-batch therefore gets the whole batch again.
+    """
     if not pieces or read_at is None:
         return b"".join(pieces)
     return b"".join([*pieces[:-1], b"id: ", read_at.isoformat().encode(), b"\n", pieces[-1]])

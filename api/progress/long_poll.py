@@ -26,10 +26,10 @@ def is_found(document: Document) -> bool:
 async def until_found(
     request: Request, tenant: str, document: Document, documents: Documents, wait: timedelta
 ) -> Document:
-    """Wait until a document is found by its texts or has failed; return it as it was seen last.
+    """Wait until a document is searchable by its texts or has failed; return its last state.
 
-    The wait ends earlier where the client goes away or the server stops. What was handed in is durable, so a ledger
-    that is away, or a deletion, is no error here.
+    The wait ends early if the client disconnects or the server stops. The upload is durable, so an unavailable ledger,
+    or a deletion, is not an error here.
     """
     ends, pause = time.monotonic() + wait.total_seconds(), _FIRST_PAUSE_SECONDS
     while not is_found(document) and (left := ends - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Whether the parts that the API needs answer, asked for everybody together: health needs no key."""
+"""Readiness of the parts that the API needs, probed once for all callers, because health needs no key."""
 
 from __future__ import annotations
 

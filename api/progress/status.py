@@ -17,7 +17,7 @@ from shared.services.api import ApiServices
 
 @dataclass(frozen=True, slots=True)
 class WorkNow:
-    """Open work, and what bounds it; `uses` is None while the broker is away."""
+    """Open work and its limits; `uses` is None while the broker is unavailable."""
 
     backlog: Backlog
     uses: Sequence[LimitUse] | None
@@ -26,10 +26,10 @@ class WorkNow:
 
 
 async def look_at_work(services: ApiServices, readiness: Readiness, tenant: str) -> WorkNow:
-    """Look at a tenant's open work.
+    """Read a tenant's open work.
 
     Raises:
-        Unavailable: the ledger is away.
+        Unavailable: the ledger is unavailable.
     """
     backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
     budget, parts = await services.budgets.of(tenant), await readiness.of_parts()
@@ -42,7 +42,7 @@ async def look_at_work(services: ApiServices, readiness: Readiness, tenant: str)
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
-    """Return what followers of events are told of the work; errors as `look_at_work`."""
+    """Return the status event of the open work; errors as `look_at_work`."""
     now = await look_at_work(services, readiness, tenant)
     return StatusEvent(
         stages={queue: stage_view(waiting) for queue, waiting in now.backlog.stages.items()},

@@ -1,4 +1,4 @@
-"""Evaluations under way at this process. They belong to the ledger, not to the request that began them."""
+"""Running evaluations of this process. They belong to the ledger, not to the request that started them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ log = structlog.get_logger()
 
 
 class EvaluationRunner:
-    """Runs evaluations beside the requests, and writes what they find into the ledger.
+    """Runs evaluations in the background, and writes their results into the ledger.
 
     Args:
-        evaluations: where runs are written.
-        collections: tells which build of a collection is live.
-        retriever: searches as it does for users, but nothing is written into the log of queries.
+        evaluations: runs in the ledger.
+        collections: finds the live build of a collection.
+        retriever: searches as for users, but without logging queries.
     """
 
     def __init__(self, evaluations: Evaluations, collections: Collections, retriever: Retriever) -> None:
@@ -57,11 +57,11 @@ class EvaluationRunner:
         *,
         notes: Sequence[str] = (),
     ) -> EvaluationRun:
-        """Begin a run, and return it as it stands.
+        """Start a run, and return it.
 
         Raises:
-            TooManyRequests: the tenant has as many under way at this process as it may have.
-            Unavailable: the process has no room for one.
+            TooManyRequests: the tenant has the maximum number of runs in this process.
+            Unavailable: the process has no free slot.
         """
         slot = self._slots.take()
         try:
@@ -106,7 +106,7 @@ class EvaluationRunner:
             raise
         except ForeaskError as error:
             await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=error.message)
-        except Exception as error:  # nobody waits for this task
+        except Exception as error:  # no caller waits for this task
             log.exception("evaluation.failed", error=type(error).__name__)
             sentence = "The evaluation failed; the log says why."
             await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=sentence)
@@ -115,16 +115,16 @@ class EvaluationRunner:
             await asyncio.gather(evaluating, return_exceptions=True)
 
     async def _is_wanted(self, run: EvaluationRun, collection: Collection, progress: EvaluationProgress | None) -> bool:
-        """Say in the ledger that the run goes on, also while one search takes long; false: it was deleted."""
+        """Record that the run is alive, also during long searches; return False if it was deleted."""
         done = ("", 0, 0) if progress is None else (progress.strategy, progress.done, progress.total)
         try:
             await self._require_live(collection)
             return await self._evaluations.seen(run.id, *done)
-        except Transient:  # the next one says it
+        except Transient:  # the next heartbeat repeats it
             return True
 
     async def _require_live(self, collection: Collection) -> None:
-        """Raise `Conflict` or `NotFound` if queries do not see this build any more: its points may be gone."""
+        """Raise `Conflict` or `NotFound` if this build is not live any more: its points may be deleted."""
         live = await self._collections.find(collection.tenant, collection.name)
         if live is None:
             raise NotFound("The collection was deleted while it was evaluated.")
@@ -132,7 +132,7 @@ class EvaluationRunner:
             raise Conflict("Another build went live while the collection was evaluated: run it again.")
 
     async def aclose(self) -> None:
-        """Interrupt what is under way."""
+        """Interrupt the running evaluations."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -161,7 +161,7 @@ def _pause(state: tenacity.RetryCallState) -> float:
     return max(asked, _PAUSE(state))
 
 
-# The same call, again after a pause where an engine or a provider is away: a run has cost something by then.
+# Repeat the call after a pause if an engine or a provider is unavailable, because the run has costs by then.
 _patiently = tenacity.retry(
     retry=tenacity.retry_if_exception(lambda e: isinstance(e, Transient) and not isinstance(e, Misconfigured)),
     stop=tenacity.stop_before_delay(_TIMEOUT),

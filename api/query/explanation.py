@@ -1,4 +1,4 @@
-"""The sentences of an explained query: what each stage did, from the numbers of its trace."""
+"""The sentences of an explained query, made of the numbers in its trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.query.retrieve.trace import (
 
 @singledispatch
 def sentence(facts: object) -> str | None:
-    """Say what a stage did; None for one that has nothing to count."""
+    """Describe the work of a stage; None if it has no counts."""
     if facts is None:
         return None
     raise TypeError(f"{type(facts).__name__} has no sentence")

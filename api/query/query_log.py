@@ -1,8 +1,8 @@
 """The log of queries, so that feedback can name a query by its id.
 
-A query waits until its row is written, because the reply has the row's id. It waits half a second at most, and not at
-all while the ledger is away; the reply then has no id. One row takes 0.7 ms of the query's time, half of it CPU; of
-sixteen rows written together each takes 0.07 ms of CPU.
+A query waits until its row is written, because the reply contains the row's id. It waits at most half a second, and not
+at all while the ledger is unavailable; the reply then has no id. One row takes 0.7 ms of the query's time, half of it
+CPU; sixteen rows written together take 0.07 ms of CPU each.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = structlog.get_logger()
 
 
 class QueryLogWriter:
-    """Writes queries to the log, all that arrive during one write as the next group.
+    """Writes queries to the log; all that arrive during one write are the next group.
 
     Args:
-        queries: the ledger's log.
-        enabled: if false, nothing is written and no query has an id.
+        queries: log in the ledger.
+        enabled: if False, nothing is written and no query has an id.
         max_wait: how long a query waits for its row.
     """
 
@@ -44,7 +44,7 @@ class QueryLogWriter:
         self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._not_before = 0.0
-        self._late = False  # a query gave up on the write under way, so others do not wait for it
+        self._late = False  # a query stopped waiting for the running write, so others do not wait for it
 
     async def record(
         self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk]
@@ -58,13 +58,13 @@ class QueryLogWriter:
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), context=Context())  # nobody's ids in its log lines
+            self._writing = asyncio.create_task(self._write(), context=Context())  # its log lines have no request's ids
         done, _ = await asyncio.wait({written}, timeout=self._max_wait)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
 
     async def note(self, query_id: UUID | None, *, found: bool) -> None:
-        """Write down that the documents did not answer a query; that they did is what its row says already."""
+        """Record that the documents did not answer a query; the row assumes that they did."""
         if query_id is None or found:
             return
         try:

@@ -1,4 +1,4 @@
-"""The route of what users have asked: which questions the documents answered, and which they did not."""
+"""The route of users' questions, with whether the documents answered them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List what users have asked, equal questions once, the last asked first; of the newest 10,000 queries.
+    """List users' questions, each once, last asked first, from the newest 10,000 queries.
 
-    Where `FOREASK_QUERY_RETENTION_DAYS` is 0 no question is kept: `kept_days` is 0 then, and `items` is empty.
+    If `FOREASK_QUERY_RETENTION_DAYS` is 0, no question is retained: `kept_days` is 0, and `items` is empty.
     """
     collection = await services.ledger.collections.get(tenant, name)
     after = paging.read_cursor(cursor, paging.read_time_and_id)

@@ -1,4 +1,4 @@
-"""Routes of builds: another model, prompt or chunking for a collection, filled beside the live one."""
+"""Routes of builds: another model, prompt or chunking for a collection, filled next to the live build."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build 
 
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
 async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
-    """List the builds of a collection: the live one, and those that are filled or follow."""
+    """List the builds of a collection: the live one, and those that are being filled or follow it."""
     builds = await services.ledger.builds.list(tenant, name)
     views = await asyncio.gather(*(_view(build, services) for build in builds))
     return JsonReply(BuildList(items=list(views)))
@@ -63,9 +63,9 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Reader, service
     openapi_extra=json_body(MigrationBody),
 )
 async def begin(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """Begin a build: the documents of the collection are parsed, generated and indexed beside the live build.
+    """Start a build: the collection's documents are parsed, generated and indexed next to the live build.
 
-    Queries see the live build alone. Questions of chunks whose text and prompt stay the same are not paid for again.
+    Queries see only the live build. Questions of chunks with unchanged text and prompt are not paid again.
     """
     change = await read_json(request, MigrationBody, PROMPT_BODY_BYTES)
     live = await services.ledger.collections.get(tenant, name)
@@ -77,19 +77,19 @@ async def begin(request: Request, name: CollectionName, tenant: Manager, service
 
 @router.post("/{number}/pause", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def pause(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
-    """Stop filling a build; what is in work goes on. Uploads and edits still reach it."""
+    """Pause the fill of a build; work in progress continues. Uploads and edits still reach the build."""
     return JsonReply(await _view(await services.ledger.builds.pause(tenant, name, number), services))
 
 
 @router.post("/{number}/resume", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def resume(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
-    """Go on filling a build that is paused."""
+    """Resume the fill of a paused build."""
     return JsonReply(await _view(await services.ledger.builds.resume(tenant, name, number), services))
 
 
 @router.delete("/{number}", status_code=202, response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
 async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete a build that is not live, with its points. What was paid for stays."""
+    """Delete a build that is not live, with its points. Paid questions are retained."""
     return JsonReply(await _view(await services.ledger.builds.drop(tenant, name, number), services), 202)
 
 
@@ -107,9 +107,9 @@ async def switch(  # noqa: PLR0917  each is a dependency
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
 ) -> Response:
-    """Let a build answer in the place of the live one, which follows from then on: a switch back is the same request.
+    """Make a build live. The previous one follows it, so the same request switches back.
 
-    A build that has never been live needs an open gate, unless `despite` is true.
+    A build that was never live needs an open gate, unless `despite` is true.
     """
     body = await read_json(request, SwitchBody)
     build = await services.ledger.builds.get(tenant, name, number)
@@ -133,7 +133,7 @@ async def switch(  # noqa: PLR0917  each is a dependency
 async def gate(
     request: Request, name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep
 ) -> Response:
-    """Compare a build with the live one: documents, points, what both find, and how long their queries take.
+    """Compare a build with the live one: documents, points, retrieval quality, and latency.
 
     No language model is called. The report is stored with the build.
     """

@@ -37,11 +37,11 @@ async def calibrate(
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
 ) -> Response:
-    """Choose the weights of a collection's channels by labelled questions, and save them.
+    """Choose the weights of a collection's channels with labelled questions, and save them.
 
-    Equal weights stay unless others are better by more than chance. Without labelled questions they stay too, and each
-    channel is measured with the collection's own questions. Both ways measure the baseline similarity of the embedding
-    model, by which scores are put on one scale. No language model is called.
+    Equal weights are kept unless others are significantly better. Without labelled questions they are kept, too, and
+    each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
+    embedding model, which puts scores on one scale. No language model is called.
     """
     body = await read_json(request, CalibrateBody, _MAX_BYTES)
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
@@ -53,7 +53,7 @@ async def calibrate(
         relevant = await _relevant(body.questions, collection, services)
         questions = [labelled.question for labelled in body.questions]
         changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
-    collection_cache.forget(tenant, name)  # not what was calibrated: another build may be live by now
+    collection_cache.forget(tenant, name)  # not the calibrated one: another build may be live by now
     return JsonReply(CalibrationView(**(changed.calibration or {})))
 
 

@@ -52,7 +52,7 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
-_MAX_BODY_BYTES = 1024 * 1024  # a conversation comes whole with each of its questions
+_MAX_BODY_BYTES = 1024 * 1024  # each request contains the whole conversation
 _MODELS_AT_ONCE = 200
 _SET_HERE = {"question", "collection", "stream"}
 _STATUSES = (400, 404, 409, 413, 415, 502)
@@ -86,7 +86,7 @@ async def complete(
     if await collection_cache.find(caller.tenant, body.model) is None:
         raise _no_model(body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
-    options = _query(body, turns[-1].text)  # what is wrong with it is said before a model is called
+    options = _query(body, turns[-1].text)  # invalid options are rejected before a model is called
     condensed = await _condense(caller.tenant, turns, services)
     query = options.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(query, caller, services, collection_cache, query_log)
@@ -134,7 +134,7 @@ async def embed(tenant: Asker) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """What becomes a reply, whole or in pieces."""
+    """The content of a reply, sent whole or in pieces."""
 
     body: ChatBody
     condensed: CondensedQuestion
@@ -160,7 +160,7 @@ class _Completion:
         )
 
     async def events(self, answerer: Answerer) -> AsyncGenerator[bytes, None]:
-        """Yield the answer piece by piece, then its sources. Closing this ends the model's call."""
+        """Yield the answer piece by piece, then its sources. Closing this cancels the model's call."""
         order, answer = self._order(), None
         common = {"id": _new_id(), "object": "chat.completion.chunk", "created": int(time.time())}
         common["model"] = self.body.model
@@ -201,7 +201,7 @@ class _Completion:
         return Annotation(url_citation=url, foreask=citation_of(number_of_citation, chunk))
 
     def _sources(self, annotations: Sequence[Annotation]) -> str:
-        """Return a list of what is cited, as Markdown, where one is wanted."""
+        """Return a list of the cited sources as Markdown, if requested."""
         if not (self.lists_sources and annotations):
             return ""
         return "\n\nSources:\n\n" + "\n".join(f"- {_source_line(annotation)}" for annotation in annotations)
@@ -218,10 +218,10 @@ class _Completion:
 
 
 def _turns(messages: Sequence[ChatMessage]) -> list[Turn]:
-    """Return what user and assistant said; the last turn is the question.
+    """Return the turns of user and assistant; the last turn is the question.
 
     Raises:
-        InvalidInput: the last message is not the user's, or is more than text.
+        InvalidInput: the last message is not the user's, or contains parts other than text.
     """
     spoken = [m for m in messages if m.role in {"user", "assistant"} and (m.text.strip() or m.others)]
     if not spoken or spoken[-1].role != "user":
@@ -242,7 +242,7 @@ def _query(body: ChatBody, question: str) -> QueryBody:
     """Return the options of the query, under the names of this request in their errors.
 
     Raises:
-        InvalidFields: an option is none of POST /v1/query, or does not fit.
+        InvalidFields: an option is unknown to POST /v1/query, or does not fit.
     """
     options = {name: value for name, value in body.foreask.items() if name != "sources"}
     if given := _SET_HERE & options.keys():
@@ -281,7 +281,10 @@ def _chunk(common: Mapping[str, Any], delta: Mapping[str, Any], finish_reason: s
 
 
 def _address(chunk: RetrievedChunk, server: str) -> str:
-    """Return where a reader finds the source. Each chunk has an address of its own: clients tell sources by it."""
+    """Return the address of a source for readers.
+
+    Each chunk has its own address, because clients distinguish sources by it.
+    """
     given = chunk.metadata.get("url")
     if isinstance(given, str) and urlsplit(given).scheme in {"http", "https"}:
         return given if "#" in given else f"{given}#{chunk.chunk_id}"

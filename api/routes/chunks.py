@@ -1,4 +1,4 @@
-"""Routes of chunks: those of a document, and one with its neighbours."""
+"""Routes of chunks: those of a document, and a chunk with its neighbours."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ async def chunks(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List a document's chunks in order, with their questions, what became of them, attempts and cost.
+    """List a document's chunks in order, with their questions, results, attempts and costs.
 
-    `around` and `from` say where the first page is; the cursors lead on from there in both directions.
+    `around` and `from` choose the first page; the cursors lead on from there in both directions.
     """
     wanted = None if state is None else [ChunkState(one) for one in state.split(",")]
     listed = _Chunks(services, tenant, document_id, version == "live", wanted)
@@ -125,7 +125,7 @@ async def chunk(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """What a cursor says: the chunks behind an ordinal, or those before it."""
+    """The content of a cursor: the chunks after an ordinal, or those before it."""
 
     ordinal: int
     backwards: bool

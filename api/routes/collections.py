@@ -78,10 +78,10 @@ async def put(
     *,
     sizes: SizesDep,
 ) -> Response:
-    """Make a collection, or replace its options; they apply to documents that are parsed from then on.
+    """Create a collection, or replace its options; they apply to documents that are parsed from then on.
 
-    `filterable` fields are added before the first document; those that are declared stay. The `embedding` is chosen
-    before the first document too; where it is absent a collection keeps its own.
+    `filterable` fields are added before the first document; declared ones are kept. The `embedding` is chosen before
+    the first document, too; if it is absent, a collection keeps its own.
     """
     change = await read_json(request, CollectionChange, PROMPT_BODY_BYTES)
     require_sizes_fit(change, services.settings)
@@ -106,9 +106,9 @@ async def put(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
 async def reindex(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """Parse every document anew, generate its questions and index it. Until then queries see the document as it was.
+    """Parse every document again, generate its questions and index it. Until then queries see the old content.
 
-    Questions of an unchanged chunk, prompt and model are reused: the language model is called for the others alone.
+    Questions of an unchanged chunk, prompt and model are reused: the language model is called only for the others.
     """
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     documents = await services.ledger.documents.reindex(collection)
@@ -133,7 +133,7 @@ def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
 
 
 def require_embedding(name: str, services: ApiServices) -> None:
-    """Raise `InvalidInput` where the settings describe no embedding of this name."""
+    """Raise `InvalidInput` if no embedding of this name is configured."""
     if name not in services.embeddings:
         names = ", ".join(services.embeddings)
         raise InvalidInput(f"There is no embedding '{name}'. There are: {names}.", field="embedding")
@@ -144,7 +144,7 @@ def options_view(options: CollectionOptions) -> CollectionOptionsView:
 
 
 def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
-    """Raise `InvalidInput` where chunks, their overlap and sections cannot be of these sizes."""
+    """Raise `InvalidInput` if chunks, overlap and sections cannot have these sizes."""
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
     if overlap * 2 > most:
@@ -182,7 +182,7 @@ async def _views(
 
 
 def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
-    """Say that a model which knows English alone has no English texts; one that is not described says nothing."""
+    """Warn that a model for English only has no English texts; an unconfigured one yields no warning."""
     embedding = embeddings.get(collection.embedding_model)
     if embedding is None or not embedding.model.startswith(_ENGLISH_ALONE):
         return None

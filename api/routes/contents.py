@@ -1,4 +1,4 @@
-"""Routes of what a document is made of: the bytes that were handed in, and the text that was read from them."""
+"""Routes of a document's content: the uploaded bytes, and the extracted text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 _PAGE = 200  # chunks
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
-# A stranger's file may be a page with scripts, which must not run as a part of this server's.
+# An untrusted file may be a page with scripts, which must not run as a part of this server's.
 _SAFE = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 
 Pieces = AsyncIterator[str]
@@ -35,7 +35,7 @@ Pieces = AsyncIterator[str]
     responses=replies({200: {"description": "The bytes", "content": _BYTES}}, 401, 404, 422, 503),
 )
 async def content(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
-    """Download the bytes that were handed in; nothing in them runs in a browser that follows the headers."""
+    """Download the uploaded bytes; the headers keep browsers from executing them."""
     stored = await services.ledger.documents.upload(tenant, document_id, live=version == "live")
     pieces = services.uploads.pieces(stored.upload, stored.size_bytes)
     try:
@@ -56,9 +56,9 @@ async def content(document_id: UUID, tenant: Reader, services: ServicesDep, vers
     responses=replies({200: {"description": "The text", "content": _TEXT}}, 401, 404, 422, 503),
 )
 async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
-    """Read the text that was extracted, in which the spans of chunks count characters.
+    """Return the extracted text, in which the spans of chunks count characters.
 
-    It is put together from the chunks: what lies between them is white space, and is shown as line ends.
+    It is joined from the chunks: the text between them is white space, returned as line ends.
     """
     read = partial(services.ledger.documents.chunks, tenant, document_id, live=version == "live", limit=_PAGE)
     first = await read()

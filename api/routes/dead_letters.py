@@ -105,10 +105,10 @@ async def retry(request: Request, tenant: Writer, services: ServicesDep) -> Resp
     openapi_extra=json_body(DeadLetterFilter),
 )
 async def discard(request: Request, tenant: Writer, services: ServicesDep) -> Response:
-    """Give dead letters up for good.
+    """Discard dead letters permanently.
 
-    A chunk that queries find by its text stays. A failed document goes back to the version that queries see; a document
-    that queries never saw is deleted.
+    A chunk that is found by its text is retained. A failed document reverts to the visible version; a document that was
+    never visible is deleted.
     """
     filter_ = await read_json(request, DeadLetterFilter)
     if not (filter_.all or filter_.is_narrowed):

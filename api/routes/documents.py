@@ -1,4 +1,4 @@
-"""Routes of documents: hand in, list, show, retry and delete."""
+"""Routes of documents: upload, list, show, retry and delete."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ async def submit(
     quotas: QuotasDep,
     prefer: prefer_header.Preferences = None,
 ) -> Response:
-    """Hand in a document, as a form with a `file` or as JSON.
+    """Upload a document, as a form with a `file` or as JSON.
 
-    202: the document is durable and will be worked on. Other content under the same `external_id` begins the next
-    version; queries see the old version until the new one is whole. 200: the same content is there already. With
-    `Prefer: wait=30` the reply comes when the document is found by its texts or has failed (201), or after 30 seconds.
+    202: the document is durable and will be processed. Other content under the same `external_id` starts the next
+    version; queries see the old version until the new one is complete. 200: the same content exists already. With
+    `Prefer: wait=30` the reply is sent when the document is searchable by its texts or has failed (201), or after 30
+    seconds.
     """
     received = await submission.receive(request, tenant, services, collection_cache, quotas)
     document, wait = received.document, prefer_header.wait_of(prefer)
@@ -99,10 +100,10 @@ async def submit_batch(
     quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
 ) -> Response:
-    """Hand in many small documents of one collection, in the bulk lane: one JSON object a line.
+    """Upload many small documents of one collection in the bulk lane: one JSON object per line.
 
-    Each line is answered by a line, in their order, while further ones are read: what a document handed in alone would
-    have been answered. A line that is refused stops no other one. At most 10,000 documents.
+    Each line is answered by a line, in order, while further lines are read: the reply to a separate upload of the
+    document. A rejected line stops no other. At most 10,000 documents.
     """
     if bodies.media_type(request) not in batch.MEDIA_TYPES:
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
@@ -128,7 +129,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List documents, newest first or as `sort` says; `id`, up to a hundred times, lists those of them that exist."""
+    """List documents, newest first or as `sort` says; `id`, up to a hundred times, lists the existing ones of these."""
     wanted = Wanted(
         ids=ids,
         collection=collection,
@@ -158,24 +159,25 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     openapi_extra=json_body(DocumentChange),
 )
 async def describe(request: Request, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Change a document's title or metadata: no text is embedded anew, and no question written.
+    """Change a document's title or metadata: no text is embedded and no question generated again.
 
-    Filters and replies go by it as soon as Qdrant answers. BM25 finds another title's words from the next version on.
+    Filters and replies use the new values as soon as Qdrant answers. BM25 finds the words of another title from the
+    next version on.
     """
     change = await bodies.read_json(request, DocumentChange)
     title = None if change.title is None else change.title.strip()
     described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
     services.wakeups.wake("parse", "index")  # claims have ended that had read the old description
     rows, descriptions = described.rows, services.ledger.descriptions
-    with suppress(Transient):  # the scheduler tells Qdrant when it is back
-        while claimed := await descriptions.claim(len(rows), rows):  # again where it changed again meanwhile
+    with suppress(Transient):  # the scheduler updates Qdrant when it is available again
+        while claimed := await descriptions.claim(len(rows), rows):  # again if it changed again meanwhile
             await tell(descriptions, services.index, claimed)
     return JsonReply(view(described.document, services.settings))
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
+    """Delete a document. It is invisible to every caller at once; its points are deleted as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
     with suppress(Transient):  # the scheduler removes the points when Qdrant is back
         await services.index.delete_document(deleted.location, deleted.id)
@@ -207,7 +209,7 @@ def _position_of(order: Order, document: Document) -> list[str]:
 
 
 def _read_position(order: Order, key: list[str]) -> ListPosition:
-    """Read the key of a cursor; raises ValueError where it is not of this order."""
+    """Read the key of a cursor; raises ValueError if it does not belong to this order."""
     if order != "newest":
         named, *key = key
         if named != order:

@@ -28,9 +28,9 @@ operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependenci
 async def erase_collection(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Erase a collection with everything that was derived from it. Nobody finds it from now on.
+    """Erase a collection with everything derived from it. It is invisible from now on.
 
-    Until the erasure has finished no collection of that name is made: uploads to it are answered 409.
+    Until the erasure has finished, no collection of that name is created: uploads to it are answered 409.
     """
     erasure = await services.ledger.erasures.begin(tenant, name)
     collection_cache.forget(tenant, name)
@@ -47,10 +47,10 @@ async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Respo
     "/tenants/{tenant}", status_code=202, response_model=ErasureView, responses=problems(401, 422, 503)
 )
 async def erase_tenant(tenant: TenantName, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
-    """Erase all that a tenant has, with everything that was derived from it. Nobody finds it from now on.
+    """Erase a tenant with everything derived from its data. It is invisible from now on.
 
-    Until the erasure has finished the tenant's uploads are answered 409. Its keys in the ledger go last; those in the
-    settings stay.
+    Until the erasure has finished, the tenant's uploads are answered 409. Its keys in the ledger are deleted last;
+    those in the settings stay.
     """
     erasure = await services.ledger.erasures.begin(tenant)
     collection_cache.forget_tenant(tenant)
@@ -65,9 +65,9 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
 
 @operator_router.get("/tenants/{tenant}/remains", response_model=RemainsView, responses=problems(401, 422, 502, 503))
 async def remains(tenant: TenantName, services: ServicesDep) -> Response:
-    """Ask PostgreSQL, Qdrant, Valkey and the store of uploads what they still have of a tenant.
+    """Search PostgreSQL, Qdrant, Valkey and the upload store for leftovers of a tenant.
 
-    Tables are read whole, and the store is listed, which may take a while. Backups are not looked at.
+    Tables are read whole, and the store is listed, which may take a while. Backups are not covered.
     """
     try:
         findings = await services.erasure_check.run(Scope(tenant))

@@ -1,4 +1,4 @@
-"""The routes that say what a load or a rebuild will cost."""
+"""Routes of estimates of the cost of a load or a rebuild."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _FORM = {
 async def estimate(
     request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Say what documents will cost that are to be handed in, or a collection that is to be made anew.
+    """Estimate the cost of documents before they are uploaded, or of a rebuild of a collection.
 
-    For `migrate` the calls are exact: the questions of each chunk are looked up among those that are paid for. Tokens
-    follow from what the last chunks were billed, else from 4.2 characters a token.
+    For `migrate` the calls are exact: the questions of each chunk are looked up among paid ones. Tokens are estimated
+    from the recent bills, else from 4.2 characters per token.
     """
     settings = services.settings
     body = await read_json(request, EstimateBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
@@ -81,10 +81,10 @@ async def estimate(
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
 )
 async def estimate_files(request: Request, tenant: Writer, services: ServicesDep) -> Response:
-    """Say what files will cost that are to be handed in; nothing is stored.
+    """Estimate the cost of files before they are uploaded; nothing is stored.
 
-    The form has up to 200 files, of 4 MiB together. Of many send some that stand for the others, and their `count`.
-    Files whose texts are known only when they are parsed, as those of a PDF, are left out and named.
+    The form has up to 200 files, of 4 MiB together. For many files, send a sample, and their `count`. Files whose texts
+    are known only after parsing, such as PDFs, are skipped and named.
     """
     if media_type(request) != "multipart/form-data":
         raise UnsupportedMedia("Send a form (multipart/form-data) with a `file` or several.")
@@ -113,7 +113,7 @@ async def _of_rebuild(collection: Collection, migration: MigrationBody, services
 
 
 def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
-    """Return the options and the name of the embedding that a build of a collection is to have.
+    """Return the options and the embedding of a planned build of a collection.
 
     Raises:
         InvalidInput: there is no such embedding, sizes do not fit, or a field is declared.

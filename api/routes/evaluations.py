@@ -1,4 +1,4 @@
-"""Routes of labelled sets, and of evaluations: how well ways of searching a collection find what answers."""
+"""Routes of labelled sets, and of evaluations, which compare retrieval strategies of a collection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ InPath = Annotated[SetName, Path()]
 
 @router.get("/labelled", response_model=LabelledSetList, responses=problems(401, 404, 422))
 async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """List the labelled sets of a collection: questions whose answers are known."""
+    """List the labelled sets of a collection: questions with their relevant documents or chunks."""
     collection = await services.ledger.collections.get(tenant, name)
     sets = await services.ledger.evaluations.sets(tenant, collection.name)
     items = [LabelledSetSizeView(set=each.name, questions=each.questions, changed_at=each.changed_at) for each in sets]
@@ -70,7 +70,7 @@ async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, s
 async def put_set(
     request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
 ) -> Response:
-    """Write a labelled set, in place of one of that name. Documents need not be there yet."""
+    """Write a labelled set, replacing one of the same name. Documents need not exist yet."""
     body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
@@ -87,7 +87,7 @@ async def put_set(
 async def add_questions(
     request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
 ) -> Response:
-    """Add questions to a labelled set, which is made where there is none; one that it has is labelled anew."""
+    """Add questions to a labelled set, which is created if missing; existing questions are relabelled."""
     body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
@@ -114,10 +114,10 @@ async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager
 async def evaluate(
     request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, runner: EvaluationRunnerDep
 ) -> Response:
-    """Ask a collection every question of a labelled set in several ways, and measure what each finds.
+    """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
-    The collection is searched as it stands, with its own weights; queries are not logged. The run goes on when nobody
-    looks: its reply comes at once, and GET says how far it is. Deleting it stops it.
+    The existing collection is searched with its own weights; queries are not logged. The run continues without the
+    client: its reply is sent at once, and GET returns its progress. Deleting it stops it.
     """
     body = await read_json(request, EvaluateBody, _MAX_BYTES)
     if (body.labelled_set is None) == (body.questions is None):
@@ -138,7 +138,7 @@ async def evaluate(
 
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
 async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """List the evaluations of a collection, the newest first; the last 100 are kept."""
+    """List the evaluations of a collection, newest first; the last 100 are retained."""
     collection = await services.ledger.collections.get(tenant, name)
     runs = await services.ledger.evaluations.runs(tenant, collection.name)
     names = [strategy.name for strategy in (*STRATEGIES, *BY_NAME) if strategy.layout == "chunks"]
@@ -147,7 +147,7 @@ async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep
 
 @router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
 async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Look at an evaluation: how far it is, or what it found."""
+    """Return an evaluation with its progress or its results."""
     return JsonReply(_run_view(await services.ledger.evaluations.run_of(tenant, name, evaluation_id)))
 
 
@@ -170,7 +170,7 @@ async def compare_runs(
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete an evaluation; one that is under way stops."""
+    """Delete an evaluation; a running one stops."""
     await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
 
@@ -178,10 +178,10 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
 async def _missing_labels(
     services: ApiServices, collection: Collection, questions: Sequence[evaluation.LabelledQuestion]
 ) -> list[str]:
-    """Say how many of the labels name nothing that can be found.
+    """Count the labels that name nothing searchable.
 
     Raises:
-        Conflict: none does: each way of searching would be measured as if it found nothing.
+        Conflict: all of them: each strategy would be measured as if it found nothing.
     """
     kind = evaluation.label_field_of(questions)
     what = "documents" if kind == "external_ids" else "chunks"

@@ -45,11 +45,10 @@ async def events(
     collection: Annotated[CollectionName | None, Query(description="whose documents are told; default: all")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100, description="go on behind this event")] = None,
 ) -> Response:
-    """Follow the progress of the tenant's documents, from now on, or from behind the event that `Last-Event-ID` names.
+    """Follow the progress of the tenant's documents, from now on or after the event `Last-Event-ID`.
 
-    The last of the events that come together has an `id`, which all processes understand. After an hour, or where more
-    than 200 documents have changed since, the first event is `reset`: read the lists again. `progress` and `status` are
-    of all collections.
+    The last event of a batch has an `id`, which is valid in all processes. After an hour, or if more than 200 documents
+    have changed since, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
     feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)

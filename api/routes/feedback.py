@@ -1,4 +1,4 @@
-"""Routes of feedback: accept a user's question for the chunk that answered it, list these questions, take one back."""
+"""Routes of feedback: accept a user's question for the chunk that answered it, list accepted questions, retract one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ router = APIRouter(prefix="/v1", tags=["feedback"])
     openapi_extra=json_body(FeedbackBody),
 )
 async def give(request: Request, tenant: Asker, services: ServicesDep) -> Response:
-    """Say whether a chunk answered a question. If so, the question becomes one of the chunk; if not, it is taken back.
+    """Report whether a chunk answered a question.
+
+    If so, the question becomes one of the chunk; if not, it is retracted.
 
     The chunk is then indexed again, without a call to the language model. The document stays searchable.
     """

@@ -26,12 +26,13 @@ async def live() -> Response:
     responses={503: {"model": ReadyReply, "description": "No upload can be accepted"}},
 )
 async def ready(request: Request, readiness: ReadinessDep) -> Response:
-    """Name what is down.
+    """Name the unavailable parts.
 
-    200 `ready`, or `degraded` while the broker or Qdrant is down. Uploads are then still accepted, and nothing is lost;
-    queries that cannot be answered end with 503. A load balancer that took every replica out of service would help
-    neither. 503 `unavailable` while the ledger is down, or the store of uploads takes none: then nothing can be
-    accepted here. 503 `stopping` while the process ends: it still answers, and the next request is for another replica.
+    200 `ready`, or `degraded` while the broker or Qdrant is unavailable. Uploads are then still accepted, and nothing
+    is lost; queries that cannot be answered end with 503. A load balancer that took every replica out of service would
+    help neither. 503 `unavailable` while the ledger is unavailable, or the upload store takes none: then nothing can be
+    accepted here. 503 `stopping` while the process stops: it still answers, and the next request should go to another
+    replica.
     """
     if request.app.state.draining:
         return JsonReply(ReadyReply(status="stopping", components={}, down=[]), 503)

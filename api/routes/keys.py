@@ -37,9 +37,9 @@ _FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
     openapi_extra=json_body(KeyBody),
 )
 async def make(request: Request, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
-    """Make a key of the tenant. The reply alone has it: the server keeps its hash.
+    """Create a key of the tenant. Only this reply contains it: the server stores its hash.
 
-    A key gives scopes on that it has itself. Each process of the API knows the new key at once.
+    A key can grant only its own scopes. Every process of the API accepts the new key at once.
     """
     body = await read_json(request, KeyBody)
     new = _new_key(body, tenant)
@@ -54,9 +54,9 @@ async def make(request: Request, tenant: Manager, services: ServicesDep, key_cac
 async def page(
     tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
-    """List the tenant's keys, newest first, with those that were revoked or expired in the last 90 days.
+    """List the tenant's keys, newest first, including those revoked or expired in the last 90 days.
 
-    Keys that the server's settings name are not among them.
+    Keys in the server's settings are not listed.
     """
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.keys.page(tenant, after=after, limit=limit + 1)

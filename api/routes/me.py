@@ -1,4 +1,4 @@
-"""The route that tells a client whom its key speaks for, what it may do, and what the server is."""
+"""The route that returns the key's tenant and rights, and facts about the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/me", tags=["keys"])
 
 @router.get("", response_model=MeView, responses=problems(401, 503))
 async def me(caller: AnyCaller, services: ServicesDep) -> Response:
-    """Say whom the key speaks for, what it may do, and what a client has to know of the server."""
+    """Return the key's tenant and rights, and facts about the server for clients."""
     settings = services.settings
     reply = MeView(
         tenant=caller.tenant or None,

@@ -1,6 +1,6 @@
 """Routes of the operator: every tenant's state, and the repair of its collections.
 
-No reply has a text, a question, a file's name or an external id: what tenants wrote is theirs.
+No reply contains a text, a question, a file's name or an external id, which belong to the tenants.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
 
-_AT_ONCE = 4  # tenants whose backlogs are read, of some ten connections to PostgreSQL
+_AT_ONCE = 4  # tenants whose backlogs are read concurrently, with some ten connections to PostgreSQL
 
 
 @router.get("/status", response_model=DeploymentView, responses=problems(401))
@@ -98,7 +98,7 @@ async def verify(
 ) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.
 
-    The events have no cursors, which would name the tenant's documents: what broke off begins anew.
+    The events have no cursors, which would name the tenant's documents: an interrupted run starts again.
     """
     body = await read_json(request, OperatorVerifyBody)
     collection = await services.ledger.collections.get(tenant, name)

@@ -54,8 +54,8 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 _INT64 = 2**63
 _CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
 _SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels", "evidence"}
-# Queries that took longer look again which build is live: a dropped one is there for a minute after it was live, less
-# what a cache and a slow switch take of that.
+# Queries that took longer check again which build is live: a dropped one exists for a minute after it was live, minus
+# the times of a cache and a slow switch.
 _LONG_SECONDS = 30.0
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
@@ -149,7 +149,7 @@ async def _retrieve_from_live(
 ) -> Retrieval:
     """Find chunks in the live build, and again if another one is live at the end of a long search.
 
-    The build that was searched may have been dropped meanwhile, and its points may have gone before they were read.
+    The searched build may have been dropped meanwhile, and its points deleted before they were read.
     """
     while True:
         began = time.monotonic()
@@ -169,7 +169,7 @@ async def _retrieve_from_live(
 async def _answer_events(
     body: QueryBody, retrieval: Retrieval, answerer: Answerer, query_log: QueryLogWriter, stopwatch: _Stopwatch
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks, the answer piece by piece, and the whole reply. Closing this ends the model's call."""
+    """Yield the chunks, the answer piece by piece, and the whole reply. Closing this cancels the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
         stack.enter_context(retrieval.trace.timed("answer"))
@@ -233,7 +233,7 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
-    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
+    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all nested values
     values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
     ranks = _rank_views(chunk.channels) if explain else None
     parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
@@ -311,7 +311,7 @@ def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
 
 
 def require_int64(value: object) -> None:
-    """Refuse whole numbers that do not fit into Qdrant's 64 bits.
+    """Reject integers that do not fit into Qdrant's 64 bits.
 
     Raises:
         InvalidInput: the filter has such a number.

@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1", tags=["queries"])
     openapi_extra=json_body(SimilarityBody),
 )
 async def similarity(request: Request, caller: AskingCaller, services: ServicesDep) -> Response:
-    """Say how alike questions and texts are, by cosines and by their words. Nothing is searched for or stored."""
+    """Compare questions and texts by cosines and by their words. Nothing is searched or stored."""
     settings = services.settings
     body = await read_json(request, SimilarityBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     collection = None

@@ -33,20 +33,19 @@ _USED_UP = (
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
 async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
-    """Show the tenant's open work by stage, its dead letters, its rate, what it has spent, and the limits that slow it.
+    """Return the tenant's open work by stage, its dead letters, its rate, its costs, and the limits that slow it.
 
-    `unserved` counts the chunks that wait to be indexed with an embedding that the API's settings do not describe:
-    nothing dies of it, but nothing happens to them either until a worker has it in `FOREASK_EMBEDDINGS`.
+    `unserved` counts the chunks with an embedding that the API's settings do not contain: they are not dead, but they
+    wait until a worker has it in `FOREASK_EMBEDDINGS`.
 
-    `usage` counts every call of the ingest that was billed: also of attempts that failed, of replaced versions and of
-    deleted documents. What a query costs is in its reply.
+    `usage` counts every billed call of the ingest, including those of failed attempts, replaced versions and deleted
+    documents. The cost of a query is in its reply.
 
-    `pace` says in one sentence what keeps the work from being faster: the first of a part that does not answer, an
-    open breaker, a provider that asked to wait, a limit of which more than nine tenths are used, the budget of the day,
-    and a stage without workers.
+    `pace` names the bottleneck in one sentence: the first of an unavailable part, an open breaker, a provider that
+    asked to wait, a limit of which more than nine tenths are used, the budget of the day, and a stage without workers.
 
-    The broker has the limits' counts: `limits` is null while the broker is away. A provider's limits are shared by all
-    tenants.
+    The broker counts the use of limits: `limits` is null while the broker is unavailable. A provider's limits are
+    shared by all tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
     now = await look_at_work(services, readiness, tenant)
@@ -74,7 +73,7 @@ async def history(
     services: ServicesDep,
     minutes: Annotated[int, Query(ge=1, le=1440, description="this one, and those before")] = 60,
 ) -> Response:
-    """Show what ended in each of the last minutes, of a day at most; minutes in which nothing ended are 0."""
+    """Return the work that finished in each of the last minutes, of a day at most; minutes without any are 0."""
     ended = await services.ledger.counters.history(tenant, minutes)
     return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in ended]))
 

@@ -1,4 +1,4 @@
-"""The route of trials: see chunks, questions and verdicts of a text, and store nothing."""
+"""The route of trials: chunks, questions and filter results of a text, without storing anything."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
     openapi_extra=json_body(TrialBody),
 )
 async def run(request: Request, tenant: Writer, services: ServicesDep) -> Response:
-    """Show what would become of a text: its chunks, the questions that the model writes, and which of them pass.
+    """Process a text without storing it: its chunks, the generated questions, and which of them pass.
 
-    Nothing is stored. The calls keep the limits of the tenant, and none is made when its budget of the day is used up;
-    they are not counted to it. Closing the connection ends them.
+    The calls respect the limits of the tenant, and none is made if its budget of the day is used up; they are not
+    charged to it. Closing the connection cancels them.
     """
     settings = services.settings
     body = await read_json(request, TrialBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
@@ -75,7 +75,7 @@ async def run(request: Request, tenant: Writer, services: ServicesDep) -> Respon
 
 
 async def _events(services: ApiServices, tenant: str, tried: TriedText) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a trial. Closing this ends its calls."""
+    """Yield the events of a trial. Closing this cancels its calls."""
     began, chunks, calls, usage, verdicts = time.perf_counter(), 0, 0, Usage(), list[bool]()
     async with aclosing(services.trial.run(tenant, tried)) as happening:
         async for happened in happening:

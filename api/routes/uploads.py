@@ -1,4 +1,4 @@
-"""Routes of uploads: addresses of the store, to which a client sends bytes past this server."""
+"""Routes of direct uploads: addresses of the store to which a client sends bytes without this server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ router = APIRouter(prefix="/v1/uploads", tags=["documents"])
 
 @router.post("", status_code=201, response_model=UploadOffer, responses=problems(401, 409, 503))
 async def offer(tenant: Writer, services: ServicesDep) -> Response:
-    """Get an address of the object store to which the bytes of one document may be sent.
+    """Return an address of the object store for the bytes of one document.
 
-    Send them by PUT, then hand the document in by `POST /v1/documents` with `{"upload": …}`. What is not handed in goes
-    after a day or two. 409 where uploads are in a folder.
+    Send them by PUT, then submit the document by `POST /v1/documents` with `{"upload": …}`. Bytes that are not
+    submitted are deleted after a day or two. 409 if uploads are stored in a folder.
     """
     offered = await services.uploads.offer(tenant)
     reply = UploadOffer(

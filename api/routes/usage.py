@@ -1,4 +1,4 @@
-"""The route of usage: what the calls of the ingest have cost, by day, collection or model."""
+"""The route of usage: costs of ingest calls by day, collection or model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def usage(
     by: UsageKey = "day",
     days: Annotated[int, Query(ge=1, le=366, description="today, in UTC, and days before")] = 30,
 ) -> Response:
-    """Show what the calls of the ingest have cost, whatever became of what they paid for."""
+    """Return the costs of ingest calls, independent of their results."""
     costs = await services.ledger.costs.by_day(tenant, days)
     items = await asyncio.to_thread(_groups, services.settings, costs, by)  # list prices are read once, for 0.3 s
     return JsonReply(UsageReply(by=by, days=days, items=items))

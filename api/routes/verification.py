@@ -50,11 +50,11 @@ VERIFY_REPLIES = replies(
 
 
 async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
-    """Hold a place among the comparisons of this process until the reply is sent, streams too.
+    """Hold one of the process's slots for verifications until the reply is sent, including streams.
 
     Raises:
-        TooManyRequests: the tenant has as many under way as it may have; an operator has no such limit.
-        Unavailable: the process has no place.
+        TooManyRequests: the tenant has the maximum number of verifications; operators have no such limit.
+        Unavailable: the process has no free slot.
     """
     slots: Slots = request.app.state.comparisons
     caller: Caller = request.state.caller
@@ -67,7 +67,7 @@ async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
         slot.release()
 
 
-# Comes after the caller in a route's parameters.
+# Must follow the caller in a route's parameters.
 ComparisonDep = Annotated[None, Depends(_hold_comparison)]
 
 
@@ -77,10 +77,10 @@ ComparisonDep = Annotated[None, Depends(_hold_comparison)]
 async def verify(
     request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
 ) -> Response:
-    """Compare a collection with Qdrant. With `repair`, index missing points again and remove superfluous ones.
+    """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
 
-    Missing points are indexed again from questions that are paid for: the language model is not called. Documents that
-    are in work are left out. With the `cursor` of a `progress` event a comparison goes on where another one broke off.
+    Missing points are indexed again with paid questions: the language model is not called. Documents in progress are
+    skipped. With the `cursor` of a `progress` event an interrupted verification resumes.
     """
     body = await read_json(request, VerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
@@ -121,7 +121,7 @@ async def _events(
                     cursor = paging.cursor_of(astuple(verification.position))
                     yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))
         yield event("done", VerificationCountsView(**asdict(verification.so_far)))
-    finally:  # repairs are committed as they are made, so they stand even when the client has gone away
+    finally:  # repairs are committed one by one, so they are kept even if the client disconnects
         _wake_indexers(verification, services)
 
 

@@ -1,4 +1,4 @@
-"""Routes of webhooks: make one, list them, look at what was delivered, send it again, delete one."""
+"""Routes of webhooks: create, list, deliveries, send again, delete."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ async def get(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Respo
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete a webhook with its deliveries; one that is on its way may still arrive."""
+    """Delete a webhook with its deliveries; a message in transit may still arrive."""
     await services.ledger.webhooks.delete(tenant, webhook_id)
     return Response(status_code=204)
 
 
 @router.post("/{webhook_id}/resume", response_model=WebhookView, responses=problems(401, 404, 422))
 async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Use a webhook again that was disabled; what still waits for it is sent."""
+    """Enable a disabled webhook again; its waiting messages are sent."""
     return JsonReply(_shown(await services.ledger.webhooks.resume(tenant, webhook_id)))
 
 
@@ -76,7 +76,7 @@ async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Re
 async def deliveries(
     webhook_id: UUID, tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
-    """List the deliveries of a webhook, the newest first; they are kept for 30 days."""
+    """List the deliveries of a webhook, newest first; they are retained for 30 days."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.webhooks.page(tenant, webhook_id, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda row: (row.created_at.isoformat(), str(row.id)))
@@ -95,10 +95,10 @@ async def retry(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: 
 
 
 async def _require_address(url: str, settings: Settings) -> None:
-    """Refuse what could never be sent to. Each attempt looks again: a name may get another address.
+    """Reject addresses that can never be used. Each attempt checks again, because a name may get another address.
 
     Raises:
-        InvalidInput: the address is none, or a private one.
+        InvalidInput: the address is invalid or private.
     """
     parts = parse(url)
     try:

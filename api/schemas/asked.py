@@ -11,7 +11,7 @@ from api.schemas.common import CHUNK_ID, QUERY_ID, ReplyModel, example
 
 
 class AskedQuestionView(ReplyModel):
-    """A question, once for all who put it; case, spacing and the mark at its end do not count."""
+    """A question, merged over its askers; case, spacing and final punctuation are ignored."""
 
     model_config = example(
         query_id=QUERY_ID,

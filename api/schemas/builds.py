@@ -108,7 +108,7 @@ class PointDifferencesView(ReplyModel):
 
 
 class GateReply(ReplyModel):
-    """What the gate saw; it is open where there is no reason against the build."""
+    """The report of the gate; it is open if there are no reasons against the build."""
 
     model_config = example(
         open=False,

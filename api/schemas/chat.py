@@ -1,6 +1,6 @@
-"""Requests and replies of the routes that OpenAI's clients call.
+"""Requests and replies of the routes for OpenAI's clients.
 
-Unknown fields of a request are passed by: clients send what their other providers take.
+Unknown fields of a request are ignored, because clients send those of other providers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ChatMessage(BodyModel):
 
     @property
     def others(self) -> list[str]:
-        """The kinds of the parts that are no text."""
+        """The types of parts that are not text."""
         return [part.type for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
 
@@ -116,7 +116,7 @@ class ChatUsage(ReplyModel):
 
 
 class AskedQuestion(ReplyModel):
-    """What was asked of the documents."""
+    """The question to the documents."""
 
     question: str = Field(description="the last message, understood without those before it")
     found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
@@ -193,7 +193,7 @@ class ModelList(ReplyModel):
 
 
 class EmbeddingsBody(BodyModel):
-    """What is refused, whatever it says."""
+    """A request that is always rejected."""
 
     model_config = _OPEN | example(model="handbook", input="How much leave do I get?")
 

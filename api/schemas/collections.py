@@ -21,7 +21,7 @@ def checked_template(value: str) -> str:
     """Check the placeholders of a prompt.
 
     Raises:
-        ValueError: it lacks one, or has one that there is not.
+        ValueError: one is missing or unknown.
     """
     try:
         validate_template(value)
@@ -43,7 +43,7 @@ QuestionCount = Annotated[
 
 
 class CollectionChange(BodyModel):
-    """A collection's options and embedding; an option that is absent or null follows the server's settings."""
+    """A collection's options and embedding; an option that is absent or null uses the server's setting."""
 
     model_config = example(
         questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100, filterable={"department": "keyword"}

@@ -36,7 +36,7 @@ def example(**values: Any) -> ConfigDict:
 
 
 def example_of(model: type[BaseModel]) -> Any:
-    """Return the example that a model shows, for one that holds it."""
+    """Return the example of a model, for use in the example of another one."""
     extra = model.model_config["json_schema_extra"]
     assert isinstance(extra, dict)
     return extra["example"]

@@ -16,7 +16,7 @@ Reason = Annotated[
 
 
 class DeadLetterFilter(BodyModel):
-    """Which dead letters; each field narrows the choice."""
+    """A selection of dead letters; each field narrows it."""
 
     model_config = example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
 
@@ -59,7 +59,7 @@ _LETTER_EXAMPLE = {
 
 
 class DeadLetterView(ReplyModel):
-    """A document that could not be parsed, or a chunk that was given up."""
+    """An unparsable document, or a dead chunk."""
 
     model_config = example(**_LETTER_EXAMPLE)
 

@@ -90,5 +90,5 @@ def _question(question: questions.ChunkQuestion) -> ChunkQuestion:
 
 
 def _cost(settings: Settings, calls: int, usage: Usage) -> float | None:
-    """The price of calls. Where there were none it is 0: an upload needs no table of list prices, which takes 0.3 s."""
+    """The price of calls; 0 without calls, so that an upload does not load the list prices, which takes 0.3 s."""
     return price(settings, "generate", usage) if calls else 0.0

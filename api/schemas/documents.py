@@ -63,7 +63,7 @@ _Question = Annotated[
 
 
 class DocumentDescription(BodyModel):
-    """What may be said of any document."""
+    """The descriptive fields of any document."""
 
     external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
     title: str | None = Field(None, max_length=1_000)
@@ -120,7 +120,7 @@ class DocumentBody(DocumentFields, DocumentContent):
 
 
 class UploadOffer(ReplyModel):
-    """An address to which the bytes of one document may be sent."""
+    """An address to which the bytes of one document can be sent."""
 
     model_config = example(
         upload="4f1c2a9be0d34c0c9a51f0a2b7c8d9e0",
@@ -138,7 +138,7 @@ class UploadOffer(ReplyModel):
 
 
 class DocumentChange(BodyModel):
-    """What is to be said of a document from now on; its content stays."""
+    """New descriptive fields of a document; its content is unchanged."""
 
     model_config = example(metadata={"department": "hr", "year": 2027})
 
@@ -176,7 +176,7 @@ class ChunkCounts(ReplyModel):
 
 
 class IngestUsage(ReplyModel):
-    """What the questions of the newest version have cost; GET /v1/status counts everything."""
+    """The costs of the newest version's questions; GET /v1/status counts everything."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -232,7 +232,7 @@ class DocumentView(ReplyModel):
 
 
 class BatchResult(ReplyModel):
-    """What became of one line of a batch: the document, or the problem that a request for it alone would have had."""
+    """The result of one line of a batch: the document, or the problem that a separate request would have returned."""
 
     model_config = example(
         line=2,

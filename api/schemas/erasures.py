@@ -33,7 +33,7 @@ class ErasureView(ReplyModel):
 
 
 class RemainView(ReplyModel):
-    """How much an engine still has in one place."""
+    """Leftovers in one part of an engine."""
 
     model_config = example(engine="postgresql", place="completions", count=0)
 
@@ -43,7 +43,7 @@ class RemainView(ReplyModel):
 
 
 class RemainsView(ReplyModel):
-    """What is left of a tenant."""
+    """Leftovers of a tenant."""
 
     model_config = example(
         tenant="acme", found=0, places=[{"engine": "postgresql", "place": "completions", "count": 0}]

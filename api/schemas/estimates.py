@@ -1,4 +1,4 @@
-"""Requests and replies about what a load or a rebuild will cost."""
+"""Requests and replies of estimates of a load or a rebuild."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SAMPLES = 1_000
 
 
 class SampleBody(BodyModel):
-    """A document that is to be handed in."""
+    """A planned document."""
 
     text: str
     title: str | None = None
@@ -24,7 +24,7 @@ class SampleBody(BodyModel):
 
 
 class LoadBody(BodyModel):
-    """Documents that are to be handed in: how many, and their size or some of them."""
+    """Planned documents: their number, and their size or a sample."""
 
     count: int = Field(ge=1)
     bytes: int | None = Field(None, ge=0, description="of all their texts; null: as large as those of the sample")
@@ -38,7 +38,7 @@ class LoadBody(BodyModel):
 
 
 class MigrationBody(CollectionChange):
-    """The options that are to change; those that are absent stay."""
+    """Options to change; absent ones are unchanged."""
 
     model_config = example(chunk_max_chars=1200, embedding="bge-m3")
 
@@ -97,7 +97,7 @@ class EstimateView(ReplyModel):
 
 
 class FormEstimateFields(BaseModel):
-    """The fields of a form of files that are to be handed in."""
+    """The fields of a form of planned files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)  # a form has texts: a number may be one
 
@@ -106,7 +106,7 @@ class FormEstimateFields(BaseModel):
 
 
 class FormEstimateView(ReplyModel):
-    """What files cost that are to be handed in, as far as their texts are known before they are parsed."""
+    """The estimated cost of planned files, as far as their texts are known before parsing."""
 
     model_config = example(
         estimate={
@@ -132,7 +132,7 @@ class FormEstimateView(ReplyModel):
 
 
 class SpentView(ReplyModel):
-    """What was billed."""
+    """Billed costs."""
 
     calls: int
     prompt_tokens: int
@@ -141,7 +141,7 @@ class SpentView(ReplyModel):
 
 
 class KeptEstimateView(ReplyModel):
-    """The estimate with which the last load of a collection began, and what was billed since then."""
+    """The estimate at the start of a collection's last load, and the costs billed since."""
 
     collection: Annotated[str, Field(description="its name")]
     at: datetime

@@ -52,7 +52,7 @@ class LabelledSetList(ReplyModel):
 
 
 class EvaluateBody(BodyModel):
-    """What to ask a collection, and in which ways."""
+    """Questions and strategies of an evaluation."""
 
     model_config = example(labelled_set="helpdesk-2026", strategies=["default", "text", "bm25"], baseline="text")
 
@@ -65,7 +65,7 @@ class EvaluateBody(BodyModel):
 
 
 class EvaluationView(ReplyModel):
-    """A run, which goes on when nobody looks."""
+    """A run, which continues without the client."""
 
     model_config = example(
         id=_RUN_ID,

@@ -33,7 +33,7 @@ class AcceptBody(BodyModel):
 
 
 class FeedbackReply(ReplyModel):
-    """What the feedback changed."""
+    """The result of the feedback."""
 
     model_config = example(
         outcome="accepted",

@@ -17,7 +17,7 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
 
 
 class KeyBody(BodyModel):
-    """A key that is to be made."""
+    """A key to create."""
 
     model_config = example(name="website", scopes=["ask"], expires_in_seconds=31_536_000, filter={"audience": "public"})
 

@@ -1,4 +1,4 @@
-"""The reply that says what a key may do, and what the server is."""
+"""The reply with the rights of a key and facts about the server."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class EmbeddingView(ReplyModel):
 
 
 class PricesView(ReplyModel):
-    """Of the language model, for a million tokens; in dollars where they are list prices."""
+    """Prices of the language model per million tokens; in dollars if they are list prices."""
 
     prompt: float
     completion: float
 
 
 class LimitsView(ReplyModel):
-    """What a request may have, and what the tenant may take; null: no limit."""
+    """Limits of a request and of the tenant; null is no limit."""
 
     upload_bytes: int = Field(description="of a document")
     json_bytes: int = Field(description="of a document in JSON, of the fields of a form, of a line of a batch")

@@ -1,4 +1,4 @@
-"""Replies to the operator: states and numbers of every tenant, and nothing of what a tenant wrote."""
+"""Replies to the operator: states and numbers of every tenant, without its contents."""
 
 from __future__ import annotations
 

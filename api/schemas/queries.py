@@ -53,7 +53,7 @@ class RewriteBody(BodyModel):
 
 
 class RetrieveBody(BodyModel):
-    """A question, and where and how to look for what answers it."""
+    """A question, and the options of the search."""
 
     model_config = example(
         collection="handbook", question="How much leave do I get?", top_k=5, filter={"department": "hr"}
@@ -131,7 +131,7 @@ class ChannelRankView(ReplyModel):
 
 
 class EvidenceView(ReplyModel):
-    """What speaks for a chunk; with x, the sum, its score is x / (2 + x)."""
+    """The parts of a chunk's score, which is x / (2 + x) for their sum x."""
 
     near: float = Field(description="the nearest of its questions or its text, whichever counts more")
     words: float = Field(description="its words")
@@ -203,7 +203,7 @@ class StageExplanation(ReplyModel):
 
 
 class CandidateView(ReplyModel):
-    """A chunk that a channel found, and what it takes to fuse its scores again."""
+    """A chunk that a channel found, with the values needed to fuse its scores again."""
 
     chunk_id: str
     score: float = Field(description="by the weights of this query")
@@ -212,7 +212,7 @@ class CandidateView(ReplyModel):
 
 
 class CandidatesView(ReplyModel):
-    """Candidates of all channels that were asked for, also those of weight 0."""
+    """Candidates of all requested channels, including those of weight 0."""
 
     chunks: list[CandidateView] = Field(description="at most 300, best first")
     floors: dict[str, float] = Field(
@@ -231,7 +231,7 @@ class ExpectedRankView(ReplyModel):
 
 
 class ExpectedChunkView(ReplyModel):
-    """Where a chunk stands that should have been found; for the question as it was put, before any reranking."""
+    """The rank of an expected chunk, for the original question, before any reranking."""
 
     chunk_id: str
     rank: int | None = Field(description="by the fused score, from 1; null: behind 1,000 others in each channel")

@@ -48,7 +48,7 @@ class SimilarityBody(BodyModel):
 
 
 class LikenessView(ReplyModel):
-    """What a text has in common with the questions; item i of each list belongs to question i."""
+    """The similarity of a text to the questions; item i of each list belongs to question i."""
 
     text: list[float] = Field(description="cosines of question and text")
     questions: list[list[float]] = Field(description="for each question its cosines with those of the text")
@@ -62,7 +62,7 @@ class StoredQuestionView(ReplyModel):
 
 
 class ChunkLikenessView(ReplyModel):
-    """What a stored chunk has in common with the questions; item i of each list belongs to question i."""
+    """The similarity of a stored chunk to the questions; item i of each list belongs to question i."""
 
     chunk_id: UUID
     text: list[float] | None = Field(description="cosines of question and text; null: its words alone find it")

@@ -23,7 +23,7 @@ class StageView(ReplyModel):
 
 
 class UnservedView(ReplyModel):
-    """Chunks that wait for an index worker that serves this embedding, which the API's settings do not describe."""
+    """Chunks waiting for an index worker with this embedding, which the API's settings do not contain."""
 
     embedding_model: str
     chunks: int
@@ -40,7 +40,7 @@ class LimitView(ReplyModel):
 
 
 class UsageView(ReplyModel):
-    """What all calls of a kind to a model have cost for a collection, whatever became of the documents."""
+    """Costs of all calls of a kind to a model for a collection, independent of their results."""
 
     collection: str | None = Field(description="null: the collection is gone")
     kind: Literal["generate", "embed"]
@@ -55,7 +55,7 @@ class UsageView(ReplyModel):
 
 
 class UsageGroupView(ReplyModel):
-    """What calls of a kind have cost, of one day, collection or model; what it is not grouped by is null."""
+    """Costs of calls of a kind, by day, collection or model; fields that are not grouped by are null."""
 
     day: date | None = Field(description="in UTC")
     collection: str | None = Field(description="null with `by=collection`: the collection is gone")
@@ -93,7 +93,7 @@ class UsageReply(ReplyModel):
 
 
 class MinuteView(ReplyModel):
-    """What ended within a minute."""
+    """Work that finished within a minute."""
 
     minute: datetime = Field(description="when it began")
     chunks: int = Field(description="that were indexed")
@@ -119,7 +119,7 @@ class HistoryReply(ReplyModel):
 
 
 class BudgetView(ReplyModel):
-    """What the tenant may spend on a day in UTC, and has spent of it; null is no limit."""
+    """The tenant's budget and costs of the day in UTC; null is no limit."""
 
     tokens_per_day: int | None = Field(description="of the language model, for the ingest")
     cost_per_day: float | None = Field(description="of the ingest")

@@ -41,14 +41,14 @@ class TrialChunkEvent(ReplyModel):
 
 
 class TrialQuestionEvent(ReplyModel):
-    """`question`: one that the model has written, not yet judged."""
+    """`question`: a generated question, not yet filtered."""
 
     chunk: int
     text: str
 
 
 class TrialQuestionResult(ReplyModel):
-    """A question as the filter judged it."""
+    """A question with the result of the filter."""
 
     text: str
     passed: bool
@@ -57,7 +57,7 @@ class TrialQuestionResult(ReplyModel):
 
 
 class TrialScreenedEvent(ReplyModel):
-    """`screened`: the verdicts on a chunk's questions, once for each chunk."""
+    """`screened`: the filtered questions of a chunk, once per chunk."""
 
     chunk: int
     questions: list[TrialQuestionResult]

@@ -17,7 +17,7 @@ _URL = "https://example.org/hooks/foreask"
 
 
 class WebhookBody(BodyModel):
-    """A webhook that is to be made."""
+    """A webhook to create."""
 
     model_config = example(url=_URL, events=["document.ready", "document.failed"])
 
@@ -70,7 +70,7 @@ class WebhookList(ReplyModel):
 
 
 class DeliveryView(ReplyModel):
-    """A message to a webhook, and what became of its last attempt."""
+    """A message to a webhook, with the result of its last attempt."""
 
     model_config = example(
         id=_DELIVERY_ID,

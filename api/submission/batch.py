@@ -55,10 +55,10 @@ class Batch:
     """The documents of one request.
 
     Args:
-        services: where they go.
-        collection: which they belong to.
-        quotas: how much the tenant may hand in.
-        scope: of the request; the log names its route.
+        services: dependencies of the routes.
+        collection: their collection.
+        quotas: limits of the tenant.
+        scope: scope of the request; the log names its route.
     """
 
     def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, scope: Scope) -> None:
@@ -66,13 +66,13 @@ class Batch:
         self._quotas = quotas
         self._collection = collection
         self._scope = scope
-        self._stopped: Transient | None = None  # what is away: further lines would wait for it in vain
+        self._stopped: Transient | None = None  # the unavailable part: further lines would wait for it in vain
 
     async def receive(self, lines: AsyncGenerator[Line, None]) -> AsyncGenerator[bytes, None]:
-        """Take in the lines, and yield the lines that answer them.
+        """Process the lines, and yield their replies.
 
-        A document whose line is answered is durable. The reply has begun with status 200, so an error that ends the
-        request is a line too: the last one.
+        A document with a reply is durable. The reply has started with status 200, so an error that ends the request is
+        also a line: the last one.
         """
         last = 0
         try:
@@ -121,7 +121,7 @@ class Batch:
         return _Document(line, new, content)
 
     async def _submit(self, documents: Sequence[_Document]) -> Mapping[int, Submission | ForeaskError]:
-        """Store documents and write their rows; return what became of each line."""
+        """Store documents and insert their rows; return the result of each line."""
         if self._stopped is not None:
             return dict.fromkeys((document.line for document in documents), self._stopped)
         try:
@@ -152,10 +152,10 @@ class Batch:
 
 
 async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line], None]:
-    """Yield lines in groups that are worked on together, and are in memory together.
+    """Yield lines in groups that are processed and held in memory together.
 
     Raises:
-        TooLarge: there are more lines than a request may have; the client has sent them all when it is told so.
+        TooLarge: there are more lines than allowed; it is raised after the client has sent them all.
     """
     group, size, count = list[Line](), 0, 0
     async with aclosing(lines):
@@ -180,7 +180,7 @@ def _problem(line: int, external_id: str | None, error: Exception) -> BatchResul
 
 
 def _external_id(value: object) -> str | None:
-    """What a line calls its document, where that can be told."""
+    """The external id of a line, if it is readable."""
     name = value.get("external_id") if isinstance(value, dict) else None
     return name if isinstance(name, str) else None
 

@@ -29,7 +29,7 @@ _BOUNDARY_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class DocumentForm:
-    """A form with one `file`, whose bytes are stored; `fields` are the other parts' bytes by name."""
+    """A form with one `file`, whose bytes are stored; `fields` has the bytes of the other parts by name."""
 
     fields: Mapping[str, bytes]
     upload: Upload
@@ -61,13 +61,13 @@ class _FormPart:
 
 
 async def read_form(request: Request, guard: UploadGuard, settings: Settings) -> DocumentForm:
-    """Read a form with one `file`, in whatever order its parts come; the guard stores the file.
+    """Read a form with one `file`, in any order of its parts; the guard stores the file.
 
     Raises:
-        TooLarge: the file, or the fields together, have more bytes than their limit.
-        MalformedRequest: the body is not a form, or it ends in the middle.
-        InvalidInput: the file is absent or empty, or a field is unknown or comes twice.
-        Unavailable: the disk refused.
+        TooLarge: the file, or the fields together, exceed their limit.
+        MalformedRequest: the body is not a form, or it is truncated.
+        InvalidInput: the file is missing or empty, or a field is unknown or repeated.
+        Unavailable: the disk failed.
     """
     parts = _PartReader(request, settings.max_upload_bytes + settings.max_json_bytes, "FOREASK_MAX_UPLOAD_BYTES")
     fields: dict[str, bytes] = {}
@@ -94,7 +94,7 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
 
 @dataclass(frozen=True, slots=True)
 class SampleFile:
-    """A file of a form that is kept in memory alone."""
+    """A file of a form, held in memory only."""
 
     filename: str | None
     media_type: str | None
@@ -104,21 +104,21 @@ class SampleFile:
 async def read_sample(
     request: Request, allowed: frozenset[str], *, most_files: int, most_bytes: int
 ) -> tuple[list[SampleFile], dict[str, str]]:
-    """Read a form with some files, called `file`, and fields, and store nothing.
+    """Read a form with some files, called `file`, and fields, without storing anything.
 
     Args:
-        request: whose body it is.
-        allowed: the names of fields.
-        most_files: that a form may have.
-        most_bytes: of the form.
+        request: the request.
+        allowed: names of fields.
+        most_files: maximum number of files.
+        most_bytes: maximum size of the form.
 
     Returns:
         The files, and the texts of the fields.
 
     Raises:
-        TooLarge: the form has more bytes or more files than it may have.
-        MalformedRequest: the body is not a form, or it ends in the middle.
-        InvalidInput: a field is unknown, comes twice or is not UTF-8.
+        TooLarge: the form exceeds the maximum size or number of files.
+        MalformedRequest: the body is not a form, or it is truncated.
+        InvalidInput: a field is unknown, repeated or not UTF-8.
     """
     parts = _PartReader(request, most_bytes, None)
     files: list[SampleFile] = []

@@ -1,4 +1,4 @@
-"""A document is taken in by three steps: read the request, validate what it says, submit it to the ledger."""
+"""Submission of a document in three steps: read the request, validate it, submit it to the ledger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAME_MAX = 255
 LANES = {"interactive": 0, "bulk": 1}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _ANY_BYTES = "application/octet-stream"  # clients send this when they do not know the media type
-_SLICE_CHARS = 1 << 16  # decoded in 0.3 ms, after which other threads have their turn; a multiple of 4
+_SLICE_CHARS = 1 << 16  # decoded in 0.3 ms, after which other threads can run; a multiple of 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,22 @@ class RawDocument:
     upload: Upload
     filename: str | None
     media_type: str | None
-    token: str | None = None  # of the address to which the bytes were sent
+    token: str | None = None  # token of the address to which the bytes were sent
 
 
 async def receive(
     request: Request, tenant: str, services: ApiServices, collection_cache: CollectionCache, quotas: Quotas
 ) -> Submission:
-    """Take in a document as a form or as JSON; it is durable, and not yet parsed, when this returns.
+    """Accept a document as a form or as JSON; when this returns, it is durable and not yet parsed.
 
     Raises:
         Rejected: the request, or the document, breaks a rule.
-        Conflict: the settings do not describe the embedding of its collection, or the tenant has as many documents or
-            collections as it may have.
-        TooManyRequests: the tenant has uploaded what it may upload in a day.
+        Conflict: the embedding of its collection is not configured, or the tenant has the maximum number of documents
+            or collections.
+        TooManyRequests: the tenant has used up its daily upload limit.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
-    On every error neither a row nor a file is left.
+    On every error neither a row nor a file remains.
     """
     await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:
@@ -84,9 +84,9 @@ async def read(request: Request, tenant: str, guard: UploadGuard, settings: Sett
     Raises:
         UnsupportedMedia: the body is neither a form nor JSON.
         MalformedRequest: the body cannot be read.
-        TooLarge: the body, or the document, has more bytes than its limit.
+        TooLarge: the body, or the document, exceeds its limit.
         InvalidInput: a field does not fit, or the document is empty.
-        Unavailable: the disk refused.
+        Unavailable: the disk failed.
     """
     match bodies.media_type(request):
         case "multipart/form-data":
@@ -101,11 +101,11 @@ async def read(request: Request, tenant: str, guard: UploadGuard, settings: Sett
 
 
 async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCache) -> NewDocument:
-    """Check the document's names and find its collection, which is made on first use.
+    """Check the document's names and find its collection, which is created on first use.
 
     Raises:
         InvalidInput: the filename or the media type cannot be used, or the metadata does not fit the declared fields.
-        Conflict: the settings do not describe the embedding of the collection.
+        Conflict: the embedding of the collection is not configured.
         Unavailable: the ledger cannot be reached.
     """
     fields = raw.fields
@@ -125,7 +125,7 @@ def new_document(
     media_type: str | None,
     lane: int,
 ) -> NewDocument:
-    """Put together what is said of a document.
+    """Assemble the descriptive fields of a document.
 
     Raises:
         InvalidInput: the metadata does not fit the declared fields.
@@ -162,10 +162,10 @@ def new_document(
 async def submit(
     new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices, quotas: Quotas
 ) -> list[Submission]:
-    """Write the rows of documents of one collection whose bytes the guard stored, and wake a worker for them.
+    """Insert the rows of documents of one collection whose bytes the guard stored, and wake a worker for them.
 
     Raises:
-        Conflict, TooLarge, TooManyRequests: the tenant may not have them; see `Quotas.require_room`.
+        Conflict, TooLarge, TooManyRequests: the tenant may not add them; see `Quotas.require_room`.
         Unavailable: the ledger cannot be reached.
     """
     await quotas.require_room(new)
@@ -173,7 +173,7 @@ async def submit(
     try:
         submissions = await services.ledger.documents.submit_many(new)
     except Unavailable:
-        # The ledger may have committed before its connection broke. As long as it cannot tell, the bytes stay.
+        # The ledger may have committed before its connection broke. Until it answers, the bytes are kept.
         with suppress(Unavailable):
             if not await services.ledger.documents.stored_in_use([guard.stored_in]):
                 guard.arm()
@@ -187,7 +187,7 @@ async def submit(
 
 
 def _tell_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]) -> None:
-    """Log documents beside the request's id: the lines of workers have theirs."""
+    """Log documents with the request's id, because the lines of workers have only the documents'."""
     for document, submission in zip(new, submissions, strict=True):
         if submission.accepted:
             ids = {"document_id": str(submission.document.id), "collection_id": str(document.collection.id)}
@@ -195,7 +195,7 @@ def _tell_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]
 
 
 def content_hash(parts: Mapping[str, object]) -> bytes:
-    """Hash everything that changes what is indexed: another hash begins the document's next version."""
+    """Hash everything that affects the index: another hash starts the document's next version."""
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -218,10 +218,10 @@ def filename_of(name: str | None) -> str | None:
 
 
 def media_type_of(value: str | None) -> str | None:
-    """Return a media type without its parameters; None if it says nothing about the content.
+    """Return a media type without its parameters; None if it is unspecific.
 
     Raises:
-        InvalidInput: the value is no media type.
+        InvalidInput: the value is not a media type.
     """
     kind = (value or "").partition(";")[0].strip().lower()
     if not kind or kind == _ANY_BYTES:
@@ -261,8 +261,8 @@ def content_of(body: DocumentContent) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
-    """Decode base 64 in slices, between which others run; raises ValueError."""
-    if text.find("=", 0, -2) != -1:  # the slices could not tell that it is not at the end
+    """Decode base64 in slices, between which others run; raises ValueError."""
+    if text.find("=", 0, -2) != -1:  # padding within slices would be undetected
         raise ValueError
     slices = range(0, len(text), _SLICE_CHARS)
     return b"".join(base64.b64decode(text[start : start + _SLICE_CHARS], validate=True) for start in slices)

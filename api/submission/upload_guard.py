@@ -9,10 +9,10 @@ from shared.storage.uploads import Upload, Uploads
 
 
 class UploadGuard:
-    """Stores one upload or one pack, and removes its bytes when the `async with` block ends in an error.
+    """Stores one upload or one pack, and removes its bytes if the `async with` block raises.
 
-    `disarm` before a row may name the bytes: a row without its bytes cannot be parsed, while bytes without a row are
-    removed by the scheduler.
+    Call `disarm` before a row may name the bytes: a row without its bytes cannot be parsed, while the scheduler removes
+    bytes without a row.
     """
 
     def __init__(self, uploads: Uploads) -> None:
@@ -48,7 +48,7 @@ class UploadGuard:
         return self._upload
 
     async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
-        """Make what a client sent to the store itself an upload; raises as `Uploads.take`."""
+        """Turn bytes that a client sent to the store into an upload; raises as `Uploads.take`."""
         self._upload = await self._uploads.take(tenant, token, max_bytes=max_bytes)
         return self._upload
 
@@ -69,7 +69,7 @@ class UploadGuard:
         return self._upload.stored_in
 
     async def remove(self) -> None:
-        """Remove what was stored."""
+        """Remove the stored bytes."""
         await self._uploads.remove([self.stored_in])
 
     def disarm(self) -> None:
