@@ -8,7 +8,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.ids import chunk_point_id, question_point_id
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
 from shared.query.retrieve.channels import fold, full_bm25
-from shared.query.retrieve.default_fusion import crowds
+from shared.query.retrieve.default_fusion import reference_scores
 from shared.query.retrieve.diversity import diversified
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
@@ -92,7 +92,7 @@ def test_score_is_excess_over_each_channels_baseline():
 
     a, b, *_ = fuse(found, "scores", Weights())
 
-    assert crowds(found) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
+    assert reference_scores(found) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
     assert (named(a.chunk_id), named(b.chunk_id)) == ("a", "b")
     assert a.evidence == pytest.approx((0.9 + 1.5 * 0.7, 0.2 + 1.5 * 0.2, 8 * 0.2 * 0.5))
     assert a.score == pytest.approx(3.25 / 5.25)
