@@ -1,4 +1,4 @@
-"""Corpora: rows of JSON lines and of Parquet as documents, each bad one refused by its number."""
+"""Corpora: rows of JSON lines and of Parquet as documents, each bad one rejected by its number."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_bad_row_is_refused_by_its_number(write, monkeypatch, bad, why):
     first, second, third = read(path, questions="asked")
     assert (first.number, second.number, third.number) == (1, 2, 3)
     assert second.document is None
-    assert why in second.refusal
+    assert why in second.rejection
     assert third.document["external_id"] == "doc-1"
 
 
@@ -178,8 +178,8 @@ def test_values_of_parquet_become_json(tmp_path):
     (document,) = documents(path, metadata=("day", "price", "tags"), questions="asked")
     assert document["metadata"] == {"day": "2026-11-22", "price": 2.5, "tags": ["a", "b"]}
     assert document["questions"] == ["Why?"]
-    (refused,) = read(path, metadata=("blob",))
-    assert "blob has bytes" in refused.refusal
+    (rejected,) = read(path, metadata=("blob",))
+    assert "blob has bytes" in rejected.rejection
 
 
 def test_invalid_parquet_prints_one_sentence(write):
