@@ -1,4 +1,4 @@
-"""Corpora: a file whose rows are documents, as JSON lines or as Parquet. A corpus may be larger than memory."""
+"""Corpora: files whose rows are documents, as JSON lines or Parquet. A corpus may be larger than memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SAMPLE_ROWS = 200
 _SAMPLE_BYTES = 4 * 1024 * 1024
-_LONGEST_LINE = 64 * 1024 * 1024  # a longer one is no document: the server takes less
+_LONGEST_LINE = 64 * 1024 * 1024  # the server rejects documents of this size anyway
 _FIRST_LINES = 100
 _BLOCK = 1024 * 1024
 _PARQUET_BATCH = 500
@@ -37,14 +37,14 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a row are a document; None: found by their usual names, or not there.
+    """The columns of a document. None means the column with the usual name, if it exists.
 
     Args:
-        id: the document's name.
-        text: its text.
-        title: its title.
-        metadata: what it can be filtered by.
-        questions: its ready-made questions, a list of texts or of objects.
+        id: column of the external id.
+        text: column of the text.
+        title: column of the title.
+        metadata: columns of the metadata.
+        questions: column of the ready-made questions, each row a list of texts or objects.
     """
 
     id: str | None = None
@@ -54,20 +54,24 @@ class Columns:
     questions: str | None = None
 
     def among(self, names: Sequence[str], where: str) -> Columns:
-        """The columns in a corpus that has these, those that were not given by their usual names.
+        """Return the columns of a corpus with these column names; missing columns get their usual names.
+
+        Args:
+            names: names of the corpus's columns.
+            where: name of the corpus, for the error message.
 
         Raises:
-            InvalidInput: a column is not there.
+            InvalidInput: a column does not exist.
         """
-        known = set(names)
+        existing = set(names)
         found = replace(
             self,
-            id=self.id or next((name for name in _IDS if name in known), None),
+            id=self.id or next((name for name in _IDS if name in existing), None),
             text=self.text or "text",
-            title=self.title or ("title" if "title" in known else None),
+            title=self.title or ("title" if "title" in existing else None),
         )
-        wanted = (found.id, found.text, found.title, found.questions, *found.metadata)
-        missing = [name for name in wanted if name is not None and name not in known]
+        required = (found.id, found.text, found.title, found.questions, *found.metadata)
+        missing = [name for name in required if name is not None and name not in existing]
         if missing and names:
             raise InvalidInput(
                 f"{where} has no column {', '.join(missing)}; it has {', '.join(names)}."
@@ -79,21 +83,21 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row by its number, from 1: a document as the API takes it, or why it is none."""
+    """A row with its number, from 1: a document in the form of the API, or the reason why it is not valid."""
 
     number: int
     document: Json | None = None
-    refusal: str | None = None
+    rejection: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a corpus is like.
+    """Size and sample of a corpus.
 
     Args:
-        rows: how many there are.
-        size_bytes: of all texts together, as far as the sample tells; None: unknown.
-        sample: documents from all over the corpus.
+        rows: number of rows.
+        size_bytes: total size of the texts, estimated from the sample; None: unknown.
+        sample: documents from all parts of the corpus.
     """
 
     rows: int
@@ -102,10 +106,10 @@ class Survey:
 
 
 class Truncated(InvalidInput):
-    """A corpus that breaks off; `rows` came before."""
+    """A corpus whose file is truncated; `rows` is the number of rows before the end."""
 
     def __init__(self, path: Path, rows: int) -> None:
-        super().__init__(f"{path} is truncated: it breaks off behind line {rows:,}. The lines before were handed in.")
+        super().__init__(f"{path} is truncated after line {rows:,}. The lines before the end were uploaded.")
 
 
 class Corpus(Protocol):
@@ -117,23 +121,23 @@ class Corpus(Protocol):
         """Yield the rows, in order.
 
         Raises:
-            Truncated: the file breaks off, after the rows that it has.
+            Truncated: the file is truncated; raised after its last row.
         """
         ...
 
     def survey(self) -> Survey:
-        """Read the file once, and say what is in it."""
+        """Read the file once and return its size and a sample."""
         ...
 
 
 def corpus_in(paths: Sequence[str], columns: Columns) -> Corpus | None:
-    """The corpus that these paths are: one Parquet file, or one of JSON lines whose columns are given or known.
+    """Return the corpus at the paths, or None if they are not one file that is a corpus.
 
-    JSON lines are a corpus where a column is named, where they are compressed, or where they have `_id` and `text`, as
-    in BEIR. Elsewhere the file is a document like any other.
+    A Parquet file is a corpus. A file of JSON lines is a corpus if a column is named, if it is compressed, or if it has
+    the columns `_id` and `text`, as in BEIR. Otherwise it is a document like any other.
 
     Raises:
-        InvalidInput: columns are named of something else, or are not there.
+        InvalidInput: columns are named but the paths are not a corpus, or a column does not exist.
     """
     path = Path(paths[0]).expanduser()
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
@@ -155,7 +159,7 @@ def corpus_in(paths: Sequence[str], columns: Columns) -> Corpus | None:
 
 
 class JsonLinesCorpus:
-    """A JSON object a line; empty lines do not count, but have numbers."""
+    """One JSON object per line. Empty lines are skipped but counted in line numbers."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self._path = path
@@ -168,20 +172,20 @@ class JsonLinesCorpus:
 
     def _row(self, number: int, line: bytes | None) -> Row:
         if line is None:
-            return Row(number, refusal=f"It has more than {_LONGEST_LINE:,} bytes.")
+            return Row(number, rejection=f"It has more than {_LONGEST_LINE:,} bytes.")
         try:
             values = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return Row(number, refusal=f"It is not JSON: {error}.")
+            return Row(number, rejection=f"It is not JSON: {error}.")
         if not isinstance(values, dict):
-            return Row(number, refusal="It is not a JSON object.")
+            return Row(number, rejection="It is not a JSON object.")
         return _row(number, values, self._columns, self.name)
 
     def survey(self) -> Survey:
         rows = size = seen = 0
-        chance = random.Random(0)  # noqa: S311 - the same sample each time
+        generator = random.Random(0)  # noqa: S311 - the same sample each time
         sample: list[tuple[int, bytes]] = []
-        with suppress(Truncated):  # told when its rows are read
+        with suppress(Truncated):  # raised when its rows are read
             for number, line in _lines(self._path):
                 rows += 1
                 size += len(line or b"")
@@ -190,20 +194,20 @@ class JsonLinesCorpus:
                 seen += 1
                 if len(sample) < SAMPLE_ROWS:
                     sample.append((number, line))
-                elif (index := chance.randrange(seen)) < SAMPLE_ROWS:
+                elif (index := generator.randrange(seen)) < SAMPLE_ROWS:
                     sample[index] = number, line
         sample = list(_fitting(sample, lambda item: len(item[1])))
         documents = [row.document for row in (self._row(*item) for item in sample) if row.document is not None]
-        of_sample = sum(len(line) for _, line in sample)
+        sample_size = sum(len(line) for _, line in sample)
         texts = sum(len(document["text"].encode()) for document in documents)
-        return Survey(rows, round(texts * size / of_sample) if of_sample else None, documents)
+        return Survey(rows, round(texts * size / sample_size) if sample_size else None, documents)
 
 
 class ParquetCorpus:
-    """A Parquet file; its row groups are read one after the other.
+    """A Parquet file, whose row groups are read one after another.
 
     Raises:
-        InvalidInput: the file is none, has not these columns, or pyarrow is not installed.
+        InvalidInput: the file is not Parquet or lacks a column.
     """
 
     def __init__(self, path: Path, columns: Columns) -> None:
@@ -253,18 +257,18 @@ def _row(number: int, values: Mapping[str, Any], columns: Columns, name: str) ->
     try:
         return Row(number, _document(number, values, columns, name))
     except ValueError as error:
-        return Row(number, refusal=str(error))
+        return Row(number, rejection=str(error))
 
 
 def _document(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> Json:
-    """The document of a row.
+    """Return the document of a row.
 
     Raises:
-        ValueError: the row is none; the message says why.
+        ValueError: the row is not a valid document; the message is the reason.
     """
     text = values.get(columns.text or "text")
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"It has no text in {columns.text}.")
+        raise ValueError(f"It has no text in the column {columns.text}.")
     document: Json = {"external_id": _id(values, columns.id) or f"{name}:{number}", "text": text}
     title = values.get(columns.title) if columns.title else None
     if isinstance(title, str) and title.strip():
@@ -275,7 +279,7 @@ def _document(number: int, values: Mapping[str, Any], columns: Columns, name: st
     questions = values.get(columns.questions) if columns.questions else None
     if questions is not None:
         if not isinstance(questions, list):
-            raise ValueError(f"{columns.questions} is not a list of questions.")
+            raise ValueError(f"The column {columns.questions} does not contain a list of questions.")
         document["questions"] = questions
     return document
 
@@ -288,17 +292,17 @@ def _id(values: Mapping[str, Any], column: str | None) -> str | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise ValueError(f"It has no name in {column}.")
+    raise ValueError(f"It has no name in the column {column}.")
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value as JSON."""
     if isinstance(value, (date, datetime)):
         return value.isoformat()
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes):
-        raise ValueError(f"{name} has bytes, which JSON cannot hold.")  # noqa: TRY004 - the row is refused
+        raise ValueError(f"The column {name} contains bytes, which JSON cannot represent.")  # noqa: TRY004 - the row is rejected
     if isinstance(value, list):
         return [_plain(name, item) for item in value]
     if isinstance(value, dict):
@@ -307,9 +311,9 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _names(path: Path) -> list[str]:
-    """The names in the first lines, which need not all have the same."""
+    """Return the names in the first lines, which may have different names."""
     names: dict[str, None] = {}
-    with suppress(Truncated):  # told when its rows are read
+    with suppress(Truncated):  # raised when its rows are read
         for _, line in islice(_lines(path), _FIRST_LINES):
             with suppress(orjson.JSONDecodeError):
                 values = orjson.loads(line or b"")
@@ -318,10 +322,10 @@ def _names(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line that is not empty, with its number; None for one that is too long.
+    """Yield each line that is not empty, with its number, and None instead of a line that is too long.
 
     Raises:
-        Truncated: a compressed file breaks off.
+        Truncated: a compressed file is truncated.
     """
     number = 0
     with _opened(path) as file:
@@ -352,10 +356,10 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _fitting(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[T]:
-    """Yield items until they are too large for one request."""
-    room = _SAMPLE_BYTES
+    """Yield items up to the size of one request."""
+    remaining = _SAMPLE_BYTES
     for item in items:
-        room -= size_of(item)
-        if room < 0:
+        remaining -= size_of(item)
+        if remaining < 0:
             return
         yield item

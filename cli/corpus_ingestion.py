@@ -1,4 +1,4 @@
-"""Ingestion of a corpus: its rows are handed in in batches, and its collection followed until nothing waits."""
+"""Ingestion of a corpus: upload its rows in batches and follow its collection until no document is pending."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ from cli.client import Client, problem_of
 from cli.corpus import Corpus, Row, Truncated
 from shared.domain.errors import NotFound, Transient
 
-AT_ONCE = 4
+BATCHES_AT_ONCE = 4
 _BATCH_ROWS = 500
 _BATCH_BYTES = 2 * 1024 * 1024
 _SHOWN = 20
-_PATIENCE = 10  # rounds for which the server may be away
-_OPEN = ("queued", "parsing", "indexing")
+_UNAVAILABLE_ROUNDS = 10
+_NOT_SEARCHABLE = ("queued", "parsing", "indexing")
 
 Until = Literal["searchable", "ready"]
 
 
 @dataclass(slots=True)
 class CorpusLoad:
-    """What became of the rows.
+    """Results of the uploaded rows.
 
     Args:
-        total: rows of the corpus.
-        accepted: documents that are new, or have other content.
-        unchanged: documents that are there already.
-        refused: rows that are no documents, or that the server refused.
-        reasons: why, by row, of the first of these.
+        total: number of rows in the corpus.
+        accepted: number of documents that are new or have new content.
+        unchanged: number of documents that were stored already.
+        rejected: number of rows that are not valid documents or were rejected by the server.
+        reasons: reason of each of the first rejections, by row number.
     """
 
     total: int
     accepted: int = 0
     unchanged: int = 0
-    refused: int = 0
+    rejected: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
-        return self.accepted + self.unchanged + self.refused
+        return self.accepted + self.unchanged + self.rejected
 
-    def refuse(self, number: int, reason: str) -> None:
-        self.refused += 1
+    def reject(self, number: int, reason: str) -> None:
+        self.rejected += 1
         if len(self.reasons) < _SHOWN:
             self.reasons[number] = reason
 
-    def see(self, number: int, line: BatchLine) -> None:
-        """Note what the server said of a row."""
+    def record(self, number: int, line: BatchLine) -> None:
+        """Record the result of a row."""
         match line.status:
             case 202:
                 self.accepted += 1
             case 200:
                 self.unchanged += 1
             case _:
-                self.refuse(number, problem_of(line))
+                self.reject(number, problem_of(line))
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows of one request, encoded."""
+    """The encoded rows of one request."""
 
     numbers: list[int] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
@@ -84,27 +84,27 @@ class _Batch:
         return len(self.lines) >= _BATCH_ROWS or self.size_bytes >= _BATCH_BYTES
 
 
-def hand_in(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
-    """Hand in every row, some batches at once; yield after each batch.
+def upload_rows(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
+    """Upload every row, several batches at once, and yield after each batch.
 
-    Rows of one name are handed in one after the other: the last one wins. Whoever breaks off begins again: what is
-    there already is not taken twice.
+    Rows with the same external id are uploaded one after another, and the last one wins. An interrupted upload can be
+    started again, because documents that are stored already are not stored twice.
 
     Raises:
-        Truncated: the file breaks off; its rows before that were handed in.
-        Unavailable: the server was away for long.
+        Truncated: the file is truncated; the rows before the end were uploaded.
+        Unavailable: the server was unavailable for all attempts.
     """
-    pool = ThreadPoolExecutor(AT_ONCE)
-    waiting: deque[tuple[Future[list[BatchLine]], _Batch]] = deque()
+    pool = ThreadPoolExecutor(BATCHES_AT_ONCE)
+    running: deque[tuple[Future[list[BatchLine]], _Batch]] = deque()
     truncated: list[Truncated] = []
     try:
-        for batch in _batches(_until_cut(corpus.rows(), truncated), load):
-            while len(waiting) == AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in waiting):
-                _settle(waiting, load)
+        for batch in _batches(_until_truncated(corpus.rows(), truncated), load):
+            while len(running) == BATCHES_AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in running):
+                _record_first(running, load)
                 yield
-            waiting.append((pool.submit(client.upload_batch, batch.lines, collection=collection), batch))
-        while waiting:
-            _settle(waiting, load)
+            running.append((pool.submit(client.upload_batch, batch.lines, collection=collection), batch))
+        while running:
+            _record_first(running, load)
             yield
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -112,14 +112,14 @@ def hand_in(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -
         raise truncated[0]
 
 
-def _settle(waiting: deque[tuple[Future[list[BatchLine]], _Batch]], load: CorpusLoad) -> None:
-    future, batch = waiting.popleft()
-    for number, reply in zip(batch.numbers, future.result(), strict=True):
-        load.see(number, reply)
+def _record_first(running: deque[tuple[Future[list[BatchLine]], _Batch]], load: CorpusLoad) -> None:
+    future, batch = running.popleft()
+    for number, line in zip(batch.numbers, future.result(), strict=True):
+        load.record(number, line)
 
 
-def _until_cut(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
-    """Yield the rows; where the file breaks off, note it for later."""
+def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
+    """Yield the rows. If the file is truncated, append the error to a list instead of raising it."""
     try:
         yield from rows
     except Truncated as error:
@@ -130,7 +130,7 @@ def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_Batch]:
     batch = _Batch()
     for row in rows:
         if row.document is None:
-            load.refuse(row.number, row.refusal or "")
+            load.reject(row.number, row.rejection or "")
             continue
         name = row.document["external_id"]
         if name in batch.ids or batch.full:
@@ -139,7 +139,7 @@ def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_Batch]:
         try:
             batch.add(row.number, name, orjson.dumps(row.document))
         except orjson.JSONEncodeError as error:
-            load.refuse(row.number, f"It cannot be sent as JSON: {error}.")
+            load.reject(row.number, f"It cannot be sent as JSON: {error}.")
     if batch.lines:
         yield batch
 
@@ -151,37 +151,37 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Mapping[str, int]]:
-    """Yield how many documents of a collection are in each state, until none waits.
+    """Yield the number of documents of a collection in each state, until none is pending.
 
-    A corpus may have millions of documents: the collection's counts are read, which include other loads' documents.
+    A corpus may have millions of documents, so the collection's counts are read. They include other loads' documents.
 
     Raises:
-        Unavailable: the server was away for more than ten rounds.
+        Unavailable: the server was unavailable for more than ten rounds.
     """
-    away = 0
+    failures = 0
     while True:
         started = clock()
         try:
             states = states_of(client, collection)
-            away = 0
+            failures = 0
         except Transient:
-            away += 1
-            if away > _PATIENCE:
+            failures += 1
+            if failures > _UNAVAILABLE_ROUNDS:
                 raise
         else:
             yield states
-            if not open_documents(states, until):
+            if not pending_documents(states, until):
                 return
         sleep(max(1.0, (clock() - started) * 4))
 
 
-def open_documents(states: Mapping[str, int], until: Until) -> int:
-    """How many of these documents are still to be found, or until `ready` to have their questions."""
-    return sum(states.get(state, 0) for state in (*_OPEN, *(("searchable",) if until == "ready" else ())))
+def pending_documents(states: Mapping[str, int], until: Until) -> int:
+    """Return the number of documents that are not yet searchable, or with `ready` that lack their questions."""
+    return sum(states.get(state, 0) for state in (*_NOT_SEARCHABLE, *(("searchable",) if until == "ready" else ())))
 
 
 def states_of(client: Client, collection: str) -> Mapping[str, int]:
-    """How many documents of a collection are in each state; none where it is not there yet."""
+    """Return the number of documents in each state; empty if the collection does not exist."""
     try:
         return client.collection(collection).documents
     except NotFound:

@@ -1,4 +1,4 @@
-"""The demo: start everything, ingest real documents, ask questions, stop everything."""
+"""The demo: start everything, ingest real documents, ask questions, and stop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foreask_client import Answer
 from foreask_client.models import Lane
 from rich.console import Console
 
-from cli import library, output
+from cli import demo_documents, output
 from cli.client import Client
-from cli.ingestion import FOUND, DocumentProgress, Until, UploadBatch, follow, upload
+from cli.ingestion import SEARCHABLE, DocumentProgress, Until, UploadBatch, follow, upload
 from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
@@ -22,19 +22,19 @@ from shared.domain.errors import Unavailable
 from shared.settings import Settings, load
 
 COLLECTION = "demo"
-AHEAD = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # these have the answers to the questions below
-FIRST = AHEAD[0]  # this one answers the first question
-PATIENCE_SECONDS = 180.0  # for the written questions of the first document, on a slow machine
+URGENT = tuple(f"packages/{name}" for name in demo_documents.PACKAGES[:3])  # contain the answers to the questions below
+FIRST = URGENT[0]  # answers the first question
+GENERATION_SECONDS = 180.0  # longest wait for the generated questions of the first document
 QUESTIONS = (
     "Does HTTPX support HTTP/2?",
     "Does orjson support PyPy?",
     "How much faster is asyncpg than psycopg?",
-    "Who won the football World Cup in 1990?",  # the documents do not say, so the answer must not either
+    "Who won the football World Cup in 1990?",  # the documents do not contain the answer
 )
 
 
 def run(data_dir: Path, console: Console) -> None:
-    """Run the demo. A second run waits for nothing, because the documents are there."""
+    """Run the demo. A second run waits for nothing, because the documents are stored already."""
     started = time.monotonic()
     launcher = Launcher(Plan(settings_for(data_dir), Crew(), port=0), console)
     announce_restarts(console)
@@ -42,15 +42,15 @@ def run(data_dir: Path, console: Console) -> None:
         try:
             with launcher, Client(launcher.url, _key()) as client:
                 _show(Show(client, console, started), data_dir)
-                _part(launcher, data_dir, console, time.monotonic() - started)
+                _print_farewell(launcher, data_dir, console, time.monotonic() - started)
         except StopRequested:
-            output.say(console, "stopped; `make demo` goes on where this ended")
+            output.say(console, "stopped; `make demo` continues from here")
             raise
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """The demo's stage: whom it asks, where it prints, and when it began, by the monotonic clock."""
+    """The client, the console and the start time (monotonic clock) of a demo."""
 
     client: Client
     console: Console
@@ -70,64 +70,64 @@ class Show:
 
 
 def _show(show: Show, data_dir: Path) -> None:
-    """Hand in the documents, and ask as soon as the first is found, which answers."""
+    """Upload the documents, and ask as soon as the first one is searchable, which answers the first question."""
     first, *others = QUESTIONS
-    batch, known = _hand_in(show, library.write(data_dir / "documents"))
+    batch, was_stored = _upload(show, demo_documents.write(data_dir / "documents"))
     show.ask(first)
-    if not known:
-        show.say(f"\nFound by its text, {show.seconds} s after the start. Now a model writes what else one may ask:")
+    if not was_stored:
+        show.say(f"\nFound by its text, {show.seconds} s after the start. Now a model generates questions:")
         _follow(show, batch)
-        if _stands(batch, "ready"):
+        if _is_reached(batch, "ready"):
             matched = _matched_question(show.ask(first))
-            by = "now found by a written one." if matched else "found by its text still."
+            by = "now found by a generated one." if matched else "still found by its text."
             show.say(f"\nThe same question, {by}")
         else:
-            show.say("This machine is slow or busy: the next start finds more written questions.")
+            show.say("This machine is slow or busy: the next start finds more generated questions.")
     for question in others:
         show.ask(question)
     _sum_up(show, batch)
 
 
-def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
-    """Hand in the documents and wait until the first is found.
+def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
+    """Upload the documents and wait until the first one is searchable.
 
     Returns:
-        The documents, and whether the first was found already, as in a second run.
+        The documents, and whether the first one was searchable before, as in a second run.
 
     Raises:
         Unavailable: no document could be ingested.
     """
     batch = UploadBatch(len(files))
     with Meter(show.console) as meter:
-        for lane, some in _in_turn(files):
+        for lane, some in _in_order(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
-        known = any(_is_first(document) and document.state in FOUND for document in batch.documents.values())
+        was_stored = any(_is_first(document) and document.state in SEARCHABLE for document in batch.documents.values())
         for count in follow(show.client, batch, "searchable"):
             meter.show(count)
-            if _stands(batch, "searchable"):
+            if _is_reached(batch, "searchable"):
                 break
-    if batch.refused or batch.states()["failed"]:
+    if batch.rejected or batch.states()["failed"]:
         output.print_batch(show.console, batch)
     if batch.states()["failed"] == len(batch.documents):
         raise Unavailable("No document could be ingested.", component="demo")
-    return batch, known
+    return batch, was_stored
 
 
 def _follow(show: Show, batch: UploadBatch) -> None:
-    """Follow the documents until all are found, and the first with its questions, if that is soon enough."""
+    """Follow the documents until all are searchable and the first one is ready, or until a timeout for the latter."""
     started = time.monotonic()
     with Meter(show.console) as meter:
         for count in follow(show.client, batch):
             meter.show(count)
-            enough = _stands(batch, "ready") or time.monotonic() - started > PATIENCE_SECONDS
-            if enough and not any(batch.waits(name, "searchable") for name in batch.documents):
+            enough = _is_reached(batch, "ready") or time.monotonic() - started > GENERATION_SECONDS
+            if enough and not any(batch.is_pending(name, "searchable") for name in batch.documents):
                 return
 
 
-def _stands(batch: UploadBatch, until: Until) -> bool:
-    """Whether the first document is searchable, or ready."""
-    return not any(_is_first(document) and batch.waits(name, until) for name, document in batch.documents.items())
+def _is_reached(batch: UploadBatch, until: Until) -> bool:
+    """Return whether the first document is searchable, or ready."""
+    return not any(_is_first(document) and batch.is_pending(name, until) for name, document in batch.documents.items())
 
 
 def _is_first(document: DocumentProgress) -> bool:
@@ -135,7 +135,7 @@ def _is_first(document: DocumentProgress) -> bool:
 
 
 def _matched_question(answer: Answer) -> str | None:
-    """Return the written question by which the first source was found; None where its text was nearer."""
+    """Return the generated question that matched the first source; None if its text matched better."""
     cited = {citation.chunk_id for citation in answer.citations[:1]}
     return next((chunk.matched_question for chunk in answer.chunks if chunk.chunk_id in cited), None)
 
@@ -143,39 +143,39 @@ def _matched_question(answer: Answer) -> str | None:
 def _sum_up(show: Show, batch: UploadBatch) -> None:
     count = next(follow(show.client, batch))
     questions = sum(document.questions for document in batch.documents.values())
-    show.say(f"\n{count.searchable} documents, {count.chunks} chunks, {questions} written questions: searchable.")
-    waiting = count.documents - count.documents_done
-    if waiting:
-        show.say(f"{waiting} documents wait for more questions: whoever starts foreask next goes on with them.")
+    show.say(f"\n{count.searchable} documents, {count.chunks} chunks, {questions} generated questions: searchable.")
+    pending = count.documents - count.documents_done
+    if pending:
+        show.say(f"{pending} documents wait for more questions, which are generated at the next start.")
 
 
 def settings_for(data_dir: Path) -> Settings:
-    """Return settings that use and pay for nothing outside this machine, whatever the environment says."""
+    """Return settings that ignore the environment's URLs and models, so that the demo costs nothing."""
     engines = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
     models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
     return load(**engines, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
 
 
 def _key() -> str | None:
-    """Return the key of the environment; the API may require one."""
+    """Return the key of the environment, which the API may require."""
     import os
 
     return os.environ.get("FOREASK_API_KEY")
 
 
-def _in_turn(files: dict[str, Path]) -> Iterator[tuple[Lane, dict[str, Path]]]:
-    """Yield the files and their lanes in the order in which their questions are to be written."""
-    lanes = {name: "interactive" if name.startswith(AHEAD) else "bulk" for name in files}
+def _in_order(files: dict[str, Path]) -> Iterator[tuple[Lane, dict[str, Path]]]:
+    """Yield the files and their lanes in the order in which their questions are generated."""
+    lanes = {name: "interactive" if name.startswith(URGENT) else "bulk" for name in files}
     yield "interactive", {name: path for name, path in files.items() if name.startswith(FIRST)}
     rest: tuple[Lane, ...] = ("interactive", "bulk")
     for lane in rest:
         yield lane, {n: path for n, path in files.items() if lanes[n] == lane and not n.startswith(FIRST)}
 
 
-def _part(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:
+def _print_farewell(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:
     output.say(
         console, f"\nDone in {timedelta(seconds=round(seconds))}; the API was at {launcher.url}. Keep it running:"
     )
     output.say(console, f"  foreask up --data-dir {data_dir}")
     output.say(console, f"  foreask ask --collection {COLLECTION} 'What is structlog for?'")
-    output.say(console, f"In a browser it is at http://127.0.0.1:{DEFAULT_PORT}/ask then.")
+    output.say(console, f"Its page is then http://127.0.0.1:{DEFAULT_PORT}/ask.")

@@ -1,4 +1,4 @@
-"""Estimates: what a load will cost is said, and asked about, before it begins."""
+"""Estimates: print the cost of a load before it starts, and ask for confirmation of a large one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from cli.corpus import Survey
 
 FEW_FILES = 20
-"""So many files are handed in at once, without a word."""
+"""Largest number of files that are uploaded without an estimate."""
 
 CALLS_TO_ASK = 1_000
-"""A load with more calls is asked about."""
+"""Largest number of model calls that needs no confirmation."""
 
 _SAMPLE_FILES = 200
 _SAMPLE_BYTES = 4 * 1024 * 1024
 
 
 def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
-    """Describe files, as far as their texts are known before they are read: those that are texts.
+    """Describe the text files among the files, because the text of other formats is unknown before parsing.
 
     Returns:
-        What POST /v1/estimates takes for `documents`, None where nothing is known; and how many files it leaves out.
+        The field `documents` of POST /v1/estimates, or None without a text file; and the number of other files.
     """
     texts = [path for path in files.values() if kinds.is_text_file(path.name)]
     if not texts:
         return None, len(files)
-    chance = random.Random(0)  # noqa: S311 - the same sample each time
+    generator = random.Random(0)  # noqa: S311 - the same sample each time
     sample: list[Json] = []
     room = _SAMPLE_BYTES
-    for path in chance.sample(texts, min(_SAMPLE_FILES, len(texts))):
+    for path in generator.sample(texts, min(_SAMPLE_FILES, len(texts))):
         size = path.stat().st_size
         if 0 < size <= room:
             room -= size
@@ -51,7 +51,7 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
 
 
 def of_corpus(survey: Survey) -> Json:
-    """Describe a corpus: what POST /v1/estimates takes for `documents`."""
+    """Describe a corpus, as the field `documents` of POST /v1/estimates."""
     sample = []
     for document in survey.sample:
         questions = document.get("questions")
@@ -61,18 +61,18 @@ def of_corpus(survey: Survey) -> Json:
     return {"count": max(1, survey.rows), "sample": sample} | size
 
 
-def agreed(client: Client, console: Console, body: Json, question: str, *, yes: bool) -> bool:
-    """Say what a load or a rebuild will cost, and whether it may begin: a person is asked about a large one.
+def is_confirmed(client: Client, console: Console, body: Json, question: str, *, yes: bool) -> bool:
+    """Print the cost of a load or a rebuild, ask for confirmation of a large one, and return whether to start it.
 
-    Where nobody can be asked, as in a script, it goes on. An estimate that was agreed to is kept, so that the status
-    compares it with what comes.
+    Without a terminal, as in a script, no confirmation is needed. The server keeps a confirmed estimate, so that the
+    status compares it with the actual cost.
 
     Args:
-        client: the server.
-        console: where it is said.
-        body: what POST /v1/estimates takes.
-        question: what a person is asked.
-        yes: ask nobody.
+        client: client of the server.
+        console: console for the estimate.
+        body: body of POST /v1/estimates.
+        question: text of the question.
+        yes: whether to skip the question.
     """
     import typer
 

@@ -1,4 +1,4 @@
-"""An evaluation on this machine: the engines that it needs, the run, and its output."""
+"""An evaluation on this machine: its engines, its run and its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli import served
+from cli import server_evaluation
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
@@ -48,11 +48,11 @@ class EvaluationRequest:
     """The options of an evaluation.
 
     Args:
-        folder: the labelled set.
-        strategies: by name; None is all that need no other model.
-        baseline: the strategy that the others are compared with; None is text alone, if that is among them.
-        generate: whether a model may write questions, for money, where the set has none.
-        answers: whether answers are evaluated too, of the configured model, or quotations where there is none.
+        folder: folder of the labelled set.
+        strategies: names of strategies; None: all strategies that need no other model.
+        baseline: name of the strategy with which the others are compared; None: `text`, if it is among them.
+        generate: whether a model may write questions, which costs money, if the set has none.
+        answers: whether answers are also evaluated, from the configured model or, without one, as quotations.
     """
 
     folder: Path
@@ -63,7 +63,7 @@ class EvaluationRequest:
 
 
 def run(request: EvaluationRequest, settings: Settings, console: Console) -> Json:
-    """Evaluate, with embedded engines where the settings name no others; a stopped run continues."""
+    """Evaluate, with embedded engines unless the settings name others. A stopped run continues."""
     strategies = select_strategies(request.strategies)
     baseline = select_baseline(request.baseline, strategies)
     labelled = read_set(request.folder)
@@ -89,7 +89,7 @@ def run(request: EvaluationRequest, settings: Settings, console: Console) -> Jso
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """The uses of models in a run, besides embeddings; `writes_answers`: a model answers, else they are quoted."""
+    """Uses of language models in a run. Without `writes_answers`, answers are quotations."""
 
     generates: bool
     answers: bool
@@ -108,34 +108,36 @@ def _writes_answers(settings: Settings) -> bool:
 
 
 def _has_model(settings: Settings) -> bool:
-    """Whether there is a language model that can do more than generate questions."""
+    """Return whether a language model is configured that can do more than generate questions."""
     return settings.llm_model not in (None, EMBEDDED_LLM)
 
 
 @contextmanager
 def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings]:
-    """Start the engines for which the settings have no URL, and add their URLs."""
+    """Start the engines whose URLs are not set, and yield the settings with their URLs."""
     if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not needs.llm):
-        yield settings  # without an import of the embedded engines, which may not be installed
+        yield settings  # does not import the embedded engines, which may not be installed
         return
-    from cli.launcher import SPINS_OF_OPENMP, suited
+    from cli.launcher import SPINS_OF_OPENMP, embedded_llm_settings
     from embedded.stack import Stack
 
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)  # the engines inherit it
-    tuned = settings.model_copy(update=suited(settings))
+    tuned = settings.model_copy(update=embedded_llm_settings(settings))
     with Stack(tuned, work, engines=("qdrant", "embedding", "llm") if needs.llm else ("qdrant", "embedding")) as stack:
         yield stack.settings
 
 
 def run_served(client: Client, collection: str, questions: Path, request: EvaluationRequest, console: Console) -> Json:
-    """Evaluate a collection on a server, as it stands there."""
+    """Evaluate a collection on a server, in its current state."""
     strategies = select_strategies(request.strategies)
-    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]  # as the server has it
+    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]  # the layout of the server
     baseline = select_baseline(request.baseline, possible or strategies)
     labelled, label_field = read_questions(questions, collection)
     with Stages(console) as stages:
-        return served.evaluate(client, labelled, label_field, strategies, baseline=baseline, progress=stages.show)
+        return server_evaluation.evaluate(
+            client, labelled, label_field, strategies, baseline=baseline, progress=stages.show
+        )
 
 
 @asynccontextmanager
@@ -165,7 +167,7 @@ def write(results: Json, output: Path) -> None:
 
 
 def show(results: Json, console: Console) -> None:
-    """Print the quality of each strategy, then its cost, then the sentences that a reader needs."""
+    """Print the quality of each strategy, then its cost, then notes about the results."""
     say(console, heading(results))
     rows = [cells(row) for row in results["rows"]]
     bold = [row["strategy"] == results["default"] for row in results["rows"]]
@@ -176,12 +178,12 @@ def show(results: Json, console: Console) -> None:
 
 
 def show_differences(differences: Sequence[StrategyDifference], console: Console) -> None:
-    say(console, "nDCG@10, now and in the run that it is compared with:")
+    say(console, "nDCG@10, in this run and in the earlier run:")
     _print(console, DIFFERENCE_HEADINGS, [difference_cells(d) for d in differences], [False] * len(differences))
 
 
 def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[bool]) -> None:
-    """Print a table in its full width: in a narrow terminal wrapped lines are better than cut numbers."""
+    """Print a table in its full width, because wrapped lines are better than truncated numbers."""
     table = Table(box=box.SIMPLE_HEAD)
     for name in headings:
         table.add_column(name, justify="left" if name == headings[0] else "right", no_wrap=True)
@@ -191,5 +193,5 @@ def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[st
     console.print(table, crop=False)
 
 
-def say_stopped(console: Console) -> None:
-    say(console, "stopped; the same command goes on where this ended")
+def print_stopped(console: Console) -> None:
+    say(console, "stopped; the same command continues from here")

@@ -1,4 +1,4 @@
-"""Files that a path on the command line selects, and the external id of each."""
+"""Files selected by paths on the command line, with their external ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files by external id, and how many were left out for which reason."""
+    """The selected files by external id, and the numbers of files that were left out."""
 
     files: dict[str, Path]
     hidden: int = 0
@@ -28,14 +28,14 @@ def select(
 ) -> Selection:
     """Find the files of folders (recursively), globs and single paths.
 
-    Hidden files and folders inside a folder are left out; a hidden path that was typed is taken. Patterns are those of
-    a shell. A file matches by its external id or by its bare name.
+    Hidden files and folders inside a folder are left out. A hidden path that was typed is included. Patterns have the
+    syntax of a shell. A pattern is compared with the external id and with the filename.
 
     Args:
-        paths: as typed.
-        include: if any, a file must match one of these patterns.
-        exclude: a file that matches one of these patterns is left out.
-        here: the folder to which external ids are relative; a path elsewhere begins with the name of its folder.
+        paths: paths as typed.
+        include: patterns of which a file must match at least one, if there are any.
+        exclude: patterns of which a file must not match any.
+        here: folder to which external ids are relative; the id of a file elsewhere starts with the name of its folder.
 
     Raises:
         InvalidInput: a path matches nothing, or two files would have the same external id.
@@ -51,7 +51,9 @@ def select(
             elif not _is_wanted(name, include, exclude):
                 excluded += 1
             elif files.setdefault(name, path).resolve() != path.resolve():
-                message = f"{path} and {files[name]} would both be {name}: hand them in from a folder above both."
+                message = (
+                    f"{path} and {files[name]} would both be {name}: upload them from a folder that contains both."
+                )
                 raise InvalidInput(message, field="paths")
     return Selection(files, hidden, excluded)
 

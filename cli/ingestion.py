@@ -1,4 +1,4 @@
-"""Ingestion: files are handed in, and their documents followed until they end."""
+"""Ingestion of files: upload them and follow their documents until each is in a final state."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
 _FINAL = frozenset({"ready", "degraded", "failed"})
-FOUND = frozenset({"searchable", "ready", "degraded"})
-_ENDS = {"ready": _FINAL, "searchable": _FINAL | FOUND}
-_SLICE = 100  # documents of one request
-_SLICES = 10  # requests of one round: a million documents cost a round no more than a thousand
+SEARCHABLE = frozenset({"searchable", "ready", "degraded"})
+_ENDS = {"ready": _FINAL, "searchable": _FINAL | SEARCHABLE}
+_SLICE = 100  # documents in one request
+_SLICES = 10  # requests in one round: a round costs the same for a million documents as for a thousand
 _SHORTEST_ROUND_SECONDS = 0.5
-_ROUND_SHARE = 5  # requests may take a fifth of the time, so that a large corpus does not load the server
-_PATIENCE = 10  # rounds for which the server may be away
+_ROUND_SHARE = 5  # requests take at most a fifth of the time, which limits the server's load from a large corpus
+_UNAVAILABLE_ROUNDS = 10
 _NO_CHUNKS = dict.fromkeys(("total", "searchable", "generated", "indexed", "dead", "discarded"), 0)
 
 Until = Literal["searchable", "ready"]
@@ -35,7 +35,7 @@ Until = Literal["searchable", "ready"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentProgress:
-    """The part of a document's state that is kept: a batch may have a million documents."""
+    """The part of a document's state that an ingest needs; a batch may have a million documents."""
 
     external_id: str
     state: str
@@ -51,22 +51,22 @@ class DocumentProgress:
 
 @dataclass(slots=True)
 class UploadBatch:
-    """The files of one ingest, and their documents as last seen.
+    """The files of one ingest, and the last known state of their documents.
 
     Args:
-        total: files to hand in.
-        refused: why the server refused a file, by external id.
-        documents: what is needed of the newest view of each document, by document id.
+        total: number of files to upload.
+        rejected: reason of the rejection of a file, by external id.
+        documents: last known state of each document, by document id.
     """
 
     total: int
-    refused: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
     documents: dict[str, DocumentProgress] = field(default_factory=dict)
-    _states: Counter[str] = field(default_factory=Counter)  # kept while documents come: there may be a million
+    _states: Counter[str] = field(default_factory=Counter)  # updated incrementally: there may be a million documents
     _chunks: Counter[str] = field(default_factory=Counter)
 
-    def see(self, document_id: str, document: DocumentProgress) -> None:
-        """Note the newest view of a document."""
+    def record(self, document_id: str, document: DocumentProgress) -> None:
+        """Record the newest state of a document."""
         before = self.documents.get(document_id)
         if before is not None:
             self._states[before.state] -= 1
@@ -78,29 +78,30 @@ class UploadBatch:
     def states(self) -> Counter[str]:
         return +self._states
 
-    def waits(self, document_id: str, until: Until) -> bool:
-        """Whether a document is still to be followed."""
+    def is_pending(self, document_id: str, until: Until) -> bool:
+        """Return whether a document is not yet in the awaited state, nor in a final one."""
         return self.documents[document_id].state not in _ENDS[until]
 
     def count(self, until: Until = "ready") -> Count:
         states, chunks = self._states, self._chunks
-        stand = chunks["indexed"] if until == "ready" else chunks["searchable"]
+        indexed = chunks["indexed"] if until == "ready" else chunks["searchable"]
         return Count(
             documents=self.total,
-            documents_done=sum(states[state] for state in _ENDS[until]) + len(self.refused),
-            searchable=sum(states[state] for state in FOUND),
-            failed=states["failed"] + len(self.refused),
+            documents_done=sum(states[state] for state in _ENDS[until]) + len(self.rejected),
+            searchable=sum(states[state] for state in SEARCHABLE),
+            failed=states["failed"] + len(self.rejected),
             chunks=chunks["total"],
             chunks_generated=chunks["generated"],
-            chunks_done=stand + chunks["dead"] + chunks["discarded"],
-            complete=len(self.documents) + len(self.refused) == self.total and not states["queued"] + states["parsing"],
+            chunks_done=indexed + chunks["dead"] + chunks["discarded"],
+            complete=len(self.documents) + len(self.rejected) == self.total
+            and not states["queued"] + states["parsing"],
         )
 
 
 def upload(
     client: Client, files: Mapping[str, Path], collection: str, lane: Lane | None, batch: UploadBatch
 ) -> Iterator[str]:
-    """Hand in the files, several at once; yield each external id when the server has taken or refused it."""
+    """Upload the files, several at once, and yield each external id when the server has stored or rejected it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
 
     def upload_one(name: str) -> Document:
@@ -111,11 +112,11 @@ def upload(
         for future in as_completed(running):
             name = running[future]
             try:
-                accepted = future.result()
+                document = future.result()
             except (ForeaskError, OSError) as error:
-                batch.refused[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
+                batch.rejected[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
             else:
-                batch.see(accepted.id, DocumentProgress.of(accepted))
+                batch.record(document.id, DocumentProgress.of(document))
             yield name
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -130,43 +131,43 @@ def follow(
 ) -> Iterator[Count]:
     """Yield counts of the batch until each document is searchable, or in a final state.
 
-    A round reads a part of the documents that still wait, the next round those behind them.
+    A round polls a part of the pending documents, and the next round continues after it.
 
     Raises:
-        Unavailable: the server was away for more than ten rounds.
+        Unavailable: the server was unavailable for more than ten rounds.
     """
-    away = 0
-    waiting = deque(name for name in batch.documents if batch.waits(name, until))
+    failures = 0
+    pending = deque(name for name in batch.documents if batch.is_pending(name, until))
     while True:
         started = clock()
         try:
-            _read_some(client, batch, until, waiting)
-            away = 0
+            _poll_some(client, batch, until, pending)
+            failures = 0
         except Transient:
-            away += 1
-            if away > _PATIENCE:
+            failures += 1
+            if failures > _UNAVAILABLE_ROUNDS:
                 raise
         yield batch.count(until)
-        if not waiting:
+        if not pending:
             return
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
 
 
-def _read_some(client: Client, batch: UploadBatch, until: Until, waiting: deque[str]) -> None:
-    """Read the first of the waiting documents again; those that still wait go behind all others."""
-    slices = ceil(len(waiting) / _SLICE)
+def _poll_some(client: Client, batch: UploadBatch, until: Until, pending: deque[str]) -> None:
+    """Poll the first pending documents. Documents that are still pending move to the end of the queue."""
+    slices = ceil(len(pending) / _SLICE)
     for _ in range(min(slices, _SLICES)):
-        names = list(islice(waiting, _SLICE))
+        names = list(islice(pending, _SLICE))
         documents = {document.id: DocumentProgress.of(document) for document in client.documents(ids=names)}
         for name in names:
-            waiting.popleft()
-            batch.see(name, documents.get(name) or _deleted(batch.documents[name].external_id))
-            if batch.waits(name, until):
-                waiting.append(name)
+            pending.popleft()
+            batch.record(name, documents.get(name) or _deleted(batch.documents[name].external_id))
+            if batch.is_pending(name, until):
+                pending.append(name)
 
 
 def _deleted(external_id: str) -> DocumentProgress:
-    return DocumentProgress(external_id, "failed", error="It was deleted meanwhile.")
+    return DocumentProgress(external_id, "failed", error="It was deleted during the ingest.")
 
 
 def _reason(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""API keys: made for the settings, or looked after in the ledger where no server is asked."""
+"""API keys: create them for the settings, or manage them in the ledger without a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key for its holder, and the setting for the server: a hash, from which the key cannot be recovered."""
+    """A key for its holder, and the server's setting: a hash, from which the key cannot be recovered."""
 
     tenant: str
     key: str
@@ -35,28 +35,28 @@ class NewKey:
 
 
 def make(tenant: str) -> NewKey:
-    """Make a key of 256 random bits for the settings.
+    """Create a key of 256 random bits for the settings.
 
     Raises:
-        InvalidInput: the tenant's name cannot be used.
+        InvalidInput: the tenant's name is not valid.
     """
     require_tenant(tenant)
     return NewKey(tenant, keys.draw())
 
 
 def make_operators() -> NewKey:
-    """Make an operator's key for the settings."""
+    """Create an operator's key for the settings."""
     return NewKey(OPERATOR, keys.draw())
 
 
 def require_tenant(name: str) -> None:
-    """Raise `InvalidInput` where a name cannot be a tenant's."""
+    """Raise `InvalidInput` if a name is not a valid tenant's name."""
     if not is_tenant(name):
-        raise InvalidInput(f"{name!r} cannot name a tenant: use a-z, 0-9, - and _", field="tenant")
+        raise InvalidInput(f"{name!r} is not a valid tenant name: use a-z, 0-9, - and _", field="tenant")
 
 
 def in_ledger(work: Callable[[Keys], Awaitable[T]]) -> T:
-    """Do something with the keys of the ledger that this machine's settings name; no server is needed."""
+    """Run a function on the keys in the ledger of this machine's settings. No server is needed."""
     return asyncio.run(_in_ledger(work))
 
 

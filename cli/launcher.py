@@ -1,4 +1,4 @@
-"""The whole product on this machine: an engine for each URL that is not set, then the programs, until a stop."""
+"""The product on one machine: embedded engines for all URLs that are not set, then the programs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from shared.ingest.parse import confinement
 from shared.process import hardening
 from shared.settings import Settings
 
-# Calls of the embedded model cost nothing, so a stopping worker need not wait long for them.
+# Calls of the embedded model are free, so a stopping worker waits for them only briefly.
 _EMBEDDED_GRACE = timedelta(seconds=3)
-# llama.cpp's threads wait for each other by spinning. On cores that have other work, as here, each thread spins through
-# its whole turn. Measured with SmolLM2 on two cores, seconds a passage, cores idle and cores busy with two other
-# processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep at once, 4.6 and 8.6 if they spin so often first.
+# llama.cpp's threads wait for each other by spinning. If the cores are busy, each thread spins through its whole time
+# slice. Measured with SmolLM2 on two cores, seconds per passage, on idle cores and on cores busy with two other
+# processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep immediately, 4.6 and 8.6 with this number of spins.
 SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
 _LABELS: dict[Engine, tuple[str, str]] = {
@@ -48,7 +48,7 @@ _LABELS: dict[Engine, tuple[str, str]] = {
 
 
 class StopRequested(BaseException):
-    """Ctrl-C, or SIGTERM: not an error, so no handler of errors catches it."""
+    """Ctrl-C or SIGTERM; not an `Exception`, so that no error handler catches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Plan:
     """The processes that `up` starts.
 
     Args:
-        settings: the user's.
-        crew: how many workers of each kind.
-        port: where the API listens; None takes the settings' port, 0 any that is free.
+        settings: settings of the user.
+        crew: numbers of workers of each kind.
+        port: port of the API; None: the settings' port; 0: any free port.
     """
 
     settings: Settings
@@ -67,7 +67,7 @@ class Plan:
 
 
 class Launcher:
-    """The running product, between `with` and its end."""
+    """The running product; a context manager."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._console = console
@@ -75,9 +75,10 @@ class Launcher:
         settings = plan.settings
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
-        self._abandoned: SimpleQueue[Unavailable] = SimpleQueue()
+        self._failures: SimpleQueue[Unavailable] = SimpleQueue()
         self._stack = Stack(
-            settings.model_copy(update={"api_port": port} | suited(settings)), abandoned=self._abandoned.put
+            settings.model_copy(update={"api_port": port} | embedded_llm_settings(settings)),
+            on_failure=self._failures.put,
         )
         self._programs: Programs | None = None
         self.url = f"http://{reachable(settings.api_host)}:{port}"
@@ -100,19 +101,19 @@ class Launcher:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the programs, then the engines that they need."""
+        """Stop the programs, then the engines."""
         if self._programs is not None:
             self._programs.stop()
             self._programs = None
         self._stack.stop()
 
     def wait(self) -> NoReturn:
-        """Wait for a signal whose handler raises.
+        """Block until a signal handler raises an exception.
 
         Raises:
-            Unavailable: an engine or a program ended and did not come back; the message holds the end of its log.
+            Unavailable: an engine or a program cannot be restarted; the message contains the end of its log.
         """
-        raise self._abandoned.get()
+        raise self._failures.get()
 
     def pids(self) -> dict[str, int]:
         return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
@@ -122,7 +123,7 @@ class Launcher:
             os.environ.setdefault(name, value)  # the engines inherit it
         with self._step("engines") as note:
             self._stack.start()
-            note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all are given")
+            note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all URLs are set")
         for engine in ENGINES:
             self._console.print(f"    {_LABELS[engine][0]:<11}{self._address(engine)}", highlight=False)
         with self._step("schema") as note:
@@ -132,7 +133,7 @@ class Launcher:
             self._programs = self._new_programs()
             self._programs.start()
             note.append(", ".join(self._programs.names))
-        warn_of_the_kernel(self._console)
+        warn_about_confinement(self._console)
 
     def _new_programs(self) -> Programs:
         settings = self.settings
@@ -140,20 +141,20 @@ class Launcher:
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
         crew = children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)
-        return Programs(list(crew), self._abandoned.put)
+        return Programs(list(crew), self._failures.put)
 
     def _address(self, engine: Engine) -> str:
-        """The host and port of an engine, without the user and password of its URL."""
+        """Return the host and port of an engine, without the user and password of its URL."""
         value = getattr(self.settings, _LABELS[engine][1])
         url = urlsplit(value.get_secret_value() if isinstance(value, SecretStr) else value or "")
         model = getattr(self.settings, f"{engine}_model", None)
-        address = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's own address"
-        kind = "embedded" if engine in self._stack.engines else "given"
+        address = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's default address"
+        kind = "embedded" if engine in self._stack.engines else "external"
         return f"{kind:<9} {address}" + (f"  {model}" if model else "")
 
     @contextmanager
     def _step(self, name: str) -> Iterator[list[str]]:
-        """Show a step while it runs, and when it is done its notes and seconds."""
+        """Show a step while it runs, then its notes and duration."""
         started, note = time.monotonic(), list[str]()
         with self._console.status(f"starting {name} …"):
             yield note
@@ -164,9 +165,9 @@ class Launcher:
 
 @contextmanager
 def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into `StopRequested`, raised wherever the block is; the second kills.
+    """Raise `StopRequested` in the block on the first SIGINT or SIGTERM, and kill all processes on the second.
 
-    Leaving the block by `StopRequested` is a clean stop, and is not passed on.
+    `StopRequested` ends the block and is not raised further.
     """
     stopping = False
 
@@ -189,7 +190,7 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
 
 
 def up(plan: Plan, console: Console) -> None:
-    """Run until asked to stop."""
+    """Start everything and run until a stop is requested."""
     hardening.close_memory()
     launcher = Launcher(plan, console)
     announce_restarts(console)
@@ -215,8 +216,8 @@ def announce_restarts(console: Console) -> None:
     structlog.configure(processors=[show])
 
 
-def warn_of_the_kernel(console: Console) -> None:
-    """Print what this system lacks to confine the processes that read files."""
+def warn_about_confinement(console: Console) -> None:
+    """Print the kernel features for confining parse processes that this system lacks."""
     if lacking := confinement.lacking():
         console.print(f"[yellow]! {confinement.sentence(lacking)}[/yellow]", highlight=False, soft_wrap=True)
 
@@ -234,14 +235,14 @@ def _migrate(environment: Mapping[str, str]) -> None:
 
 def _welcome(launcher: Launcher, console: Console) -> None:
     url, logs = launcher.url, launcher.settings.data_dir / "logs"
-    where = "" if launcher.settings.api_port == DEFAULT_PORT else f" --url {url}"
+    option = "" if launcher.settings.api_port == DEFAULT_PORT else f" --url {url}"
     header = '-H "Authorization: Bearer $FOREASK_API_KEY" ' if launcher.settings.api_keys else ""
     body = '{"collection": "default", "question": "What does it say?"}'
     lines = (
-        f"\nforeask answers at {url}, described at {url}/docs",
-        *([f"  {url}/ask is its page, for people"] if launcher.settings.page else []),
-        f"  foreask ingest{where} PATH",
-        f"  foreask ask{where} 'What does it say?'",
+        f"\nforeask answers at {url}, API reference: {url}/docs",
+        *([f"  {url}/ask is its page in the browser"] if launcher.settings.page else []),
+        f"  foreask ingest{option} PATH",
+        f"  foreask ask{option} 'What does it say?'",
         f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query",
         f"Logs are in {logs}. Ctrl-C stops everything.",
     )
@@ -249,8 +250,8 @@ def _welcome(launcher: Launcher, console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def suited(settings: Settings) -> dict[str, Any]:
-    """Settings that suit the embedded LLM, where the user set none."""
+def embedded_llm_settings(settings: Settings) -> dict[str, Any]:
+    """Return settings for the embedded LLM, without the settings of the user."""
     if not _has_embedded_llm(settings):
         return {}
     defaults = {"llm_max_in_flight": llama.SLOTS, "grace": _EMBEDDED_GRACE}
@@ -262,15 +263,15 @@ def _has_embedded_llm(settings: Settings) -> bool:
 
 
 def _require_models(settings: Settings) -> None:
-    """Refuse a URL without a model now: every program would end with it.
+    """Reject a model server without a model, because every program would fail with it.
 
     Raises:
-        InvalidInput: a server is named, but no model there.
+        InvalidInput: the URL of a server is set, but not the name of a model.
     """
     for kind in ("llm", "embedding"):
         if getattr(settings, f"{kind}_base_url") and getattr(settings, f"{kind}_model") is None:
             name = f"FOREASK_{kind.upper()}"
-            message = f"{name}_BASE_URL is set, so {name}_MODEL must name the model to use there."
+            message = f"{name}_BASE_URL is set, so {name}_MODEL must name one of its models."
             raise InvalidInput(message, field=f"{kind}_model")
 
 
@@ -286,7 +287,7 @@ def _require_free(host: str, port: int) -> None:
 
 
 def _kill(launcher: Launcher | None, number: int) -> NoReturn:
-    """End at once, and kill the children: the kernel kills them with this process only where it can."""
+    """Kill the children and exit, because not every kernel kills them together with this process."""
     for pid in (launcher.pids() if launcher else {}).values():
         try:
             os.killpg(pid, signal.SIGKILL)

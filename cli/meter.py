@@ -1,4 +1,4 @@
-"""Progress of work: a live bar on a terminal, elsewhere a line every ten seconds."""
+"""Progress of work: a live bar on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE_EVERY_SECONDS = 10.0
 class Count:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
-    `searchable` documents are found, at least by their texts.
+    A `searchable` document can be found, at least by its text.
     """
 
     documents: int
@@ -35,7 +35,7 @@ class Count:
 
 
 class Rate:
-    """Chunks per second over the last minute, and the time for the rest."""
+    """Chunks per second over the last minute, and the time for the remaining chunks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -54,12 +54,12 @@ class Rate:
         (start, before), (end, after) = self._samples[0], self._samples[-1]
         return max(0.0, (after - before) / (end - start)) if end > start else 0.0
 
-    def eta(self, rest: int) -> timedelta | None:
-        return timedelta(seconds=round(rest / self.per_second)) if self.per_second else None
+    def eta(self, remaining: int) -> timedelta | None:
+        return timedelta(seconds=round(remaining / self.per_second)) if self.per_second else None
 
 
 class Meter:
-    """Shows counts as they come; a context manager."""
+    """Shows changing counts; a context manager."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -88,7 +88,7 @@ class Meter:
             self._bars[0].stop()
 
     def show(self, count: Count) -> None:
-        if count.chunks:  # chunks that were done before this ingest say nothing about its pace
+        if count.chunks:  # chunks that were done before this ingest do not count for its rate
             self._rate.note(count.chunks_done)
         if self._bars is None:
             self._line(count)
@@ -96,9 +96,9 @@ class Meter:
         progress, documents, chunks = self._bars
         note = ", ".join(_notes(count))
         progress.update(documents, total=count.documents, completed=count.documents_done, note=note)
-        progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._pace(count))
+        progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._rate_note(count))
 
-    def _pace(self, count: Count) -> str:
+    def _rate_note(self, count: Count) -> str:
         if count.chunks == count.chunks_done:
             return ""
         parts = [f"{count.chunks_generated} generated"]
@@ -111,12 +111,12 @@ class Meter:
 
     def _line(self, count: Count) -> None:
         now = self._clock()
-        finished = count.documents_done == count.documents
-        if now < self._next_line and not finished:
+        is_finished = count.documents_done == count.documents
+        if now < self._next_line and not is_finished:
             return
         self._next_line = now + _LINE_EVERY_SECONDS
         parts = [f"documents {count.documents_done} of {count.documents}", *_notes(count)]
-        parts += [f"chunks {count.chunks_done} of {count.chunks}", self._pace(count)]
+        parts += [f"chunks {count.chunks_done} of {count.chunks}", self._rate_note(count)]
         line = ", ".join(part for part in parts if part)
         if line != self._last:
             self._console.print(line, highlight=False, soft_wrap=True)
@@ -124,7 +124,7 @@ class Meter:
 
 
 def _notes(count: Count) -> list[str]:
-    """Say of the documents how many are found already and how many failed."""
+    """Return the numbers of documents that are searchable and that failed."""
     found = [f"{count.searchable} searchable"] if count.searchable > count.documents_done - count.failed else []
     return [*found, *([f"{count.failed} failed"] if count.failed else [])]
 
@@ -136,7 +136,7 @@ class Stages:
         self._console = console
         self._clock = clock
         self._tasks: dict[str, TaskID] = {}
-        self._lines: dict[str, float] = {}  # when each stage may print its next line
+        self._lines: dict[str, float] = {}  # time of the next line of each stage
         self._progress = Progress(
             TextColumn("{task.description:<28}"),
             BarColumn(bar_width=30),
@@ -163,6 +163,6 @@ class Stages:
             self._progress.update(task, completed=done, total=total)
             return
         now = self._clock()
-        if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # a quick stage prints none
+        if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # a short stage prints no line
             self._lines[stage] = now + _LINE_EVERY_SECONDS
             self._console.print(f"{stage} {done:,} of {total:,}", highlight=False, soft_wrap=True)

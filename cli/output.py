@@ -1,4 +1,4 @@
-"""Output of the commands: answers, tables and the result of an ingest."""
+"""Output of the commands: answers, tables and results of an ingest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.corpus_ingestion import CorpusLoad
-from cli.explained import print_explanation
+from cli.explanation import print_explanation
 from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
 from shared.domain.keys import Key as LedgerKey
@@ -28,12 +28,12 @@ _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line without markup and wrapping, so that programs can read it too."""
+    """Print a line without markup and wrapping, so that programs can also read it."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """Print a value, in which replies of the API may be models."""
+    """Print a value as JSON. Models of the client are printed like the server's reply."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=_fields))
 
 
@@ -42,23 +42,23 @@ def _fields(reply: Model) -> Json:
 
 
 def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool) -> Answer:
-    """Print an answer as it comes, then its sources; return the whole reply.
+    """Print an answer while it is streamed, then its sources, and return the complete answer.
 
     Raises:
-        Unavailable: the answer broke off.
+        Unavailable: the stream ended before the answer was complete.
     """
     for event in events:
         if event.name == "token":
             console.print(event.data["text"], end="", markup=False, highlight=False, soft_wrap=True)
         elif event.name == "error":
             say(console, "")
-            raise Unavailable(str(event.data.get("detail", "The answer broke off.")), component="api")
+            raise Unavailable(str(event.data.get("detail", "The answer is incomplete.")), component="api")
         elif event.name == "done":
             say(console, "")
             answer = Answer.model_validate(event.data)
             print_sources(console, answer, show_chunks=show_chunks)
             return answer
-    raise Unavailable("The answer broke off: the server closed the connection.", component="api")
+    raise Unavailable("The answer is incomplete: the server closed the connection.", component="api")
 
 
 def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> None:
@@ -82,7 +82,7 @@ def print_sources(console: Console, answer: Answer, *, show_chunks: bool) -> Non
 
 
 def source(passage: Citation | FoundChunk) -> str:
-    """Name the place of a passage: its document, headings and page."""
+    """Return the location of a passage: its document, headings and page."""
     title, external_id = passage.title, passage.external_id
     document = f"{title} ({external_id})" if title and title != external_id else external_id
     headings = [heading for heading in passage.heading_path if heading != title]
@@ -113,7 +113,7 @@ def print_documents(console: Console, documents: Iterable[Document]) -> None:
 
 
 def print_document(console: Console, document: Document, chunks: Iterator[Chunk]) -> None:
-    """Print a document, then each chunk with its questions and why any was dropped."""
+    """Print a document, then each chunk with its questions and the reasons of dropped ones."""
     for name, value in _fields(document).items():
         say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for chunk in chunks:
@@ -129,13 +129,13 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
 
 
 def status(health: Json, work: Json | None, collections: list[Collection]) -> RenderableType:
-    """Return tables of health, open work and its rate, limits, usage, and collections."""
+    """Return tables of health, open work, its rate, limits, usage and collections."""
     parts = _table("part", "health")
     for name, state in health.get("components", {}).items():
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), *_budget(work), _pace(work), _limits(work["limits"])]
+        sections += [_stages(work), *_unserved(work), *_budget(work), _rate(work), _limits(work["limits"])]
         sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
@@ -150,8 +150,8 @@ def _stages(work: Json) -> Table:
 
 def _unserved(work: Json) -> list[str]:
     return [
-        f"[yellow]{waiting['chunks']:,} chunks wait for an index worker with {waiting['embedding_model']}[/yellow]"
-        for waiting in work["unserved"]
+        f"[yellow]{unserved['chunks']:,} chunks need an index worker with {unserved['embedding_model']}[/yellow]"
+        for unserved in work["unserved"]
     ]
 
 
@@ -160,7 +160,7 @@ def _budget(work: Json) -> list[str]:
     return [f"[yellow]{notice}[/yellow]"] if notice else []
 
 
-def _pace(work: Json) -> str:
+def _rate(work: Json) -> str:
     dead = f", [red]{work['dead']:,} dead[/red] (foreask dead list)" if work["dead"] else ""
     eta = "" if work["eta_seconds"] is None else f", done in about {duration(work['eta_seconds'])}"
     return f"{work['chunks_per_minute']:,.0f} chunks a minute{eta}{dead}"
@@ -168,7 +168,7 @@ def _pace(work: Json) -> str:
 
 def _limits(limits: list[Json] | None) -> RenderableType:
     if limits is None:
-        return "limits: [red]unknown[/red], because the broker is away"
+        return "limits: [red]unknown[/red], because the broker is unavailable"
     table = _table("limit", "used", "in flight", "state")
     for limit in limits:
         used = f"{limit['used']:,}" + ("" if limit["per_minute"] is None else f" of {limit['per_minute']:,} a minute")
@@ -179,10 +179,10 @@ def _limits(limits: list[Json] | None) -> RenderableType:
 
 def _usage(work: Json) -> list[Table]:
     table = _table("usage", "model", "calls", "prompt tokens", "completion tokens", "cost")
-    for of in work["usage"]:
-        tokens = (f"{of['prompt_tokens']:,}", f"{of['completion_tokens']:,}")
-        name = f"{of['collection'] or '(gone)'}: {of['kind']}"
-        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, _cost(of["cost"]))
+    for group in work["usage"]:
+        tokens = (f"{group['prompt_tokens']:,}", f"{group['completion_tokens']:,}")
+        name = f"{group['collection'] or '(deleted)'}: {group['kind']}"
+        table.add_row(escape(name), escape(group["model"]), f"{group['calls']:,}", *tokens, _cost(group["cost"]))
     return [table] if work["usage"] else []
 
 
@@ -191,14 +191,14 @@ def _cost(cost: float | None) -> str:
 
 
 def _estimates(work: Json) -> list[Table]:
-    """Return a line for each number of the last loads' estimates, with what came."""
+    """Return the estimates of the last loads next to the actual numbers."""
     if not work["estimates"]:
         return []
     table = _table("load", "", "calls", "prompt tokens", "completion tokens", "embedding tokens")
     for kept in work["estimates"]:
         load = f"{kept['collection']}, {kept['at'][:16].replace('T', ' ')}"
         table.add_row(escape(load), "estimated", *_numbers(kept["estimate"]))
-        table.add_row("", "came", *_numbers(kept["since"]))
+        table.add_row("", "actual", *_numbers(kept["since"]))
     return [table]
 
 
@@ -207,16 +207,16 @@ def _numbers(of: Json) -> list[str]:
 
 
 def _hold(limit: Json) -> str:
-    """Say what holds calls back besides the limit."""
+    """Return the reason, other than the limit, why calls are delayed."""
     if limit["breaker"] != "closed":
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
-        return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider asked[/yellow]"
+        return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider requested[/yellow]"
     return ""
 
 
 def duration(seconds: float) -> str:
-    """Say seconds in the units that people use: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
+    """Return a duration in the largest suitable units: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 90:  # noqa: PLR2004
         return f"{seconds:.0f} s"
@@ -228,23 +228,23 @@ def duration(seconds: float) -> str:
 
 
 def print_batch(console: Console, batch: UploadBatch) -> None:
-    """Print the result of an ingest: refused files, failed documents, and the counts."""
+    """Print the result of an ingest: rejected files, failed documents and counts."""
     failed = [document for document in batch.documents.values() if document.state in ("failed", "degraded")]
-    if batch.refused or failed:
+    if batch.rejected or failed:
         table = _table("document", "state", "reason")
-        for name, reason in sorted(batch.refused.items()):
-            table.add_row(escape(name), "[red]not taken[/red]", escape(reason))
+        for name, reason in sorted(batch.rejected.items()):
+            table.add_row(escape(name), "[red]not uploaded[/red]", escape(reason))
         for document in failed:
             reason = document.error or f"{document.chunks['dead']} dead chunks"
             table.add_row(escape(document.external_id), _state(document.state), escape(reason))
         console.print(table)
-    refused = f", {len(batch.refused)} not taken" if batch.refused else ""
+    rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
-    say(console, f"{batch.total} files: {counts or 'none handed in'}{refused}")
+    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}")
 
 
 def estimate_line(estimate: Json) -> str:
-    """Say in a line what a load will cost."""
+    """Return the cost of a load as one line."""
     tokens = f"{estimate['prompt_tokens']:,} tokens of prompts, {estimate['completion_tokens']:,} of replies"
     parts = [
         f"{estimate['documents']:,} documents, {estimate['chunks']:,} chunks",
@@ -263,13 +263,13 @@ def estimate_line(estimate: Json) -> str:
 
 
 def print_load(console: Console, load: CorpusLoad) -> None:
-    """Print the result of a corpus: refused rows, and the counts."""
+    """Print the result of a corpus: rejected rows and counts."""
     for number, reason in load.reasons.items():
-        say(console, f"row {number:,} was not taken: {reason}")
-    if load.refused > len(load.reasons):
-        say(console, f"and {load.refused - len(load.reasons):,} more")
-    refused = f", {load.refused:,} not taken" if load.refused else ""
-    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{refused}")
+        say(console, f"row {number:,} was rejected: {reason}")
+    if load.rejected > len(load.reasons):
+        say(console, f"and {load.rejected - len(load.reasons):,} more")
+    rejected = f", {load.rejected:,} rejected" if load.rejected else ""
+    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{rejected}")
 
 
 def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[DeadReason]) -> None:
@@ -282,7 +282,7 @@ def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[De
     for reason in reasons:
         say(console, f"{letter_counts(reason.documents, reason.chunks)}: {reason.reason}")
     if not reasons:
-        say(console, "Nothing is dead.")
+        say(console, "There are no dead letters.")
 
 
 def print_dead_letter(console: Console, letter: DeadLetter) -> None:
@@ -314,15 +314,15 @@ def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:
 
 
 def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableType:
-    """Return the state of all tenants together, and a line for each."""
+    """Return tables of the open work of all tenants together and of each tenant."""
     stages = _table("stage", "open")
     for name, count in deployment["open"].items():
         stages.add_row(name, f"{count:,}")
     table = _table("tenant", "documents", "chunks", "parse", "generate", "index", "dead")
     for tenant in tenants:
-        waiting = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
+        pending = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
         chunks = f"{sum(tenant['chunks'].values()):,}"
-        table.add_row(tenant["tenant"], _counts(tenant["documents"]), chunks, *waiting, f"{tenant['dead']:,}")
+        table.add_row(tenant["tenant"], _counts(tenant["documents"]), chunks, *pending, f"{tenant['dead']:,}")
     return Group(f"{deployment['tenants']:,} tenants, {deployment['dead']:,} dead", stages, table)
 
 
@@ -335,15 +335,15 @@ def verification_table(verified: dict[str, Json]) -> Table:
 
 
 def calibration_table(evidence: Json) -> Table:
-    """Return nDCG@10 with its interval of each channel alone, of equal weights and of the chosen weights."""
+    """Return nDCG@10 and its interval for each channel alone, for equal weights and for the chosen weights."""
     table = _table("channels", "nDCG@10", "95 % interval")
     chosen = ", ".join(f"{channel} {weight:g}" for channel, weight in evidence["weights"].items())
     rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}
     for name, value in rows.items() if evidence["questions"] else ():
         table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
-    asked = f"{evidence['questions']} {evidence['source']} questions, " if evidence["questions"] else ""
+    questions = f"{evidence['questions']} {evidence['source']} questions, " if evidence["questions"] else ""
     table.caption = (
-        f"{asked}{evidence['chunks']} chunks;"
+        f"{questions}{evidence['chunks']} chunks;"
         f" baseline of the embedding model {evidence['baseline_similarity']:.2f} ± {evidence['baseline_spread']:.2f}"
     )
     return table
@@ -359,7 +359,7 @@ def builds_table(builds: Iterable[Build]) -> Table:
 
 
 def print_gate(console: Console, report: Json) -> None:
-    """Print what a gate saw: what both builds find, how long they take, and what speaks against the build."""
+    """Print the report of a gate: quality and latency of both builds, and the reasons against the new one."""
     documents, points = report["documents"]["documents"], report["points"]["points"]
     console.print(f"compared: {documents:,} documents, {points:,} points")
     if quality := report["quality"]:
@@ -377,11 +377,11 @@ def print_gate(console: Console, report: Json) -> None:
     for reason in report["reasons"]:
         console.print(f"[red]closed:[/red] {escape(reason)}")
     if report["open"]:
-        console.print("[green]open:[/green] nothing speaks against the build")
+        console.print("[green]open:[/green] no reason against the build")
 
 
 def letter_counts(documents: int, chunks: int) -> str:
-    """Say how many documents and chunks there are; a zero is left out."""
+    """Return the numbers of documents and chunks in words, without zeros."""
     counts = {"document": documents, "chunk": chunks}
     parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
     return " and ".join(parts) or "nothing"

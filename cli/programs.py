@@ -1,4 +1,4 @@
-"""The programs of the product as supervised children: the API, the workers and the scheduler."""
+"""The API, the workers and the scheduler as supervised child processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared wi
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """How many processes of each kind."""
+    """Numbers of worker processes of each kind."""
 
     parse: int = 1
     generate: int = 1
@@ -33,31 +33,31 @@ class Crew:
 
 
 class Programs:
-    """Children that are watched and stopped side by side.
+    """Children that are supervised and stopped concurrently.
 
     Args:
-        children: the first one is started before all others.
-        given_up: told of one that ended and did not come back; called from another thread.
+        children: processes to start; the first one is started before the others.
+        on_failure: function that receives the error of a child that cannot be restarted; called from another thread.
     """
 
-    def __init__(self, children: Sequence[Child], abandoned: Callable[[Unavailable], None]) -> None:
+    def __init__(self, children: Sequence[Child], on_failure: Callable[[Unavailable], None]) -> None:
         self.names = [child.name for child in children]
-        self._supervisors = [Supervisor([child], abandoned) for child in children]
+        self._supervisors = [Supervisor([child], on_failure) for child in children]
 
     def start(self) -> None:
-        """Start the first, then all others, and wait until all are healthy.
+        """Start the first child, then all others, and wait until all are healthy.
 
-        The API begins alone: with two cores it answers in a third of the time, and work that it takes in waits.
+        The API starts alone: on two cores it answers in a third of the time, and the work that it accepts is queued.
 
         Raises:
-            Unavailable: one did not come up; the message holds the end of its log.
+            Unavailable: a child did not start; the message contains the end of its log.
         """
         self._supervisors[0].start()
         with ThreadPoolExecutor(len(self._supervisors)) as pool:
             list(pool.map(Supervisor.start, self._supervisors[1:]))
 
     def stop(self) -> None:
-        """Stop all at once: no child waits for a worker that finishes its calls."""
+        """Stop all children concurrently, so that none waits for a worker that finishes its calls."""
         with ThreadPoolExecutor(len(self._supervisors)) as pool:
             list(pool.map(Supervisor.stop, self._supervisors))
 
@@ -71,12 +71,12 @@ def children(
     """Yield the API, the workers and the scheduler.
 
     Args:
-        environment: the settings, for all of them.
-        logs: the folder of their logs.
-        crew: how many workers.
-        host: where the API listens.
-        port: where the API listens.
-        grace: how long a stopping worker may wait for its open calls.
+        environment: settings for all children.
+        logs: folder of the log files.
+        crew: numbers of workers.
+        host: address on which the API listens.
+        port: port on which the API listens.
+        grace: longest time that a stopping worker waits for its open calls.
     """
     serving, parsing = as_role(environment, APP_ROLE), as_role(environment, PARSE_ROLE)
 
@@ -98,23 +98,23 @@ def children(
 
 
 def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for a parse worker, which handles files of strangers: without keys that it does not use."""
+    """Return the settings of a parse worker without keys that it does not use, because it handles untrusted files."""
     unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
     return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
 
 
 def as_role(environment: Mapping[str, str], role: str) -> dict[str, str]:
-    """Return the settings with the role's name and password in PostgreSQL's URL, where it has one, and no others."""
-    own = {**environment, **dict.fromkeys(_PASSWORDS.values(), "")}
+    """Return the settings with the role in PostgreSQL's URL, if its password is set, and without other passwords."""
+    result = {**environment, **dict.fromkeys(_PASSWORDS.values(), "")}
     if password := environment.get(_PASSWORDS[role]):
         url = urlsplit(environment["FOREASK_DATABASE_URL"])
         address = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
-        own["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=address))
-    return own
+        result["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=address))
+    return result
 
 
 def is_live(host: str, port: int) -> bool:
-    """Whether the API answers there; OSError while nobody listens."""
+    """Return whether the API answers at an address. OSError: no process listens there."""
     connection = http.client.HTTPConnection(reachable(host), port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/health/live")
@@ -126,5 +126,5 @@ def is_live(host: str, port: int) -> bool:
 
 
 def reachable(host: str) -> str:
-    """Return the address under which this machine reaches a server that listens on `host`."""
+    """Return the address at which this machine reaches a server that listens on `host`."""
     return _ANY_ADDRESS.get(host, host)

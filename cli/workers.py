@@ -1,4 +1,4 @@
-"""The workers and schedulers of a deployment, as its ledger knows them: for whoever has the ledger's address."""
+"""The workers and schedulers of a deployment, read from its ledger."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from shared.settings import load, require
 _TIMEOUT = timedelta(seconds=5)
 
 
-async def seen() -> list[dict[str, Any]]:
-    """Return the processes that live or died within the last hour, with times in seconds.
+async def recent_processes() -> list[dict[str, Any]]:
+    """Return the processes that are alive or died within the last hour, with times in seconds.
 
     Raises:
-        Unavailable: the ledger is away.
+        Unavailable: the ledger is unavailable.
         InvalidInput: FOREASK_DATABASE_URL is not set.
     """
     async with _heartbeats() as heartbeats:
         return [
             {
-                "role": one.role,
-                "host": one.host,
-                "pid": one.pid,
-                "alive": one.alive,
-                "in_work": one.in_work,
-                "up_seconds": round(one.up.total_seconds()),
-                "silent_seconds": round(one.silent.total_seconds()),
+                "role": process.role,
+                "host": process.host,
+                "pid": process.pid,
+                "alive": process.alive,
+                "in_work": process.in_work,
+                "up_seconds": round(process.up.total_seconds()),
+                "silent_seconds": round(process.silent.total_seconds()),
             }
-            for one in await heartbeats.seen()
+            for process in await heartbeats.seen()
         ]
 
 
-async def beats(role: str, host: str) -> bool:
-    """Return whether a process of this role beats on this host; true also where the ledger is away."""
+async def is_alive(role: str, host: str) -> bool:
+    """Return whether a process of this role sends heartbeats on this host; also true if the ledger is unavailable."""
     async with _heartbeats() as heartbeats:
         try:
             return await heartbeats.beats(role, host)
@@ -49,11 +49,11 @@ async def beats(role: str, host: str) -> bool:
 
 
 def table(processes: Sequence[Mapping[str, Any]]) -> Table:
-    shown = Table("worker", "host", "pid", "state", "in work", "up for (s)", "last seen (s ago)")
-    for one in processes:
-        numbers = (one["in_work"], one["up_seconds"], one["silent_seconds"])
-        state = "alive" if one["alive"] else "silent"
-        shown.add_row(one["role"], one["host"], str(one["pid"]), state, *map(str, numbers))
+    shown = Table("worker", "host", "pid", "state", "claimed", "up for (s)", "last heartbeat (s ago)")
+    for process in processes:
+        numbers = (process["in_work"], process["up_seconds"], process["silent_seconds"])
+        state = "alive" if process["alive"] else "silent"
+        shown.add_row(process["role"], process["host"], str(process["pid"]), state, *map(str, numbers))
     return shown
 
 

@@ -34,7 +34,7 @@ class Stack:
         engines: the engines that the stack may start.
         durable: whether committed rows survive a power failure. Tests that kill processes, but never the power, need
             not wait for the disk.
-        given_up: told of an engine that ended and did not come back; called from another thread.
+        on_failure: function that receives the error of an engine that cannot be restarted; called from another thread.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Stack:
         *,
         engines: Iterable[Engine] = ENGINES,
         durable: bool = True,
-        abandoned: Callable[[Unavailable], None] = lambda _: None,
+        on_failure: Callable[[Unavailable], None] = lambda _: None,
     ) -> None:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
         self._configured = settings
         self._durable = durable
-        self._abandoned = abandoned
+        self._on_failure = on_failure
         self._lock: IO[str] | None = None
         self._supervisor: Supervisor | None = None
 
@@ -69,7 +69,7 @@ class Stack:
             # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
-            self._supervisor = Supervisor(children, self._abandoned)
+            self._supervisor = Supervisor(children, self._on_failure)
             self._supervisor.start()
             self.settings = self._configured.model_copy(update=self._urls(ports))
         except Unavailable as error:

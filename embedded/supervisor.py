@@ -78,12 +78,12 @@ class Supervisor:
 
     Args:
         children: in the order in which they are started.
-        given_up: told of a child that was healthy once, ended, and did not become healthy again; called from the
-            child's own thread. The others run on.
+        on_failure: function that receives the error of a child that was healthy, exited and cannot be restarted; called
+            from the child's own thread. The other children continue.
     """
 
-    def __init__(self, children: Sequence[Child], abandoned: Callable[[Unavailable], None] = lambda _: None) -> None:
-        self._watches = [_Watch(child, abandoned) for child in children]
+    def __init__(self, children: Sequence[Child], on_failure: Callable[[Unavailable], None] = lambda _: None) -> None:
+        self._watches = [_Watch(child, on_failure) for child in children]
 
     def start(self) -> None:
         """Start every child and wait until all are healthy.
@@ -151,9 +151,9 @@ class _Watch:
     The kernel ties a parent-death signal to the spawning *thread*, so the thread lives as long as its child.
     """
 
-    def __init__(self, child: Child, abandoned: Callable[[Unavailable], None]) -> None:
+    def __init__(self, child: Child, on_failure: Callable[[Unavailable], None]) -> None:
         self.child = child
-        self._abandoned = abandoned
+        self._on_failure = on_failure
         self._healthy = False  # whether the running process was healthy once
         self.process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -243,7 +243,7 @@ class _Watch:
         self._stopping.set()
         if self._settled.is_set():
             log.error("child given up", child=self.child.name)
-            self._abandoned(Unavailable(failure, component=self.child.name))
+            self._on_failure(Unavailable(failure, component=self.child.name))
         self._settle(failure)
 
     def _settle(self, failure: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Commands of users' questions that were accepted from feedback."""
+"""Commands for users' questions that were accepted from feedback."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Collection, Key, Url, client_of, console_of
 
 accepted_app = typer.Typer(
-    help="Users' questions that became questions of chunks; list or remove them.", no_args_is_help=True
+    help="List or remove users' questions that became questions of chunks.", no_args_is_help=True
 )
 
 
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def list_(
     *,
     collection: Collection = "default",
-    limit: Annotated[int, typer.Option(help="The most to show, newest first.", min=1)] = 200,
+    limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
@@ -41,6 +41,6 @@ def list_(
 
 
 def remove(accepted_id: str, *, collection: Collection = "default", url: Url = LOCAL, key: Key = None) -> None:
-    """Take an accepted question back from its chunk."""
+    """Remove an accepted question from its chunk."""
     with client_of(url, key) as client:
         client.remove_accepted(collection, accepted_id)

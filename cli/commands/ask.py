@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Collection, Key, Url, client_of, console_of
 
 
 class UnitChoice(StrEnum):
@@ -37,24 +37,25 @@ def ask(
     question: str,
     *,
     collection: Collection = "default",
-    top_k: Annotated[int | None, typer.Option(help="Distinct chunks to answer from.")] = None,
-    unit: Annotated[UnitChoice | None, typer.Option(help="What is read of each chunk that is found.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Number of distinct chunks for the answer.")] = None,
+    unit: Annotated[UnitChoice | None, typer.Option(help="Part of each chunk that is used for the answer.")] = None,
     order: Annotated[
-        OrderChoice | None, typer.Option(help="`section`: chunks under the same headings together.")
+        OrderChoice | None, typer.Option(help="Order of the chunks; `section`: grouped by heading.")
     ] = None,
     rewrite: Annotated[
-        list[RewriteForm] | None, typer.Option(help="Search for this too, written by the language model.")
+        list[RewriteForm] | None, typer.Option(help="Also search with a rewritten question; repeatable.")
     ] = None,
     filters: Annotated[
-        list[str] | None, typer.Option("--filter", help="Only documents with this metadata, e.g. year=2026.")
+        list[str] | None,
+        typer.Option("--filter", help="Only documents with this metadata, e.g. year=2026; repeatable."),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what each stage and channel found.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole reply as JSON.")] = False,
-    show_chunks: Annotated[bool, typer.Option("--show-chunks", help="Print every chunk that was found.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print the results of each stage and channel.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the complete reply as JSON.")] = False,
+    show_chunks: Annotated[bool, typer.Option("--show-chunks", help="Print all chunks of the result.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Ask a question: the answer, then what it cites, with the question that matched and its score."""
+    """Print the answer to a question, then its citations with the matched questions and scores."""
     from cli import output
 
     choices: dict[str, Any] = {
@@ -75,7 +76,7 @@ def ask(
 
 
 def condition(text: str) -> tuple[str, Any]:
-    """Read `key=value`; a value that is not JSON is a text."""
+    """Parse `key=value`. A value that is not JSON is a text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text} is not KEY=VALUE, such as year=2026", param_hint="--filter")

@@ -1,4 +1,4 @@
-"""Commands of builds: another model, prompt or chunking for a collection, without a gap."""
+"""Commands for builds: change the model, prompt or chunking of a collection without a gap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.server import LOCAL, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from foreask_client import Build
@@ -22,16 +22,22 @@ CLOSED = 4  # exit code: the gate is closed
 INTERRUPTED = 130
 _POLL_SECONDS = 1.0
 
-builds_app = typer.Typer(help="List the builds of a collection; try, switch, pause or drop one.", no_args_is_help=True)
+builds_app = typer.Typer(
+    help="List the builds of a collection; compare, switch, pause or drop one.", no_args_is_help=True
+)
 
-Name = Annotated[str, typer.Argument(help="The collection.")]
-Number = Annotated[int, typer.Argument(help="The build's number.")]
+Name = Annotated[str, typer.Argument(help="Name of the collection.")]
+Number = Annotated[int, typer.Argument(help="Number of the build.")]
 Questions = Annotated[
     Path | None,
-    typer.Option("--gate", help='Labelled questions for the gate, JSONL: {"question": ..., "external_ids": [...]}'),
+    typer.Option(
+        "--gate", help='Labelled questions for the comparison, JSONL: {"question": ..., "external_ids": [...]}'
+    ),
 ]
-AcceptedFailures = Annotated[int, typer.Option(min=0, help="Documents that may fail in the new build alone.")]
-Despite = Annotated[bool, typer.Option("--despite", help="Switch though the gate is closed.")]
+AcceptedFailures = Annotated[
+    int, typer.Option(min=0, help="Number of documents that may have failed in the new build only.")
+]
+Despite = Annotated[bool, typer.Option("--despite", help="Switch even if the gate is closed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -46,26 +52,27 @@ def register(app: typer.Typer) -> None:
 def migrate(
     collection: Name,
     *,
-    embedding: Annotated[str | None, typer.Option(help="An embedding that the server's settings name.")] = None,
-    prompt: Annotated[Path | None, typer.Option(help="A file with the model's instructions.")] = None,
-    questions_per_chunk: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
-    chunk_max_chars: Annotated[int | None, typer.Option(help="The longest chunk.")] = None,
-    chunk_overlap_chars: Annotated[int | None, typer.Option(help="What chunks share with the one before.")] = None,
-    section_max_chars: Annotated[int | None, typer.Option(help="The longest section.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="Name of an embedding in the server's settings.")] = None,
+    prompt: Annotated[Path | None, typer.Option(help="File with the instructions for the model.")] = None,
+    questions_per_chunk: Annotated[str | None, typer.Option(help="Number of questions per chunk, or auto.")] = None,
+    chunk_max_chars: Annotated[int | None, typer.Option(help="Maximum length of a chunk.")] = None,
+    chunk_overlap_chars: Annotated[int | None, typer.Option(help="Overlap of consecutive chunks.")] = None,
+    section_max_chars: Annotated[int | None, typer.Option(help="Maximum length of a section.")] = None,
     prepend_questions: Annotated[
-        bool | None, typer.Option(help="Embed a chunk's text with its questions in front.")
+        bool | None, typer.Option(help="Embed the text of a chunk together with its questions.")
     ] = None,
     labelled: Questions = None,
     accept_failures: AcceptedFailures = 0,
     despite: Despite = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nobody before it begins.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Fill a build of a collection with other options beside the live one, compare both, and switch to it.
+    """Fill a new build of a collection with other options, compare it with the live build, and switch to it.
 
-    Queries see the live build until the switch, and one of the two at every moment. Without options the command goes on
-    with the build that is being filled. Ctrl-C leaves that to the server. Exit code: 0, 4 when the gate is closed.
+    Queries see the live build until the switch, and exactly one of both at any time. Without options the command
+    continues with the build that is being filled. After Ctrl-C the server continues. Exit code: 0; 4 if the gate is
+    closed.
     """
     change = {
         "embedding": embedding,
@@ -80,41 +87,41 @@ def migrate(
     console = console_of()
     with client_of(url, key) as client:
         try:
-            number = _begun(client, console, collection, change, yes=yes)
+            number = _start_or_find(client, console, collection, change, yes=yes)
             _follow(client, console, collection, number)
         except KeyboardInterrupt:
-            console.print(f"The server goes on: `foreask migrate {collection}` follows it again.")
+            console.print(f"The server continues: `foreask migrate {collection}` follows it again.")
             raise typer.Exit(INTERRUPTED) from None
         report = _gate(client, console, collection, number, labelled=labelled, accept_failures=accept_failures)
         if not report["open"] and not despite:
-            console.print(f"Build {number} stays beside the live one: foreask builds drop {collection} {number}")
+            console.print(f"Build {number} was not switched; delete it with: foreask builds drop {collection} {number}")
             raise typer.Exit(CLOSED)
         client.switch_build(collection, number, despite=despite)
-    console.print(f"{collection} is answered by build {number}; back with: foreask builds rollback {collection}")
+    console.print(f"{collection} is answered by build {number}; undo with: foreask builds rollback {collection}")
 
 
-def _begun(client: Client, console: Console, collection: str, change: Json, *, yes: bool) -> int:
-    """Say what a build will cost and begin it, or find the one that is being filled where nothing is to be changed."""
+def _start_or_find(client: Client, console: Console, collection: str, change: Json, *, yes: bool) -> int:
+    """Print the cost of a build and start it. Without changes, find the build that is being filled."""
     from cli import estimates
     from shared.domain.errors import InvalidInput
 
     if change:
         body = {"collection": collection, "migrate": change}
-        if not estimates.agreed(client, console, body, "Begin?", yes=yes):
+        if not estimates.is_confirmed(client, console, body, "Start?", yes=yes):
             raise typer.Abort
         return client.begin_build(collection, **change).build
     open_builds = [b for b in client.builds(collection) if b.state in ("filling", "paused", "following")]
     if not open_builds:
-        raise InvalidInput("Say what the new build has otherwise: see `foreask migrate --help`.", field="build")
+        raise InvalidInput("Name an option that changes: see `foreask migrate --help`.", field="build")
     return open_builds[-1].build
 
 
 def _follow(client: Client, console: Console, collection: str, number: int) -> None:
-    """Stay until a build has every document, and each of them is indexed."""
+    """Wait until a build contains every document, and each document is indexed."""
     from cli.meter import Count, Meter
 
     with Meter(console) as meter:
-        for build in _states_of(client, collection, number):
+        for build in _poll(client, collection, number):
             done = sum(build.documents.get(state, 0) for state in ("ready", "degraded", "failed"))
             count = Count(build.source_documents, done, build.documents.get("failed", 0))
             meter.show(count)
@@ -122,7 +129,7 @@ def _follow(client: Client, console: Console, collection: str, number: int) -> N
                 return
 
 
-def _states_of(client: Client, collection: str, number: int) -> Iterator[Build]:
+def _poll(client: Client, collection: str, number: int) -> Iterator[Build]:
     while True:
         yield client.build(collection, number)
         time.sleep(_POLL_SECONDS)
@@ -169,7 +176,7 @@ def gate(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Compare a build with the live one. Exit code: 0 when nothing speaks against the build, 4 otherwise."""
+    """Compare a build with the live one. Exit code: 0 if the gate is open, 4 if it is closed."""
     with client_of(url, key) as client:
         report = _gate(client, console_of(), collection, build, labelled=labelled, accept_failures=accept_failures)
     if not report["open"]:
@@ -177,37 +184,37 @@ def gate(
 
 
 def switch(collection: Name, build: Number, *, despite: Despite = False, url: Url = LOCAL, key: Key = None) -> None:
-    """Let a build answer in the place of the live one; both go on to take every change."""
+    """Make a build live. Both builds continue to receive every change."""
     with client_of(url, key) as client:
         client.switch_build(collection, build, despite=despite)
     console_of().print(f"{collection} is answered by build {build}")
 
 
 def rollback(collection: Name, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Switch back to the build that was live last."""
+    """Switch back to the build that was live before."""
     from shared.domain.errors import NotFound
 
     with client_of(url, key) as client:
-        before = [b for b in client.builds(collection) if b.live_until and b.state == "following"]
-        if not before:
-            raise NotFound(f"No other build of {collection} has been live.")
-        number = max(before, key=lambda b: b.live_until or b.created_at).build
+        earlier = [b for b in client.builds(collection) if b.live_until and b.state == "following"]
+        if not earlier:
+            raise NotFound(f"No other build of {collection} was live before.")
+        number = max(earlier, key=lambda b: b.live_until or b.created_at).build
         client.switch_build(collection, number)
     console_of().print(f"{collection} is answered by build {number} again")
 
 
 def pause(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Stop filling a build; what is in work goes on."""
+    """Pause filling a build. Documents that are being processed are finished."""
     _act("pause", collection, build, url, key)
 
 
 def resume(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Go on filling a build."""
+    """Continue filling a build."""
     _act("resume", collection, build, url, key)
 
 
 def drop(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Delete a build that is not live. What was paid for stays."""
+    """Delete a build that is not live. Paid questions and vectors are kept."""
     with client_of(url, key) as client:
         client.drop_build(collection, build)
     console_of().print(f"build {build} of {collection} is being deleted")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.server import LOCAL, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Key, Url, client_of, console_of
 
 
 def register(app: typer.Typer) -> None:
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def calibrate(
-    collection: Annotated[str, typer.Argument(help="The collection.")],
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
     questions: Annotated[
         Path | None,
         typer.Argument(
@@ -23,26 +23,25 @@ def calibrate(
         ),
     ] = None,
     *,
-    reset: Annotated[bool, typer.Option("--reset", help="Go back to equal weights.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the evidence as JSON.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Reset to equal weights.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Choose how much each channel counts, by questions whose answers are known; 30 are enough to help.
+    """Choose the weight of each channel by questions whose answers are known; 30 questions are enough to help.
 
-    Equal weights stay unless others are better by more than chance. Without a file they stay, and only what needs no
-    label is measured: the baseline of the embedding model, and what each channel finds of the collection's
-    own questions.
-    No language model is called.
+    Equal weights are kept unless others are significantly better. Without a file the weights do not change, and only
+    the baseline similarity of the embedding model and the channels' results for the collection's own questions are
+    measured. No language model is called.
     """
     from cli import output
 
     if reset and questions is not None:
-        raise typer.BadParameter("--reset takes no file of labelled questions.")
+        raise typer.BadParameter("--reset and a file of labelled questions exclude each other.")
     with client_of(url, key) as client:
         if reset:
             client.forget_calibration(collection)
-            console_of().print(f"{collection}: every channel counts the same")
+            console_of().print(f"{collection}: every channel has the same weight")
             return
         evidence = client.calibrate(collection, None if questions is None else read_labelled(questions))
     if as_json:
@@ -52,7 +51,7 @@ def calibrate(
 
 
 def read_labelled(path: Path) -> list[dict[str, Any]]:
-    """Read labelled questions, a JSON object a line."""
+    """Read labelled questions, one JSON object per line."""
     import orjson
 
     from shared.domain.errors import InvalidInput

@@ -1,4 +1,4 @@
-"""Commands of dead letters."""
+"""Commands for dead letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from foreask_client.models import DeadLettersResolved
@@ -15,10 +15,10 @@ dead_app = typer.Typer(
     help="Dead letters are failed documents and dead chunks; list, show, retry or discard them.", no_args_is_help=True
 )
 
-Letter = Annotated[str | None, typer.Argument(help="The id of one dead letter.", show_default=False)]
-AnyDocument = Annotated[str | None, typer.Option("--document", help="Only those of this document, by its id.")]
-AnyReason = Annotated[str | None, typer.Option(help="Only those with this reason, word for word.")]
-All = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
+Letter = Annotated[str | None, typer.Argument(help="Id of a dead letter.", show_default=False)]
+AnyDocument = Annotated[str | None, typer.Option("--document", help="Only dead letters of the document with this id.")]
+AnyReason = Annotated[str | None, typer.Option(help="Only dead letters with exactly this reason.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,12 +33,12 @@ def list_(
     collection: AnyCollection = None,
     document: AnyDocument = None,
     reason: AnyReason = None,
-    limit: Annotated[int, typer.Option(help="The most to show, newest first.", min=1)] = 200,
+    limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print letters and counts as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """List failed documents and dead chunks, newest first, then how many there are of each reason."""
+    """List failed documents and dead chunks, newest first, then their numbers by reason."""
     from itertools import islice
 
     from cli import output
@@ -53,7 +53,7 @@ def list_(
 
 
 def show(letter_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Show a dead letter and the attempts that failed."""
+    """Show a dead letter and its failed attempts."""
     from cli import output
 
     with client_of(url, key) as client:
@@ -70,11 +70,11 @@ def retry(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Try dead letters again: one by its id, those of a document, collection or reason, or --all."""
+    """Retry dead letters: one by its id, all of a document, collection or reason, or --all."""
     filters = _filters_of(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
     _require_choice(filters, every=every)
     with client_of(url, key) as client:
-        _say_resolved("tried again", client.retry_dead_letters(**_selection(filters)))
+        _print_resolved("retried", client.retry_dead_letters(**_selection(filters)))
 
 
 def discard(
@@ -84,17 +84,17 @@ def discard(
     document: AnyDocument = None,
     reason: AnyReason = None,
     every: All = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Give dead letters up for good; a document that was never searchable is deleted."""
+    """Discard dead letters permanently. A document that was never searchable is deleted."""
     filters = _filters_of(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
     _require_choice(filters, every=every)
     if not yes:
-        typer.confirm("Give these up for good?", abort=True)
+        typer.confirm("Discard these permanently?", abort=True)
     with client_of(url, key) as client:
-        _say_resolved("discarded", client.discard_dead_letters(**_selection(filters)))
+        _print_resolved("discarded", client.discard_dead_letters(**_selection(filters)))
 
 
 def _filters_of(**options: str | None) -> dict[str, str]:
@@ -107,12 +107,12 @@ def _selection(filters: dict[str, str]) -> dict[str, Any]:
 
 def _require_choice(filters: dict[str, str], *, every: bool) -> None:
     if bool(filters) == every:
-        raise typer.BadParameter("Say which: an id, --document, --collection, --reason, or --all alone.")
+        raise typer.BadParameter("Select dead letters: an id, --document, --collection, --reason, or --all alone.")
 
 
-def _say_resolved(action: str, counts: DeadLettersResolved) -> None:
+def _print_resolved(action: str, counts: DeadLettersResolved) -> None:
     from cli import output
 
     print(f"{action}: {output.letter_counts(counts.documents, counts.chunks)}")
     if counts.in_work:
-        print(f"left alone, because their documents are in work: {counts.in_work} chunks")
+        print(f"skipped because their documents are being processed: {counts.in_work} chunks")

@@ -1,4 +1,4 @@
-"""Commands of documents and collections on a server."""
+"""Commands for documents and collections on a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, mcp, verify
-from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,15 +36,15 @@ def register(app: typer.Typer) -> None:
     builds.register(app)
 
 
-def status(  # noqa: PLR0917 - each is an option by its name
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show the status again every two seconds.")] = False,
+def status(  # noqa: PLR0917 - all are options
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Every tenant's state; needs an operator's key.")] = False,
-    workers: Annotated[bool, typer.Option(help="Show the workers instead, by the ledger of the settings.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All tenants; needs an operator's key.")] = False,
+    workers: Annotated[bool, typer.Option(help="Show the workers instead, from the ledger of the settings.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Show health, open work and its rate, limits, and collections. Exit code 1 while the server is not ready."""
+    """Show health, open work, its rate, limits and collections. Exit code: 0; 1 if the server is not ready."""
     from rich.live import Live
 
     from cli import output
@@ -87,9 +87,9 @@ def _show_workers(*, as_json: bool) -> None:
     import asyncio
 
     from cli import output
-    from cli.workers import seen, table
+    from cli.workers import recent_processes, table
 
-    processes = asyncio.run(seen())
+    processes = asyncio.run(recent_processes())
     if as_json:
         output.print_json({"workers": processes})
     else:
@@ -119,13 +119,15 @@ def collections(url: Url = LOCAL, key: Key = None) -> None:
 
 def declare(
     collection: str,
-    fields: Annotated[list[str], typer.Argument(help="keyword, integer, float, bool or datetime, e.g. year=integer.")],
+    fields: Annotated[
+        list[str], typer.Argument(help="FIELD=TYPE, e.g. year=integer; types: keyword, integer, float, bool, datetime.")
+    ],
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Declare metadata fields that filters find by an index, before the collection's first document.
+    """Declare indexed metadata fields for filters, before the collection's first document.
 
-    Fields that are declared stay. A collection that is not there is made.
+    Fields that were declared before are kept. The collection is created if it does not exist.
     """
     declared = dict(map(_field, fields))
     with client_of(url, key) as client:
@@ -134,7 +136,7 @@ def declare(
 
 
 def _declare(client: Client, collection: str, fields: dict[str, str]) -> dict[str, str]:
-    """Add filterable fields to those of a collection, keep its other options, and return all its fields."""
+    """Add filterable fields to a collection, keep its other options, and return all its filterable fields."""
     from shared.domain.errors import NotFound
 
     try:
@@ -153,10 +155,12 @@ def _field(text: str) -> tuple[str, str]:
 
 
 def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Parse a collection anew, generate its questions and index it; unchanged questions are not paid for again."""
+    """Parse a collection again, generate its questions and index it. Unchanged questions are not paid for again."""
     with client_of(url, key) as client:
         documents = client.reindex(collection)["documents"]
-        print(f"{documents} documents begin anew; until each is done, queries see it as it was: foreask status")
+        print(
+            f"{documents} documents are processed again; queries see their current versions until then: foreask status"
+        )
 
 
 @documents_app.callback()
@@ -164,8 +168,8 @@ def documents(
     context: typer.Context,
     *,
     collection: AnyCollection = None,
-    state: Annotated[str | None, typer.Option(help="Only those in this state, e.g. failed.")] = None,
-    limit: Annotated[int, typer.Option(help="The most to show, newest first.", min=1)] = 200,
+    state: Annotated[str | None, typer.Option(help="Only documents in this state, e.g. failed.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 200,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -181,7 +185,7 @@ def documents(
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Show a document, its chunks, and their questions; a dropped question has its reason."""
+    """Show a document, its chunks and their questions, with the reasons of dropped questions."""
     from cli import output
 
     with client_of(url, key) as client:
@@ -189,7 +193,7 @@ def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
 
 
 def retry(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Try a failed document, or a document's dead chunks, again."""
+    """Retry a failed document, or the dead chunks of a document."""
     with client_of(url, key) as client:
         print(client.retry_document(document_id).state)
 

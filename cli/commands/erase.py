@@ -1,4 +1,4 @@
-"""The commands that erase, and prove it. They need the ledger, the engines and the store, and no server."""
+"""Commands that erase data and verify the erasure. They need the ledger, the engines and the store, but no server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 REMAINS = 1  # exit code
 
-erase_app = typer.Typer(help="Delete with everything that was derived; needs the ledger, and no server.")
+erase_app = typer.Typer(help="Erase data with everything derived from it; needs the ledger, but no server.")
 
-Tenant = Annotated[str, typer.Option("--tenant", help="Whose it is.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nobody.")]
+Tenant = Annotated[str, typer.Option("--tenant", help="Tenant of the collection.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -30,20 +30,20 @@ def register(app: typer.Typer) -> None:
 def check(
     context: typer.Context,
     *,
-    check: Annotated[bool, typer.Option("--check", help="Say what is left, and delete nothing.")] = False,
-    tenant: Annotated[str | None, typer.Option("--tenant", help="Whose it was.")] = None,
-    collection: Annotated[str | None, typer.Option("--collection", help="Of this tenant.")] = None,
-    document: Annotated[UUID | None, typer.Option("--document", help="The id of a document.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Print remaining data, and delete nothing.")] = False,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Name of the tenant.")] = None,
+    collection: Annotated[str | None, typer.Option("--collection", help="A collection of the tenant.")] = None,
+    document: Annotated[UUID | None, typer.Option("--document", help="Id of a document.")] = None,
 ) -> None:
-    """Delete a tenant, a collection or a document with everything that was derived, or say what is left of one.
+    """Erase a tenant, a collection or a document with everything derived from it, or print remaining data.
 
-    With `--check` the exit code is 1 where anything is left. It looks into PostgreSQL, Qdrant, Valkey and the store of
-    uploads, not into backups.
+    `--check` searches PostgreSQL, Qdrant, Valkey and the store of uploads, but no backups. Its exit code is 1 if data
+    remains.
     """
     if context.invoked_subcommand is not None:
         return
     if not check:
-        raise typer.BadParameter("Name what to erase (tenant, collection, document), or --check.")
+        raise typer.BadParameter("Add tenant, collection or document to erase one, or --check.")
     import asyncio
 
     from shared.maintenance.erasure_check import Scope
@@ -52,34 +52,37 @@ def check(
     for finding in findings:
         print(f"{finding.engine:12}{finding.part:40}{finding.count:>10,}")
     left = sum(finding.count for finding in findings)
-    print(f"{left:,} found. Backups were not looked at.")
+    print(f"{left:,} found. Backups were not checked.")
     if left:
         raise typer.Exit(REMAINS)
 
 
 @erase_app.command("tenant")
-def erase_tenant(name: Annotated[str, typer.Argument(help="The tenant.")], *, yes: Yes = False) -> None:
-    """Delete all that a tenant has, with what it has cost. Until then its uploads are refused."""
-    _confirm(f"Erase all that {name} has?", yes=yes)
-    _begin(tenant=name)
+def erase_tenant(name: Annotated[str, typer.Argument(help="Name of the tenant.")], *, yes: Yes = False) -> None:
+    """Erase all data of a tenant, including its usage. Until then its uploads are rejected."""
+    _confirm(f"Erase all data of {name}?", yes=yes)
+    _start(tenant=name)
 
 
 @erase_app.command("collection")
 def erase_collection(
-    name: Annotated[str, typer.Argument(help="The collection.")], *, tenant: Tenant = "default", yes: Yes = False
+    name: Annotated[str, typer.Argument(help="Name of the collection.")],
+    *,
+    tenant: Tenant = "default",
+    yes: Yes = False,
 ) -> None:
-    """Delete a collection. Until then uploads to that name are refused."""
+    """Erase a collection. Until then uploads to it are rejected."""
     _confirm(f"Erase the collection {name} of {tenant}?", yes=yes)
-    _begin(tenant=tenant, collection=name)
+    _start(tenant=tenant, collection=name)
 
 
 @erase_app.command("document")
 def erase_document(
-    document_id: Annotated[UUID, typer.Argument(help="The document's id.")], *, yes: Yes = False
+    document_id: Annotated[UUID, typer.Argument(help="Id of the document.")], *, yes: Yes = False
 ) -> None:
-    """Delete a document; the same content may be handed in again at once, and is paid for again."""
+    """Erase a document. The same content can be uploaded again at once, and is then paid for again."""
     _confirm(f"Erase the document {document_id}?", yes=yes)
-    _begin(document=document_id)
+    _start(document=document_id)
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -87,15 +90,15 @@ def _confirm(question: str, *, yes: bool) -> None:
         typer.confirm(question, abort=True)
 
 
-def _begin(*, tenant: str = "", collection: str | None = None, document: UUID | None = None) -> None:
+def _start(*, tenant: str = "", collection: str | None = None, document: UUID | None = None) -> None:
     import asyncio
 
-    erasure = asyncio.run(_begun(tenant, collection, document))
+    erasure = asyncio.run(_started(tenant, collection, document))
     count = erasure.deleted.get("documents", 0)
     print(f"erasure {erasure.id}: {count:,} documents are being deleted by the scheduler, in a minute at the earliest")
 
 
-async def _begun(tenant: str, collection: str | None, document: UUID | None) -> Erasure:
+async def _started(tenant: str, collection: str | None, document: UUID | None) -> Erasure:
     from contextlib import AsyncExitStack
 
     from shared.services.parts import Parts

@@ -1,4 +1,4 @@
-"""The command that measures strategies on a labelled set."""
+"""The command that measures strategies with labelled questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.server import LOCAL, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,31 +25,34 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="A BEIR folder: corpus.jsonl, queries.jsonl, qrels.tsv; or the output of an earlier run."),
+        typer.Argument(help="A BEIR folder (corpus.jsonl, queries.jsonl, qrels.tsv), or the output of an earlier run."),
     ] = None,
     *,
-    output: Annotated[Path | None, typer.Option(help="Where results.json, .md and .html are written.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for results.json, .md and .html.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Strategy to compare with; default: text.")] = None,
     generate: Annotated[
-        bool, typer.Option("--generate", help="Have the LLM write questions where the set has none.")
+        bool, typer.Option("--generate", help="Generate questions with the LLM if the set has none.")
     ] = False,
     answers: Annotated[
-        bool, typer.Option("--answers", help="Score answers too: the LLM's if one is configured, else quotations.")
+        bool,
+        typer.Option("--answers", help="Also score answers: of the LLM if one is configured, otherwise quotations."),
     ] = False,
-    compare: Annotated[Path | None, typer.Option(help="The output of an earlier run to compare with.")] = None,
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="One on a server, not a folder.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="Output of an earlier run to compare with.")] = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="A collection on a server instead of a folder.")
+    ] = None,
     questions: Annotated[
-        Path | None, typer.Option(help="Questions to it: JSON lines of question and external_ids or chunk_ids.")
+        Path | None, typer.Option(help="Its labelled questions, JSONL: question, and external_ids or chunk_ids.")
     ] = None,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Measure ways of searching on questions whose answers are known, over one set of embeddings.
+    """Compare search strategies with questions whose answers are known, on one set of embeddings.
 
-    A folder needs no server: engines and models that the settings do not name are started for it. Vectors and replies
-    of models are cached, so that a stopped run continues and another costs nothing. A collection is searched on its
-    server, as it stands.
+    A folder needs no server: the command starts the engines and models that the settings do not name. Vectors and
+    replies of models are cached, so that a stopped run continues and a second run costs nothing. A collection is
+    searched on its server, in its current state.
     """
     from cli import evaluation
     from shared.query.evaluate.comparison import compare as compare_runs
@@ -78,9 +81,9 @@ def _check(folder: Path | None, collection: str | None, questions: Path | None) 
     from shared.domain.errors import InvalidInput
 
     if (folder is None) == (collection is None):
-        raise InvalidInput("Give a folder, or a collection with --collection and --questions.", field="folder")
+        raise InvalidInput("Name a folder, or a collection with --collection and --questions.", field="folder")
     if (collection is None) != (questions is None):
-        raise InvalidInput("--collection and --questions go together.", field="questions")
+        raise InvalidInput("--collection and --questions require each other.", field="questions")
 
 
 def _run(console: Console, request: EvaluationRequest) -> Json:
@@ -90,7 +93,7 @@ def _run(console: Console, request: EvaluationRequest) -> Json:
     try:
         return evaluation.run(request, load(), console)
     except KeyboardInterrupt:
-        evaluation.say_stopped(console)
+        evaluation.print_stopped(console)
         raise typer.Exit(INTERRUPTED) from None
 
 

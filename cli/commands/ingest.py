@@ -1,4 +1,4 @@
-"""The command that hands in files, folders and corpora."""
+"""The command that uploads files, folders and corpora."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from foreask_client.models import Json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cli.ingestion import Until, UploadBatch
 
 # Exit codes; 2 is a usage error.
-NOT_TAKEN = 1
+NOT_UPLOADED = 1
 FAILED = 3
 INTERRUPTED = 130
 
@@ -43,42 +43,42 @@ def register(app: typer.Typer) -> None:
 
 
 def ingest(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders (with everything in them), globs, or one corpus.")],
+    paths: Annotated[list[str], typer.Argument(help="Files, folders (recursively), globs, or one corpus.")],
     *,
     collection: Collection = "default",
-    lane: Annotated[Lane | None, typer.Option(help="`bulk` waits behind `interactive`.")] = None,
+    lane: Annotated[Lane | None, typer.Option(help="`bulk` has lower priority than `interactive`.")] = None,
     wait: Annotated[
-        WaitFor, typer.Option(help="Stay until each document is found with its questions, or by its text.")
+        WaitFor, typer.Option(help="Wait until all questions are searchable, until all texts are, or not at all.")
     ] = (WaitFor.READY),
-    include: Annotated[list[str] | None, typer.Option(help="Take only files like this, e.g. '*.pdf'.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Leave out files like this.")] = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only files that match this pattern, e.g. '*.pdf'.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Skip files that match this pattern.")] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", help="The column of the documents' names.", rich_help_panel=_CORPUS)
+        str | None, typer.Option("--id", help="Column of the external ids.", rich_help_panel=_CORPUS)
     ] = None,
-    text: Annotated[str | None, typer.Option(help="The column of the texts.", rich_help_panel=_CORPUS)] = None,
-    title: Annotated[str | None, typer.Option(help="The column of the titles.", rich_help_panel=_CORPUS)] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the texts.", rich_help_panel=_CORPUS)] = None,
+    title: Annotated[str | None, typer.Option(help="Column of the titles.", rich_help_panel=_CORPUS)] = None,
     metadata: Annotated[
-        str | None, typer.Option(help="Columns to filter by, e.g. lang,year.", rich_help_panel=_CORPUS)
+        str | None, typer.Option(help="Columns of the metadata, e.g. lang,year.", rich_help_panel=_CORPUS)
     ] = None,
     questions: Annotated[
-        str | None, typer.Option(help="The column of ready-made questions, a list.", rich_help_panel=_CORPUS)
+        str | None, typer.Option(help="Column of ready-made questions, a list.", rich_help_panel=_CORPUS)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a large load begins.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of a large load.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Hand in files and follow them until their questions are written and searchable, too.
+    """Upload files and wait until their questions are generated and searchable.
 
-    Documents are found by their texts long before that: `--wait searchable` stays until then.
+    Queries find documents by their texts long before that: `--wait searchable` waits only for the texts.
 
-    Hidden files in folders are left out. A file's path from here is its name. An unchanged file costs nothing, and a
-    changed file replaces its document.
+    Hidden files in folders are left out. The external id of a file is its path relative to the current folder. An
+    unchanged file costs nothing, and a changed file replaces its document.
 
-    One file of JSON lines (.jsonl, .jsonl.gz) or Parquet is a corpus, each of whose rows is a document, where columns
-    are named or are those of BEIR: _id, text, title. Whatever breaks off is begun again by the same command.
+    One file of JSON lines (.jsonl, .jsonl.gz) or Parquet is a corpus, and each row is a document. Its columns are named
+    by the options, or have the names of BEIR: _id, text, title. To continue an interrupted load, repeat the command.
 
-    A load is estimated first; one of more than 1,000 calls is asked about on a terminal. Exit code: 0, 1 when a file or
-    a row was not taken, 3 when a document failed.
+    The cost is estimated first. On a terminal, a load of more than 1,000 calls needs a confirmation. Exit code: 0; 1 if
+    a file or a row was not uploaded; 3 if a document failed.
     """
     from cli import corpus as corpora
     from cli import files
@@ -89,13 +89,13 @@ def ingest(
     console = console_of()
     with client_of(url, key) as client:
         if corpus is not None:
-            _take_corpus(client, console, corpus, collection=collection, wait=wait, yes=yes)
+            _ingest_corpus(client, console, corpus, collection=collection, wait=wait, yes=yes)
         else:
             selection = files.select(paths, include=include or (), exclude=exclude or ())
-            _take_files(client, console, selection, collection=collection, lane=lane, wait=wait, yes=yes)
+            _ingest_files(client, console, selection, collection=collection, lane=lane, wait=wait, yes=yes)
 
 
-def _take_files(
+def _ingest_files(
     client: Client,
     console: Console,
     selection: Selection,
@@ -109,23 +109,23 @@ def _take_files(
     from cli.ingestion import UploadBatch
 
     _print_selection(console, selection)
-    client.health()  # without a server this is one error, not one for each file
-    _agree_to_files(client, console, selection, collection, yes=yes)
+    client.health()  # without a server this is one error instead of one for each file
+    _confirm_files(client, console, selection, collection, yes=yes)
     batch = UploadBatch(len(selection.files))
     try:
-        _hand_in(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
+        _upload(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
     except KeyboardInterrupt:
         output.print_batch(console, batch)
-        output.say(console, "The server goes on with what it has: see `foreask status`.")
+        output.say(console, "The server continues with the uploaded files: see `foreask status`.")
         raise typer.Exit(INTERRUPTED) from None
     output.print_batch(console, batch)
-    if batch.refused:
-        raise typer.Exit(NOT_TAKEN)
+    if batch.rejected:
+        raise typer.Exit(NOT_UPLOADED)
     if batch.states()["failed"]:
         raise typer.Exit(FAILED)
 
 
-def _agree_to_files(client: Client, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
+def _confirm_files(client: Client, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
     from cli import estimates, output
 
     files = len(selection.files)
@@ -133,12 +133,12 @@ def _agree_to_files(client: Client, console: Console, selection: Selection, coll
         return
     documents, left_out = estimates.of_files(selection.files)
     if left_out:
-        output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before it is read")
-    if documents is not None and not _agreed(client, console, collection, documents, yes=yes):
-        raise typer.Exit(NOT_TAKEN)
+        output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before parsing")
+    if documents is not None and not _is_confirmed(client, console, collection, documents, yes=yes):
+        raise typer.Exit(NOT_UPLOADED)
 
 
-def _hand_in(
+def _upload(
     client: Client,
     console: Console,
     selection: Selection,
@@ -172,7 +172,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
     output.say(console, f"{len(selection.files)} files{note}")
 
 
-def _take_corpus(
+def _ingest_corpus(
     client: Client, console: Console, corpus: Corpus, *, collection: str, wait: WaitFor, yes: bool
 ) -> None:
     from cli import estimates, output
@@ -182,8 +182,8 @@ def _take_corpus(
     client.health()
     survey = corpus.survey()
     output.say(console, f"{corpus.name}: {survey.rows:,} rows")
-    if survey.sample and not _agreed(client, console, collection, estimates.of_corpus(survey), yes=yes):
-        raise typer.Exit(NOT_TAKEN)
+    if survey.sample and not _is_confirmed(client, console, collection, estimates.of_corpus(survey), yes=yes):
+        raise typer.Exit(NOT_UPLOADED)
     load = CorpusLoad(survey.rows)
     try:
         failed = _follow_corpus(client, console, corpus, load, collection=collection, wait=wait)
@@ -191,11 +191,11 @@ def _take_corpus(
         output.print_load(console, load)
         if isinstance(error, Truncated):
             raise
-        output.say(console, "Begin again with the same command: what is there already is not handed in twice.")
+        output.say(console, "Repeat the command to continue: documents that are stored already are not uploaded twice.")
         raise typer.Exit(INTERRUPTED) from None
     output.print_load(console, load)
-    if load.refused:
-        raise typer.Exit(NOT_TAKEN)
+    if load.rejected:
+        raise typer.Exit(NOT_UPLOADED)
     if failed:
         output.say(console, f"{failed:,} documents failed: foreask dead list -c {collection}")
         raise typer.Exit(FAILED)
@@ -204,26 +204,26 @@ def _take_corpus(
 def _follow_corpus(
     client: Client, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, wait: WaitFor
 ) -> int:
-    """Hand a corpus in and follow it; return how many documents of the collection failed meanwhile."""
-    from cli.corpus_ingestion import follow, hand_in, open_documents, states_of
+    """Upload a corpus, follow it, and return the number of documents of the collection that failed meanwhile."""
+    from cli.corpus_ingestion import follow, pending_documents, states_of, upload_rows
     from cli.meter import Stages
 
     before = states_of(client, collection)
     with Stages(console) as stages:
-        for _ in hand_in(client, corpus, collection, load):
-            stages.show("handed in", load.done, load.total)
-        if wait is WaitFor.NO or load.done == load.refused:
+        for _ in upload_rows(client, corpus, collection, load):
+            stages.show("uploaded", load.done, load.total)
+        if wait is WaitFor.NO or load.done == load.rejected:
             return 0
         until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
         for states in follow(client, collection, until):
-            there = sum(states.values())
-            stages.show(until, there - open_documents(states, until), there)
+            documents = sum(states.values())
+            stages.show(until, documents - pending_documents(states, until), documents)
     return max(0, states.get("failed", 0) - before.get("failed", 0))
 
 
-def _agreed(client: Client, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:
+def _is_confirmed(client: Client, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:
     from cli import estimates
 
-    return estimates.agreed(
-        client, console, {"collection": collection, "documents": documents}, "Hand them in?", yes=yes
+    return estimates.is_confirmed(
+        client, console, {"collection": collection, "documents": documents}, "Upload them?", yes=yes
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.server import LOCAL, Key, Url
+from cli.connection import LOCAL, Key, Url
 
 
 def register(app: typer.Typer) -> None:

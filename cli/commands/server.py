@@ -1,4 +1,4 @@
-"""The commands that are a server, or a part of one."""
+"""Commands that run a server or a part of one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 ONE = typer.Option(min=1, max=64)
-DataDir = Annotated[Path | None, typer.Option(help="Where uploads, engines and logs keep their files.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Where the API listens; 0: any that is free.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder for uploads, engines and logs.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: any free port.")]
 
 
 class WorkerQueue(StrEnum):
@@ -33,7 +33,7 @@ def up(
     generate_workers: Annotated[int, ONE] = 1,
     index_workers: Annotated[int, ONE] = 1,
 ) -> None:
-    """Start everything on this machine: an embedded engine for each URL that is not set, the API and the workers."""
+    """Start everything on this machine: embedded engines for all URLs that are not set, the API and the workers."""
     from rich.console import Console
 
     from cli.launcher import Plan, in_data_dir
@@ -46,9 +46,9 @@ def up(
 
 
 def demo(
-    data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its files.")] = Path(".foreask/demo"),
+    data_dir: Annotated[Path, typer.Option(help="Folder for the files of the demo.")] = Path(".foreask/demo"),
 ) -> None:
-    """Start everything, ingest real documents, ask questions of them, and stop."""
+    """Start everything, ingest real documents, ask questions, and stop."""
     from rich.console import Console
 
     from cli.demo import run
@@ -57,42 +57,42 @@ def demo(
 
 
 def api() -> NoReturn:
-    """Run the API alone; every URL must be set."""
+    """Run only the API. All URLs must be set."""
     _become("api")
 
 
 def worker(queue: WorkerQueue) -> NoReturn:
-    """Run one worker of a queue; the URLs that it uses must be set."""
+    """Run one worker of a queue. The URLs that it uses must be set."""
     _become("workers", queue.value)
 
 
 def scheduler() -> NoReturn:
-    """Run the scheduler, which wakes workers for due work; the URLs of the ledger, broker and Qdrant must be set."""
+    """Run the scheduler, which wakes workers for due work. The URLs of the ledger, broker and Qdrant must be set."""
     _become("workers", "scheduler")
 
 
 def health(role: Annotated[str, typer.Argument(help="parse, generate, index or scheduler.")]) -> None:
-    """Exit with 0 while this machine's worker or scheduler lives, for the health check of a container.
+    """Exit with 0 if this machine's worker or scheduler is alive, for the health check of a container.
 
-    A ledger that is away says nothing about the worker: that is 0 too.
+    The exit code is also 0 if the ledger is unavailable, because the state of the worker is then unknown.
     """
     import asyncio
     import socket
 
-    from cli.workers import beats
+    from cli.workers import is_alive
 
-    if not asyncio.run(beats(role, socket.gethostname())):
-        print(f"No {role} of this machine has said lately that it lives.", file=sys.stderr)
+    if not asyncio.run(is_alive(role, socket.gethostname())):
+        print(f"No {role} on this machine has sent a heartbeat recently.", file=sys.stderr)
         raise typer.Exit(1)
 
 
 def schema() -> NoReturn:
-    """Bring the database's schema up to date; safe to run again, and at the same time as others."""
+    """Update the database schema. The command may be repeated, and may run concurrently."""
     _become("shared.ledger")
 
 
 def config() -> None:
-    """Print the settings of this machine's programs and where each comes from; no secret is shown."""
+    """Print the settings of this machine's programs and their origins, without secrets."""
     from shared.settings import load
 
     for setting in load().described():
@@ -100,6 +100,6 @@ def config() -> None:
 
 
 def _become(module: str, *arguments: str) -> NoReturn:
-    """Become `python -m module`: signals and the exit code are then its own."""
+    """Replace this process by `python -m module`, which then receives the signals and sets the exit code."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606

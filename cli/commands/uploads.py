@@ -1,4 +1,4 @@
-"""The commands that look after the store of uploads. They need the ledger and the store, and no server."""
+"""Commands for the store of uploads. They need the ledger and the store, but no server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
-uploads = typer.Typer(help="Look after the store of uploads; needs the ledger and the store, and no server.")
+uploads = typer.Typer(help="Maintain the store of uploads; needs the ledger and the store, but no server.")
 
 
 def register(app: typer.Typer) -> None:
@@ -21,9 +21,11 @@ def register(app: typer.Typer) -> None:
 @uploads.command()
 def check(
     *,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete what is due, however much it is.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete all objects that are due, regardless of their number.")
+    ] = False,
 ) -> None:
-    """Say which objects no document needs. They go a day after they were first seen so, unless they are too many."""
+    """List objects that no document needs. They are deleted a day after the first check, unless there are too many."""
     import asyncio
 
     from shared.maintenance.orphans import APART
@@ -40,14 +42,14 @@ def check(
     )
     if census.too_many and not delete:
         print(
-            "So many are due that the scheduler deletes none: is FOREASK_DATABASE_URL the ledger of this store?"
-            " If it is, `foreask uploads check --delete` deletes them."
+            "Too many are due, so the scheduler deletes none: does FOREASK_DATABASE_URL belong to this store?"
+            " If so, `foreask uploads check --delete` deletes them."
         )
 
 
 @uploads.command()
 def adopt() -> None:
-    """Make the store this deployment's, though it is marked as another's, or is not marked and not known."""
+    """Assign the store to this deployment, even if it is marked as another deployment's."""
     import asyncio
 
     asyncio.run(_adopt())

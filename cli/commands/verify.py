@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
+from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,26 +27,26 @@ def verify(
     *,
     collection: AnyCollection = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair what differs; the language model is not called.")
+        bool, typer.Option("--repair", help="Repair differences, without calls of the language model.")
     ] = False,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Go on where a comparison of the collection broke off.")
+        str | None, typer.Option("--cursor", help="Continue an interrupted comparison of the collection.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose collections; needs an operator's key.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of the collections; needs an operator's key.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and findings as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
     """Compare the points in Qdrant with the ledger, in one collection or all.
 
-    Exit code: 0 when nothing differs or everything was repaired, 4 when something differs.
+    Exit code: 0 if there are no differences or all were repaired, otherwise 4.
     """
     from cli import output
 
     if cursor is not None and collection is None:
-        raise typer.BadParameter("--cursor needs the --collection that it is of.")
+        raise typer.BadParameter("--cursor needs the --collection of the interrupted comparison.")
     if cursor is not None and tenant is not None:
-        raise typer.BadParameter("--cursor needs the tenant's own key: an operator's comparison begins anew.")
+        raise typer.BadParameter("--cursor needs the tenant's own key: an operator's comparison always starts over.")
     console = console_of()
     with client_of(url, key) as client:
         names = [collection] if collection else _names(client, tenant)
@@ -76,7 +76,7 @@ def _names(client: Client, tenant: str | None) -> list[str]:
 def _followed(
     console: Console, name: str, events: Iterator[Event], *, tenant: str | None, cursor: str | None, quiet: bool
 ) -> dict[str, Any]:
-    """Follow one comparison to its end, and return its counts with its findings."""
+    """Follow one comparison until it is done, and return its counts and findings."""
     from contextlib import nullcontext
 
     from cli.output import say
@@ -95,17 +95,17 @@ def _followed(
                     status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
                 raise Unavailable(
-                    f"{event.data.get('detail', '')}{_goes_on(name, tenant, cursor)}".strip(), component="api"
+                    f"{event.data.get('detail', '')}{_interrupted(name, tenant, cursor)}".strip(), component="api"
                 )
             elif event.name == "done":
                 return event.data | {"findings": findings}
-    raise Unavailable(f"The server closed the connection.{_goes_on(name, tenant, cursor)}", component="api")
+    raise Unavailable(f"The server closed the connection.{_interrupted(name, tenant, cursor)}", component="api")
 
 
-def _goes_on(name: str, tenant: str | None, cursor: str | None) -> str:
-    begin = "" if cursor is None else f" --cursor {cursor}"
-    whose = "" if tenant is None else f" --tenant {tenant}"
-    return f" The comparison broke off; it goes on with: foreask verify -c {name}{whose}{begin}"
+def _interrupted(name: str, tenant: str | None, cursor: str | None) -> str:
+    position = "" if cursor is None else f" --cursor {cursor}"
+    owner = "" if tenant is None else f" --tenant {tenant}"
+    return f" The comparison was interrupted; continue with: foreask verify -c {name}{owner}{position}"
 
 
 def _line(finding: dict[str, Any]) -> str:

@@ -179,7 +179,7 @@ def test_the_commands_of_a_client(up):
     assert "4 files (left out: 1 hidden)" in out
     assert "docs/gone.md" in out
     assert "docs/broken.pdf" in out
-    assert "1 not taken" in out
+    assert "1 not uploaded" in out
 
     assert up.foreask("ingest", "docs/leave.md", "docs/broken.pdf", code=3)
     assert "1 files: 1 ready" in up.foreask("ingest", "docs/leave.md")  # there already
@@ -224,7 +224,7 @@ def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
     out, _ = ingest.communicate(timeout=20)
 
     assert ingest.returncode == 130
-    assert b"The server goes on with what it has" in out
+    assert b"The server continues with the uploaded files" in out
     assert b"Traceback" not in out
     assert "5 files: 5 ready" in up.foreask("ingest", "reports")
 

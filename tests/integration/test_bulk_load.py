@@ -79,7 +79,7 @@ async def test_bad_row_is_named_with_exit_code_1(server, foreask):
     write("corpus.jsonl", [{"_id": "a", "text": "One."}, {"_id": "b", "text": ""}, {"_id": "c", "text": "Three."}])
     code, said = await foreask("foreask ingest corpus.jsonl")
     assert code == 1
-    assert "row 2 was not taken: It has no text in text." in said
+    assert "row 2 was rejected: It has no text in the column text." in said
     assert await states(server, "default") == {"ready": 2}
 
 

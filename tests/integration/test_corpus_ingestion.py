@@ -9,7 +9,7 @@ import pytest
 from cli import corpus_ingestion
 from cli.client import Client
 from cli.corpus import Columns, Truncated, corpus_in
-from cli.corpus_ingestion import CorpusLoad, follow, hand_in
+from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.listing import Wanted
 from tests.support.api import serving, work
@@ -41,7 +41,7 @@ def rows(count):
 
 async def taken(server, corpus, load=None):
     load = load or CorpusLoad(corpus.survey().rows)
-    await asyncio.to_thread(lambda: list(hand_in(server, corpus, "default", load)))
+    await asyncio.to_thread(lambda: list(upload_rows(server, corpus, "default", load)))
     return load
 
 
@@ -54,8 +54,8 @@ async def test_every_row_becomes_document_repeat_changes_nothing(server, service
     first = await taken(server, whole)
     second = await taken(server, whole)
 
-    assert (first.accepted, first.unchanged, first.refused) == (95, 0, 0)
-    assert (second.accepted, second.unchanged, second.refused) == (0, 95, 0)
+    assert (first.accepted, first.unchanged, first.rejected) == (95, 0, 0)
+    assert (second.accepted, second.unchanged, second.rejected) == (0, 95, 0)
     assert sorted(await there(services)) == [row["_id"] for row in rows(95)]
     (document,) = await services.ledger.documents.page("default", Wanted(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
@@ -65,7 +65,7 @@ async def test_interrupted_ingest_resumes(server, services, corpus):
     whole = corpus(rows(95))
 
     def some():
-        handed_in = hand_in(server, whole, "default", CorpusLoad(95))
+        handed_in = upload_rows(server, whole, "default", CorpusLoad(95))
         next(handed_in), next(handed_in)
         handed_in.close()
 
@@ -82,7 +82,7 @@ async def test_bad_rows_are_numbered_others_ingested(server, services, corpus):
     bad = [*rows(25), b"{\n", {"_id": "x" * 501, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
     load = await taken(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
 
-    assert (load.accepted, load.refused, load.done) == (26, 3, 29)
+    assert (load.accepted, load.rejected, load.done) == (26, 3, 29)
     assert sorted(load.reasons) == [26, 27, 28]
     assert "500" in load.reasons[27]
     assert "last" in await there(services)
@@ -136,7 +136,7 @@ async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services
 
     monkeypatch.setattr(type(services.ledger.documents), "submit_many", broken)
     load = await taken(server, corpus(rows(30)))
-    assert (load.accepted, load.refused) == (30, 0)
+    assert (load.accepted, load.rejected) == (30, 0)
     assert len(await there(services)) == 30
 
 

@@ -151,7 +151,7 @@ async def test_single_command_migrates_collection(foreask, filled, provider):
 
     assert code in (0, None), said
     assert "0 calls of the language model" in said
-    assert "open: nothing speaks against the build" in said
+    assert "open: no reason against the build" in said
     assert "default is answered by build 2" in said
     assert provider.stats()["calls"] == 0
     assert await found(filled, "Which beta7 was it?") == [("7.md", "The keeper wrote of alpha7.")]

@@ -14,7 +14,7 @@ import pytest
 from foreask_client import Document, Event
 from rich.console import Console
 
-from cli import demo, keys, library, main, output
+from cli import demo, demo_documents, keys, main, output
 from cli.client import Client
 from cli.commands import accepted as accepted_commands
 from cli.commands import ask as ask_command
@@ -161,7 +161,7 @@ def test_tenant_unfit_for_settings_gets_no_key(tenant):
 
 
 def test_demo_contains_answers_to_its_questions(tmp_path):
-    files = library.write(tmp_path)
+    files = demo_documents.write(tmp_path)
     text = {name: path.read_text() for name, path in files.items()}
     packages = [name for name in text if name.startswith("packages/")]
     assert packages[:3] == ["packages/httpx.md", "packages/orjson.md", "packages/asyncpg.rst"] == list(text)[:3]
@@ -171,12 +171,12 @@ def test_demo_contains_answers_to_its_questions(tmp_path):
     assert "faster than psycopg" in " ".join(text["packages/asyncpg.rst"].split())
     assert any(name.startswith("foreask/docs/") for name in text)
     assert sum(map(len, text.values())) < 35_000  # about a thousand characters a chunk, some seconds each
-    assert library.write(tmp_path) == files
+    assert demo_documents.write(tmp_path) == files
 
 
 def test_demo_uploads_answering_documents_first(tmp_path):
-    files = library.write(tmp_path)
-    turns = list(demo._in_turn(files))
+    files = demo_documents.write(tmp_path)
+    turns = list(demo._in_order(files))
     assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
     assert [list(some) for _, some in turns] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
 
@@ -220,7 +220,7 @@ def test_demo_asks_by_text_and_again_with_questions(tmp_path, monkeypatch):
     first, *others = demo.QUESTIONS
     assert server.asked == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
     assert "Found by its text" in shown
-    assert "now found by a written one" in shown
+    assert "now found by a generated one" in shown
     assert "wait for more questions" not in shown
 
 
@@ -230,7 +230,7 @@ def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     shown = shown_by_the_demo(server, tmp_path, monkeypatch)
 
     assert [question for question, _ in server.asked] == list(demo.QUESTIONS)
-    assert f"{len(library.write(tmp_path))} documents wait for more questions" in shown
+    assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
 def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
@@ -261,9 +261,9 @@ def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path)
 
 
 def test_a_text_is_cut_between_paragraphs():
-    assert library.beginning("one\n\ntwo\n\nthree", 9) == "one\n"
-    assert library.beginning("one\n\ntwo", 99) == "one\n\ntwo"
-    assert library.beginning("unbroken", 4) == "unbr\n"
+    assert demo_documents.excerpt("one\n\ntwo\n\nthree", 9) == "one\n"
+    assert demo_documents.excerpt("one\n\ntwo", 99) == "one\n\ntwo"
+    assert demo_documents.excerpt("unbroken", 4) == "unbr\n"
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letter
         ("POST", "/v1/dead/retry", {"collection": "handbook", "reason": "x"}),
         ("POST", "/v1/dead/discard", {"all": True}),
     ]
-    assert out.splitlines()[0] == "tried again: 1 document and 2 chunks"
+    assert out.splitlines()[0] == "retried: 1 document and 2 chunks"
 
 
 def test_nothing_is_discarded_before_it_was_confirmed(capsys, monkeypatch, dead_letters):

@@ -99,7 +99,7 @@ class DocumentServer:
 def batch(*names):
     made = UploadBatch(len(names))
     for name in names:
-        made.see(name, DocumentProgress.of(document(name, "queued")))
+        made.record(name, DocumentProgress.of(document(name, "queued")))
     return made
 
 
@@ -150,7 +150,7 @@ def test_follow_counts_deleted_document_as_failed():
 def test_follow_does_not_poll_unchanged_documents():
     server = DocumentServer([])
     submitted = batch("a")
-    submitted.see("a", DocumentProgress.of(document("a", "ready", 3, 3)))
+    submitted.record("a", DocumentProgress.of(document("a", "ready", 3, 3)))
 
     (count,) = follow_at_once(server, submitted)
 

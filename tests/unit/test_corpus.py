@@ -1,4 +1,4 @@
-"""Corpora: rows of JSON lines and of Parquet as documents, each bad one refused by its number."""
+"""Corpora: rows of JSON lines and of Parquet as documents, each bad one rejected by its number."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def test_a_column_may_come_later(write):
     [
         (b"{\n", "It is not JSON"),
         (b"[1]\n", "not a JSON object"),
-        ({"_id": "a", "text": " "}, "no text in text"),
-        ({"_id": "a", "text": 7}, "no text in text"),
-        ({"_id": None, "text": "a"}, "no name in _id"),
-        ({"_id": True, "text": "a"}, "no name in _id"),
-        ({"_id": "a", "text": "b", "asked": "Why?"}, "asked is not a list"),
+        ({"_id": "a", "text": " "}, "no text in the column text"),
+        ({"_id": "a", "text": 7}, "no text in the column text"),
+        ({"_id": None, "text": "a"}, "no name in the column _id"),
+        ({"_id": True, "text": "a"}, "no name in the column _id"),
+        ({"_id": "a", "text": "b", "asked": "Why?"}, "column asked does not contain a list"),
         (b"x" * 300 + b"\n", "more than 200 bytes"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_bad_row_is_refused_by_its_number(write, monkeypatch, bad, why):
     first, second, third = read(path, questions="asked")
     assert (first.number, second.number, third.number) == (1, 2, 3)
     assert second.document is None
-    assert why in second.refusal
+    assert why in second.rejection
     assert third.document["external_id"] == "doc-1"
 
 
@@ -131,7 +131,7 @@ def test_truncated_file_is_error_at_its_row(write):
     path = write("corpus.jsonl.gz", gzip.compress(many)[:-2_000])
     corpus = corpus_in([path], Columns())
     seen = []
-    with pytest.raises(Truncated, match=r"breaks off behind line [1-9]") as error:
+    with pytest.raises(Truncated, match=r"is truncated after line [1-9]") as error:
         seen.extend(row.number for row in corpus.rows())
     assert seen == list(range(1, len(seen) + 1))
     assert f"{len(seen):,}" in error.value.message
@@ -178,8 +178,8 @@ def test_values_of_parquet_become_json(tmp_path):
     (document,) = documents(path, metadata=("day", "price", "tags"), questions="asked")
     assert document["metadata"] == {"day": "2026-11-22", "price": 2.5, "tags": ["a", "b"]}
     assert document["questions"] == ["Why?"]
-    (refused,) = read(path, metadata=("blob",))
-    assert "blob has bytes" in refused.refusal
+    (rejected,) = read(path, metadata=("blob",))
+    assert "blob contains bytes" in rejected.rejection
 
 
 def test_invalid_parquet_prints_one_sentence(write):

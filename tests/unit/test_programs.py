@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from cli.launcher import warn_of_the_kernel
+from cli.launcher import warn_about_confinement
 from cli.programs import Crew, children
 from shared.ingest.parse import confinement
 from shared.settings import Settings
@@ -52,7 +52,7 @@ def test_programs_know_only_their_own_database_role():
 def test_up_reports_missing_kernel_features(monkeypatch, lacking, said):
     monkeypatch.setattr(confinement, "lacking", lambda: lacking)
     out = StringIO()
-    warn_of_the_kernel(Console(file=out))
+    warn_about_confinement(Console(file=out))
 
     assert out.getvalue().startswith(said)
     assert bool(out.getvalue()) == bool(said)

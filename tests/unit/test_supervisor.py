@@ -112,7 +112,7 @@ def launcher(tmp_path):
 
 
 def test_launcher_exits_with_failed_parts_sentence(launcher):
-    threading.Timer(0.05, launcher._abandoned.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
+    threading.Timer(0.05, launcher._failures.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
 
     with pytest.raises(Unavailable, match="qdrant is gone"):
         launcher.wait()

@@ -1,4 +1,4 @@
-"""The explanation of a query: the work of each stage, and the rank of each chunk in each channel."""
+"""The explanation of a query: the result of each stage, and the rank of each chunk in each channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def print_explanation(console: Console, chunks: Sequence[FoundChunk], explained:
 
 
 def _stages(stages: Mapping[str, Json]) -> Table:
-    table = _table("stage", "ms", "what it did")
+    table = _table("stage", "ms", "result")
     for name, stage in stages.items():
         milliseconds = stage["milliseconds"]
         sentence = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["did"] or ""
@@ -44,7 +44,7 @@ def _channels(chunks: Sequence[FoundChunk], weights: Mapping[str, float]) -> Tab
     for number, chunk in enumerate(chunks, 1):
         ranks = [(chunk.channels or {}).get(channel) for channel in weights]
         cells = ["-" if rank is None else f"#{rank['rank']}  {rank['score']:.2f}" for rank in ranks]
-        parts = chunk.evidence or {}  # only the default fusion has it
+        parts = chunk.evidence or {}  # exists with the default fusion only
         cells += [f"{parts[name]:.2f}" if name in parts else "" for name in _EVIDENCE]
         table.add_row(f"{number}. {chunk.external_id}", f"{chunk.score:.2f}", *cells)
     return table
