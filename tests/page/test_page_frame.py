@@ -81,7 +81,8 @@ async def test_screen_reader_announces_answer_once_completely(visit):
     await visit.page.evaluate("""() => {
         window.spoken = [];
         const watch = () => document.querySelectorAll(".answer [role=status]").forEach((region) => {
-            if (region.textContent && window.spoken.at(-1) !== region.textContent) window.spoken.push(region.textContent);
+            const text = region.textContent;
+            if (text && window.spoken.at(-1) !== text) window.spoken.push(text);
         });
         new MutationObserver(watch).observe(document.body, {subtree: true, childList: true, characterData: true});
     }""")
