@@ -25,8 +25,8 @@ _MODES = {
 def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
     """Operations that insert or overwrite the points, in their order.
 
-    If a point is malformed or a vector has the wrong size, the whole request is refused. If the collection does not
-    have a vector, the other points are written before the request is refused, as a server does it.
+    If a point is malformed or a vector has the wrong size, the whole request is refused. If a vector's name is not in
+    the collection, the other points are written before the request is refused, as a server does it.
 
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
