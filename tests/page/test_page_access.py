@@ -14,16 +14,16 @@ QUESTION = "How many days of leave does everybody have?"
 SPOKEN = """() => {
     window.spoken = [];
     const said = new Map();
-    const look = () => {
+    const record = () => {
         for (const region of document.querySelectorAll("[role=status], [role=alert], [aria-live]")) {
             const words = region.innerText.trim();
             if (words && said.get(region) !== words) window.spoken.push([performance.now(), words]);
             said.set(region, words);
         }
     };
-    look();
+    record();
     window.spoken.length = 0;
-    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+    new MutationObserver(record).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
 COVERED = """() => {
     const focused = document.activeElement;
