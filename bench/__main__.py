@@ -1,4 +1,4 @@
-"""`python -m bench [NAME [ARGUMENT...]]`: run the benchmarks, all of them or one; each prints what it measured."""
+"""`python -m bench [NAME [ARGUMENT...]]`: run all benchmarks or one; each prints its measurements."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Prometheus over a whole deployment: each panel has data, and each alert fires when its cause is made.
+"""Prometheus over a whole deployment: each panel has data, and each alert fires when its cause is created.
 
     python -m bench alerts [--minutes 10] [--hurry 10]
 
-It needs `prometheus` and `promtool` of the machine (`apt install prometheus`) and is left out where they are not. First
-promtool checks the rules and tries them with `deploy/alerts.test.yml`. Then a deployment works for some minutes:
-uploads of both lanes, files that cannot be read, searches, a provider that limits for a while and fails for a while, a
+It needs the machine's `prometheus` and `promtool` (`apt install prometheus`) and is skipped if they are missing. First
+promtool checks the rules and tests them with `deploy/alerts.test.yml`. Then a deployment works for some minutes:
+uploads of both lanes, unreadable files, searches, a provider that limits for a while and fails for a while, a
 worker that dies. Prometheus scrapes every process; the output says which expressions of the dashboard had no data, and
-which alerts were active meanwhile. In the end the cause of each alert is made in turn, and removed when that fires.
+which alerts were active meanwhile. Last, the cause of each alert is created in turn, and removed when the alert fires.
 
-Durations of rules would make this last for two hours: Prometheus is given a copy of them in which `for` and the windows
-are divided by `--hurry`, and so is the time between two scrapes. Thresholds stay. The exit code is 1 where a panel had
-no data, or an alert did not fire or did not end.
+With the rules' durations this would take two hours, so Prometheus gets a copy of them in which `for`, the windows and
+the time between two scrapes are divided by `--hurry`. Thresholds do not change. The exit code is 1 if a panel had no
+data, or if an alert did not fire or did not end.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _POLL_SECONDS = 0.25
 _LINKS = {"ledger": "FOREASK_DATABASE_URL", "qdrant": "FOREASK_QDRANT_URL"}
 _BROKEN = b"%PDF-1.7 broken "
 
-# Let the uploads that wait have waited for longer.
+# Make the waiting uploads ten minutes older.
 _MAKE_OLD = "UPDATE documents SET due_at = due_at - interval '10 minutes' WHERE state = 'queued'"
 
 
 class WatchedDeployment(Deployment):
-    """A deployment whose processes each show metrics, and reach PostgreSQL and Qdrant through links that fail."""
+    """A deployment whose processes export metrics, and connect to PostgreSQL and Qdrant through links that can fail."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -89,12 +89,12 @@ class WatchedDeployment(Deployment):
             self.proxy.close()
 
     def execute(self, statement: str) -> None:
-        """Execute a statement in the ledger, past the link."""
+        """Execute a statement in the ledger, bypassing the link."""
         asyncio.run(_execute(self.stack.environment()[_LINKS["ledger"]], statement))
 
 
 class Prometheus:
-    """The machine's Prometheus, which scrapes a deployment and evaluates rules, between `with` and its end."""
+    """The machine's Prometheus, which scrapes a deployment and evaluates rules, started and stopped by `with`."""
 
     def __init__(self, ports: dict[str, int], folder: Path, hurry: float) -> None:
         self.every_seconds = SCRAPE_SECONDS / hurry
@@ -128,13 +128,13 @@ class Prometheus:
         return reply.json()["data"]
 
     def has_data(self, expression: str, since: float) -> bool:
-        """Whether an expression had a number since then, whatever its labels."""
+        """Return whether an expression had a number since then, with any labels."""
         step = max(self.every_seconds, (time.time() - since) / 5_000)
         found = self.get("query_range", query=expression, start=since, end=time.time(), step=step)["result"]
         return any(not math.isnan(float(value)) for series in found for _, value in series["values"])
 
     def number(self, expression: str) -> float:
-        """The value of an expression that has one series."""
+        """Return the value of an expression with one series."""
         ((_, value),) = (series["value"] for series in self.get("query", query=expression)["result"])
         return float(value)
 
@@ -145,7 +145,7 @@ class Prometheus:
                 if self._client.get("/-/ready").status_code == 200:
                     return
             time.sleep(_POLL_SECONDS)
-        raise AssertionError("prometheus did not come up")
+        raise AssertionError("prometheus did not start")
 
     def __enter__(self) -> Self:
         self.wait_until_ready()
@@ -159,11 +159,11 @@ class Prometheus:
 
 
 class AlertWatch:
-    """Looks at the alerts of Prometheus all the time, and remembers when each became pending, fired and ended."""
+    """Polls the alerts of Prometheus continuously, and records when each became pending, fired and ended."""
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
-        self.firing: dict[str, int] = {}  # how many of each alert fire now
+        self.firing: dict[str, int] = {}  # number of firing alerts by name
         self.active: set[str] = set()
         self.history: list[tuple[float, str, str]] = []
         self._states: dict[str, str] = {}
@@ -187,15 +187,15 @@ class AlertWatch:
         self._states, self.active, self.firing = states, set(states), firing
 
     def first(self, name: str, states: set[str], since: float) -> float | None:
-        """How many seconds after a time an alert first came into one of these states."""
+        """Return how many seconds after `since` an alert first entered one of these states."""
         times = (at for at, alert, state in self.history if alert == name and state in states and at >= since)
         return next((at - since for at in times), None)
 
-    def begin(self) -> None:
-        """Forget what was active until each process had been scraped."""
+    def reset(self) -> None:
+        """Wait until each process was scraped and no alert is active, then clear the history."""
         time.sleep(4 * self._prometheus.every_seconds)
         if not self.wait_until(lambda: not self.active):
-            raise AssertionError(f"active at the beginning: {self.active}")
+            raise AssertionError(f"active at the start: {self.active}")
         self.history.clear()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float = TIMEOUT_SECONDS) -> bool:
@@ -216,7 +216,7 @@ class AlertWatch:
 
 
 class Load:
-    """Uploads of both lanes, files that cannot be read and searches, a few a second, until its end."""
+    """Uploads of both lanes, unreadable files and searches, a few a second, until it is stopped."""
 
     def __init__(self, port: int) -> None:
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
@@ -262,8 +262,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What causes are made in."""
+class Site:
+    """The deployment and the provider in which causes are created."""
 
     deployment: WatchedDeployment
     provider: ScriptedProvider
@@ -327,7 +327,7 @@ class Ground:
 
     @contextmanager
     def narrow_limit(self) -> Iterator[None]:
-        """Let the generate worker keep a limit of 40 calls a minute, with work for ten."""
+        """Restart the generate worker with a limit of 40 calls a minute, and give it work for ten minutes."""
         self.deployment.kill("generate")
         command = [sys.executable, "-m", "workers", "generate"]
         self.deployment.run("generate", command, llm_requests_per_minute=40)
@@ -340,7 +340,7 @@ class Ground:
 
     @contextmanager
     def stopped_now_and_then(self) -> Iterator[None]:
-        """Let the index worker stand still for three quarters of each second."""
+        """Stop the index worker for three quarters of each second."""
         process, ending = self.deployment.processes["index"], threading.Event()
 
         def stop() -> None:
@@ -360,35 +360,35 @@ class Ground:
 
 @dataclass(frozen=True)
 class Cause:
-    """What makes an alert fire.
+    """A fault that makes an alert fire.
 
     Args:
-        alert: its name.
-        told: what is done.
-        make: does it, and undoes it in the end.
-        firing: how many of the alert, with different labels, must fire.
+        alert: name of the alert.
+        text: description of the fault.
+        make: creates the fault, and removes it at the end.
+        firing: number of alerts of that name, with different labels, that must fire.
     """
 
     alert: str
-    told: str
-    make: Callable[[Ground], AbstractContextManager[None]]
+    text: str
+    make: Callable[[Site], AbstractContextManager[None]]
     firing: int = 1
 
 
 CAUSES = (
     Cause("ForeaskNoScheduler", "kill -9 of the scheduler", lambda g: g.without("scheduler")),
     Cause("ForeaskNoWorkers", "kill -9 of the three workers", lambda g: g.without("parse", "generate", "index"), 3),
-    Cause("ForeaskBacklogOld", "no parse worker; uploads made 10 min older", Ground.old_backlog),
-    Cause("ForeaskDeadGrowing", "40 broken PDFs", Ground.unreadable),
-    Cause("ForeaskLeasesLost", "kill -9 of a generate worker with 20 calls", Ground.killed_at_work),
+    Cause("ForeaskBacklogOld", "no parse worker; uploads made 10 min older", Site.old_backlog),
+    Cause("ForeaskDeadGrowing", "40 broken PDFs", Site.unreadable),
+    Cause("ForeaskLeasesLost", "kill -9 of a generate worker with 20 calls", Site.killed_at_work),
     Cause("ForeaskBreakerOpen", "the provider answers 503", lambda g: g.scripted(down=True)),
     Cause("ForeaskErrors", "connections to PostgreSQL are cut", lambda g: g.link("ledger", "cut")),
     Cause("ForeaskQueriesSlow", "embeddings take 2 s", lambda g: g.scripted(embedding_latency_seconds=2)),
-    Cause("ForeaskLimiterWaits", "40 calls a minute, 400 chunks", Ground.narrow_limit),
+    Cause("ForeaskLimiterWaits", "40 calls a minute, 400 chunks", Site.narrow_limit),
     Cause("ForeaskQdrantSlow", "1 s more each way to Qdrant", lambda g: g.link("qdrant", latency_seconds=1)),
     Cause("ForeaskQdrantFails", "connections to Qdrant are cut", lambda g: g.link("qdrant", "cut")),
     Cause("ForeaskLedgerSlow", "0.3 s more each way to PostgreSQL", lambda g: g.link("ledger", latency_seconds=0.3)),
-    Cause("ForeaskLoopLate", "SIGSTOP of the index worker, 0.75 s of each", Ground.stopped_now_and_then),
+    Cause("ForeaskLoopLate", "SIGSTOP of the index worker, 0.75 s of each", Site.stopped_now_and_then),
 )
 
 
@@ -412,22 +412,22 @@ def expressions() -> Iterator[tuple[str, str]]:
         yield from ((panel["title"], target["expr"]) for target in panel["targets"])
 
 
-def work(ground: Ground, minutes: float) -> None:
-    """Let the load go on, with faults of a tenth of the time each."""
+def work(site: Site, minutes: float) -> None:
+    """Wait while the load runs, and inject faults for a tenth of the time each."""
     tenth = minutes * 60 / 10
     time.sleep(3 * tenth)
-    with ground.scripted(latency_seconds=0.1, requests_per_minute=30, window_seconds=10):
+    with site.scripted(latency_seconds=0.1, requests_per_minute=30, window_seconds=10):
         time.sleep(tenth)
     time.sleep(tenth)
-    with ground.scripted(latency_seconds=0.1, share_500=0.3, share_malformed=0.1):
+    with site.scripted(latency_seconds=0.1, share_500=0.3, share_malformed=0.1):
         time.sleep(tenth)
-    with ground.without("generate"):
+    with site.without("generate"):
         pass
     time.sleep(4 * tenth)
 
 
 def show_scrapes(prometheus: Prometheus, ports: dict[str, int], since: float) -> None:
-    """Print how many scrapes of each process had an answer."""
+    """Print how many scrapes of each process succeeded."""
     window, answered = f"[{time.time() - since:.0f}s]", []
     for name, port in ports.items():
         up = f'up{{instance="127.0.0.1:{port}"}}{window}'
@@ -437,7 +437,7 @@ def show_scrapes(prometheus: Prometheus, ports: dict[str, int], since: float) ->
 
 
 def show_panels(prometheus: Prometheus, since: float) -> bool:
-    """Print which expressions of the dashboard had no data; return whether all had some."""
+    """Print the dashboard expressions without data; return whether all had some."""
     interval = f"{4 * prometheus.every_seconds * 1000:.0f}ms"
     found = [
         (title, e, prometheus.has_data(e.replace("$__rate_interval", interval), since)) for title, e in expressions()
@@ -449,41 +449,41 @@ def show_panels(prometheus: Prometheus, since: float) -> bool:
     return all(has for *_, has in found)
 
 
-def fire(cause: Cause, ground: Ground, watch: AlertWatch) -> bool:
-    """Make a cause, print a line of the table, and remove the cause; return whether the alert fired."""
+def fire(cause: Cause, site: Site, watch: AlertWatch) -> bool:
+    """Create a cause, print a line of the table, and remove the cause; return whether the alert fired."""
     calm = watch.wait_until(lambda: cause.alert not in watch.active)
     since = time.monotonic()
-    with cause.make(ground):
+    with cause.make(site):
         fired = watch.wait_until(lambda: watch.firing.get(cause.alert, 0) >= cause.firing)
         firing = f"{time.monotonic() - since:.0f} s" if fired else "never"
         others = sorted(name for name, number in watch.firing.items() if number and name != cause.alert)
     pending = watch.first(cause.alert, {"pending", "firing"}, since)
     print(
-        f"{cause.alert:<20} {cause.told:<44} {'never' if pending is None else f'{pending:.0f} s':>8} {firing:>8}"
+        f"{cause.alert:<20} {cause.text:<44} {'never' if pending is None else f'{pending:.0f} s':>8} {firing:>8}"
         f"   {', '.join(others)}{'' if calm else ' (active before)'}",
         flush=True,
     )
     return fired and calm
 
 
-def causes(ground: Ground, watch: AlertWatch, chosen: str) -> bool:
+def causes(site: Site, watch: AlertWatch, chosen: str) -> bool:
     print(f"\n{'alert':<20} {'cause':<44} {'pending':>8} {'firing':>8}   others that fired then", flush=True)
-    fired = [fire(cause, ground, watch) for cause in CAUSES if chosen in cause.alert]
-    began = time.monotonic()
+    fired = [fire(cause, site, watch) for cause in CAUSES if chosen in cause.alert]
+    started = time.monotonic()
     calm = watch.wait_until(lambda: not watch.active)
     print(f"\n{sum(fired)} of {len(fired)} fired; ", end="")
-    print(f"none active {time.monotonic() - began:.0f} s later" if calm else f"still active: {sorted(watch.active)}")
+    print(f"none active {time.monotonic() - started:.0f} s later" if calm else f"still active: {sorted(watch.active)}")
     return all(fired) and calm
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10, help="of load, before causes are made")
-    parser.add_argument("--hurry", type=float, default=10, help="what durations of rules are divided by")
-    parser.add_argument("--only", default="", help="causes of alerts with this in their name")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes of load before causes are created")
+    parser.add_argument("--hurry", type=float, default=10, help="divisor of the rules' durations")
+    parser.add_argument("--only", default="", help="causes of alerts whose names contain this")
     options = parser.parse_args()
     if not (shutil.which("prometheus") and shutil.which("promtool")):
-        print("left out: prometheus and promtool are not installed (apt install prometheus)")
+        print("skipped: prometheus and promtool are not installed (apt install prometheus)")
         return 0
     for command in (["check", "rules", RULES], ["test", "rules", RULE_TESTS]):
         subprocess.run(["promtool", *map(str, command)], check=True)
@@ -496,15 +496,15 @@ def main() -> int:
         deployment.wait_for_workers()
         prometheus = exits.enter_context(Prometheus(deployment.metrics, folder, options.hurry))
         watch = exits.enter_context(AlertWatch(prometheus))
-        watch.begin()
+        watch.reset()
         load, since = exits.enter_context(Load(deployment.port)), time.time()
-        ground = Ground(deployment, provider)
-        work(ground, options.minutes)
+        site = Site(deployment, provider)
+        work(site, options.minutes)
         print(f"{options.minutes:g} minutes of load: answers {dict(load.answers)}")
         print(f"alerts meanwhile: {sorted({(name, state) for _, name, state in watch.history if state != 'ended'})}")
         show_scrapes(prometheus, deployment.metrics, since)
         whole = show_panels(prometheus, since)
-        return 0 if causes(ground, watch, options.only) and whole else 1
+        return 0 if causes(site, watch, options.only) and whole else 1
 
 
 def _address(url: str) -> str:

@@ -1,7 +1,7 @@
-"""The least that the same work could cost: one asyncio loop over the same client, keeping nothing.
+"""The lowest possible cost of the same work: one asyncio loop over the same client, which stores nothing.
 
-`python -m bench.bare_loop URL IN_FLIGHT`: 1,000 chunks are asked and their texts and questions embedded; nothing is
-stored, nothing is retried, a crash loses everything. Prints seconds of wall clock and of processor time.
+`python -m bench.bare_loop URL IN_FLIGHT`: questions are generated for 1,000 chunks, and texts and questions embedded;
+nothing is stored or retried, and a crash loses everything. Prints seconds of wall clock and of processor time.
 """
 
 from __future__ import annotations

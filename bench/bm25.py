@@ -1,11 +1,11 @@
-"""How well do words alone find passages in each language?
+"""How well does BM25 alone find passages in each language?
 
 `python -m bench.bm25 [SET...]`: nDCG@10 of the keyword channel on labelled sets, each searched alone, by
 
 - before: words as runs of letters and digits, with English stems and stop words whatever the language is;
-- Qdrant: its own BM25 with the `multilingual` tokenizer, told the set's language where it knows it;
+- Qdrant: its own BM25 with the `multilingual` tokenizer and the set's language, if it supports that language;
 - now: the product's words, for the languages that its detector finds in the passages;
-- together: the same, with the passages of all sets in one collection, whose queries are cut for every language.
+- together: the same, with the passages of all sets in one collection, whose queries are tokenized for every language.
 
 Inverse document frequencies are Qdrant's, computed here.
 """
@@ -42,18 +42,18 @@ _DEPTH = 10
 class Texts:
     """Texts by their ids, each with the weights of its terms, and the texts that have a term."""
 
-    places: dict[int, list[tuple[str, float]]] = field(default_factory=lambda: defaultdict(list))
+    postings: dict[int, list[tuple[str, float]]] = field(default_factory=lambda: defaultdict(list))
     number: int = 0
 
     def add(self, name: str, terms: Terms) -> None:
         self.number += 1
         for term, weight in terms.items():
-            self.places[term].append((name, weight))
+            self.postings[term].append((name, weight))
 
     def best(self, query: Terms) -> list[str]:
         found: dict[str, float] = defaultdict(float)
         for term, weight_in_query in query.items():
-            having = self.places.get(term, [])
+            having = self.postings.get(term, [])
             rarity = log(1 + (self.number - len(having) + 0.5) / (len(having) + 0.5))
             for name, weight in having:
                 found[name] += weight_in_query * rarity * weight
@@ -84,7 +84,7 @@ def of_qdrant(language: str | None) -> qdrant_edge.Bm25:
     config = {"tokenizer": qdrant_edge.TokenizerType.Multilingual, "ascii_folding": True}
     try:
         return qdrant_edge.Bm25(qdrant_edge.Bm25Config(language=STEMMERS.get(language or ""), **config))
-    except ValueError:  # it has no stemmer for the language
+    except ValueError:  # no stemmer for the language
         return qdrant_edge.Bm25(qdrant_edge.Bm25Config(**config))
 
 

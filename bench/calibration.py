@@ -1,11 +1,11 @@
-"""What calibration without labels gains and loses, judged by users' questions that it has not seen.
+"""Gains and losses of calibration without labels, measured on users' questions that it has not seen.
 
-`python -m bench.calibration FOLDER...`: each folder holds corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
-generated.jsonl. Each set is also taken with a share of its texts' words replaced by others, so that users and texts
+`python -m bench.calibration FOLDER...`: each folder contains corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
+generated.jsonl. Each set is also measured with a share of its texts' words replaced, so that users and texts
 share few words, and each of those with the vectors of models of other baseline similarities: a component that all
-vectors share is added to MiniLM's. Prints nDCG@10 of equal weights, and what the measured baseline similarity and
-weights change that are chosen on 200 held-out generated questions, the best of them and those that are better by
-more than chance.
+vectors share is added to MiniLM's. Prints nDCG@10 of equal weights, and its change by the measured baseline similarity
+and by weights that are chosen on 200 held-out generated questions: the best weights, and the weights that are better
+by more than chance.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Founds = list[dict[Channel, ChannelHits]]
 class QuestionSet:
     ids: list[str]  # of the chunks
     titles: list[str]
-    texts: list[str]  # what is embedded
+    texts: list[str]  # the texts to embed
     queries: list[str]
     relevant: list[set[str]]
-    questions: list[tuple[int, str]]  # the place of the passage, and a question
+    questions: list[tuple[int, str]]  # the index of the passage, and a question
 
     @property
     def passages(self) -> list[str]:
@@ -65,7 +65,7 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
 
 
 def read(folder: Path, share: int) -> QuestionSet:
-    """A set; where words are replaced only the passages that have questions, for the others could not be found.
+    """Read a set. If words are replaced, only passages with questions are read, because no other could be found.
 
     A set without questions has all of its passages.
     """
@@ -73,25 +73,25 @@ def read(folder: Path, share: int) -> QuestionSet:
     written = {row["passage_id"]: row["questions"] for row in lines(path)} if path.exists() else {}
     rows = [row for row in lines(folder / "corpus.jsonl") if not (share and written) or row["_id"] in written]
     ids = [named(row["_id"]) for row in rows]
-    known = set(ids)
+    chunk_ids = set(ids)
     titles, texts = ([replaced((row.get(field) or "").strip(), share) for row in rows] for field in ("title", "text"))
-    judged: dict[str, set[str]] = {}
+    relevant: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
         query, passage, score = line.split("\t")
-        if int(score) > 0 and named(passage) in known:
-            judged.setdefault(query, set()).add(named(passage))
-    asked = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in judged}
-    questions = [(place, question) for place, row in enumerate(rows) for question in written.get(row["_id"], ())]
-    return QuestionSet(ids, titles, texts, list(asked.values()), [judged[query] for query in asked], questions)
+        if int(score) > 0 and named(passage) in chunk_ids:
+            relevant.setdefault(query, set()).add(named(passage))
+    queries = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in relevant}
+    questions = [(index, question) for index, row in enumerate(rows) for question in written.get(row["_id"], ())]
+    return QuestionSet(ids, titles, texts, list(queries.values()), [relevant[query] for query in queries], questions)
 
 
 def named(passage: str) -> str:
-    """The id of the chunk that a passage becomes."""
+    """Return the id of the chunk of a passage."""
     return str(chunk_id(NOWHERE, NOWHERE, passage, 0))
 
 
 def replaced(text: str, share: int) -> str:
-    """The text with so many per cent of its words replaced, each always by the same one."""
+    """Return the text with `share` per cent of its words replaced, each always by the same word."""
 
     def other(match: re.Match[str]) -> str:
         number = zlib.crc32(match[0].lower().encode())
@@ -107,27 +107,27 @@ def with_baseline(vectors: Vectors, baseline: float) -> Vectors:
 
 
 class Words:
-    """Texts as BM25 searches them, without an engine; a question is searched once."""
+    """Texts as BM25 searches them, without an engine; the hits of a question are cached."""
 
     def __init__(self, ids: Sequence[str], passages: Sequence[str]) -> None:
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in ids]
         self._found: dict[str, ChannelHits] = {}
-        self._places: dict[int, list[tuple[int, float]]] = {}
+        self._postings: dict[int, list[tuple[int, float]]] = {}
         languages = [with_languages([ChunkContent.whole(passage)])[0].language for passage in passages]
         self._languages = sorted({language for language in languages if language})
-        for place, vector in enumerate(map(document_vector, passages, languages)):
+        for index, vector in enumerate(map(document_vector, passages, languages)):
             for term, value in zip(vector.indices, vector.values, strict=True):
-                self._places.setdefault(term, []).append((place, value))
+                self._postings.setdefault(term, []).append((index, value))
 
     def find(self, query: str) -> ChannelHits:
         if query not in self._found:
             terms = query_vector(query, self._languages)
             words = np.zeros(len(self._points))
             for term in terms.indices:
-                places = self._places.get(term, [])
-                weight = np.log(1 + (len(words) - len(places) + 0.5) / (len(places) + 0.5))
-                for place, value in places:
-                    words[place] += weight * value
+                postings = self._postings.get(term, [])
+                weight = np.log(1 + (len(words) - len(postings) + 0.5) / (len(postings) + 0.5))
+                for index, value in postings:
+                    words[index] += weight * value
             scores = np.where(words > 0, words, -np.inf)
             self._found[query] = best("bm25", scores, self._points, full_bm25(terms, len(words)))
         return self._found[query]
@@ -139,8 +139,8 @@ def words_of(ids: tuple[str, ...], passages: tuple[str, ...]) -> Words:
 
 
 def best(channel: Channel, scores: Vectors, points: Sequence[str], full: float = 1.0) -> ChannelHits:
-    first = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
-    return fold(channel, [Hit(points[place], float(scores[place])) for place in first], DEPTH, full)
+    first = [index for index in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[index])]
+    return fold(channel, [Hit(points[index], float(scores[index])) for index in first], DEPTH, full)
 
 
 class Searched:
@@ -148,7 +148,7 @@ class Searched:
 
     def __init__(self, of: QuestionSet, texts: Vectors, questions: Vectors) -> None:
         self._texts, self._questions = texts, questions
-        self._owners = np.array([place for place, _ in of.questions], dtype=int)
+        self._owners = np.array([index for index, _ in of.questions], dtype=int)
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in of.ids]
         self._words = words_of(tuple(of.ids), tuple(of.passages))
 
@@ -187,14 +187,14 @@ def measure(folder: Path, share: int, model: MiniLM) -> None:
         name = f"{folder.name}, {share} % replaced, baseline similarity {measured.similarity:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
         if not baseline:
-            asked = [of.questions[number][1] for number in chosen]
-            held_out = searched.found(asked, questions[chosen], list(chosen))
-            line += told(held_out, [{of.ids[place]} for place in owners], found, of.relevant, equal)
+            held_out_questions = [of.questions[number][1] for number in chosen]
+            held_out = searched.found(held_out_questions, questions[chosen], list(chosen))
+            line += gain_text(held_out, [{of.ids[index]} for index in owners], found, of.relevant, equal)
         print(line, flush=True)
 
 
-def told(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
-    """What weights gain on users' questions that are chosen on held-out ones."""
+def gain_text(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
+    """Return the gains on users' questions by weights that are chosen on held-out questions."""
     values = dict(zip(candidates(), ndcg(held_out, own, candidates()), strict=True))
     bounds = {weights: lower_bound(of - values[EQUAL]) for weights, of in values.items()}
     best = max(values, key=lambda weights: values[weights].mean())

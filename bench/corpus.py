@@ -1,12 +1,12 @@
-"""A corpus by one command, into an object store and until it is found: `python -m bench corpus [--documents N]`.
+"""A whole corpus by one command, into an object store and until it is found: `python -m bench corpus [--documents N]`.
 
-A whole deployment as processes, with a scripted model without latency. `foreask ingest` hands in JSON lines of one
-short section each; the uploads are in moto's S3 server on loopback, in a process of its own. It is written in Python
-and keeps every object in its memory: what it takes is shown apart, and is not that of a store that one would use.
+A whole deployment as processes, with a scripted model without latency. `foreask ingest` uploads JSON lines of one short
+section each; the uploads are stored in moto's S3 server on loopback, in a process of its own. That server is written in
+Python and keeps every object in memory, so its usage is listed separately and does not represent a real store.
 
-Printed are documents a second until they are durable, found and ready, what each process holds and computes meanwhile,
-and what room the corpus takes. Then the same in a fresh deployment, where the command and a worker are killed and begun
-again on the way (`--interrupt`, how often), and what is there twice or not at all.
+Prints documents a second until they are durable, found and ready, memory and processor time of each process meanwhile,
+and the size of the stored corpus. Then the same in a new deployment, in which the command and a worker are killed and
+restarted during the load (`--interrupt` times); prints the duplicate and missing rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tests.support.objects import S3, serving_s3
 DOCUMENTS = 100_000
 _BUCKET = "corpus"
 _COLLECTION = "default"
-_KILLED = ("parse", "index", "generate")  # one of them with each interruption
-_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # while documents come, and when all are durable
+_KILLED = ("parse", "index", "generate")  # one of them at each interruption
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # until all documents are durable, and after that
 _STAGES = ("durable", "searchable", "ready")
 _FAILED = ("failed", "degraded")
 _LANGUAGES = ("de", "en", "fr")
 
-# Count what is there; documents whose names are not the corpus's would be too many.
+# Count the stored rows; documents with other names than the corpus's would be too many.
 _COUNTS = """
     SELECT (SELECT count(*) FROM documents) AS documents,
            (SELECT count(DISTINCT external_id) FROM documents WHERE external_id ~ '^document-[0-9]+$') AS names,
@@ -54,13 +54,13 @@ _COUNTS = """
            pg_database_size(current_database()) AS database_bytes
 """
 
-# List the objects that the ledger names: a pack has many documents.
+# List the objects that the ledger references: a pack has many documents.
 _OBJECTS = "SELECT DISTINCT split_part(upload, '#', 1) AS object FROM document_versions"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How many documents are durable, searchable and ready at a moment; and the processor seconds until then."""
+class Poll:
+    """Numbers of durable, searchable and ready documents at a moment, and the processor seconds until then."""
 
     at: float
     counts: tuple[int, int, int]
@@ -72,20 +72,20 @@ class Look:
 
 
 class Load:
-    """The command that hands the corpus in, and what is seen of the deployment meanwhile."""
+    """The command that uploads the corpus, and the measurements of the deployment meanwhile."""
 
     def __init__(self, deployment: Deployment, provider: ScriptedProvider, s3: S3, corpus: Path, count: int) -> None:
         self.deployment = deployment
         self.provider = provider
         self.s3 = s3
         self.count = count
-        self.polls: list[Look] = []
+        self.polls: list[Poll] = []
         self.held: list[dict[str, int]] = []
         self._corpus = corpus
         self._before: dict[str, float] = {}
 
-    def begin(self) -> None:
-        """Start the command; it stays until each document is ready."""
+    def start(self) -> None:
+        """Start the command; it runs until each document is ready."""
         options = ["--yes", "--metadata", "lang,year", "--url", f"http://127.0.0.1:{self.deployment.port}"]
         self._before = self._before or self._cpu()
         self.deployment.run("command", [sys.executable, "-m", "cli", "ingest", str(self._corpus), *options])
@@ -96,7 +96,7 @@ class Load:
             self._poll()
 
     def follow(self) -> None:
-        """Wait until the command has ended, and require that it did so well."""
+        """Wait until the command has exited, and require its success."""
         command = self.deployment.processes["command"]
         self.wait(lambda: command.poll() is not None)
         self._poll()
@@ -108,27 +108,27 @@ class Load:
             self.deployment.processes[name].kill()
             self.deployment.processes[name].wait()
         self.deployment.worker(role)
-        self.begin()
+        self.start()
 
     def seconds(self, stage: int) -> float:
-        """How long it took from the last look that found no document until all were at a stage."""
-        first = max(look.at for look in self.polls if not look.durable)
-        return next(look.at for look in self.polls if look.counts[stage] >= self.count) - first
+        """Return the seconds from the last poll without a document until all documents reached a stage."""
+        first = max(poll.at for poll in self.polls if not poll.durable)
+        return next(poll.at for poll in self.polls if poll.counts[stage] >= self.count) - first
 
     def cpu(self) -> dict[str, float]:
-        """Processor seconds of each process since the command began."""
-        spent = {name: seconds for look in self.polls for name, seconds in look.cpu.items()}
+        """Return the processor seconds of each process since the start of the command."""
+        spent = {name: seconds for poll in self.polls for name, seconds in poll.cpu.items()}
         return {name: seconds - self._before.get(name, 0.0) for name, seconds in spent.items()}
 
     def _poll(self) -> None:
         try:
             states = self.deployment.states(_COLLECTION)
-        except httpx.HTTPStatusError:  # the first document makes the collection
+        except httpx.HTTPStatusError:  # the first document creates the collection
             states = {}
         assert not any(states.get(state, 0) for state in _FAILED), states
         ready = states.get("ready", 0)
         counts = (sum(states.values()), ready + states.get("searchable", 0), ready)
-        self.polls.append(Look(time.perf_counter(), counts, self._cpu()))
+        self.polls.append(Poll(time.perf_counter(), counts, self._cpu()))
         while len(self.held) < len(MARKS) and ready >= MARKS[len(self.held)] * self.count:
             self.held.append(resident_bytes(self.deployment) | self._others())
 
@@ -145,7 +145,7 @@ class Load:
 
 
 def lines(count: int) -> Iterator[bytes]:
-    """The corpus: documents of 600 to 1,200 characters, each one section, no two alike."""
+    """Yield the corpus: documents of 600 to 1,200 characters, one section each, all different."""
     for n in range(count):
         words = " ".join(f"topic{n} item{(n * 31 + w * 17) % 977}" for w in range(38 + n % 37))
         document = {
@@ -161,7 +161,7 @@ def lines(count: int) -> Iterator[bytes]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench corpus")
     parser.add_argument("--documents", type=int, default=DOCUMENTS)
-    parser.add_argument("--interrupt", type=int, default=2, help="how often the second load is interrupted; 0: no such")
+    parser.add_argument("--interrupt", type=int, default=2, help="interruptions of the second load; 0: no second load")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder, "corpus.jsonl")
@@ -170,7 +170,7 @@ def main() -> None:
         size = corpus.stat().st_size / 1e6
         print(f"{arguments.documents:,} documents, {size:,.1f} MB of JSON lines", flush=True)
         with _loading(corpus, arguments.documents) as load:
-            load.begin()
+            load.start()
             load.follow()
             _print_rates(load)
             print_memory(load.held)
@@ -185,7 +185,7 @@ def main() -> None:
 
 @contextmanager
 def _loading(corpus: Path, count: int) -> Iterator[Load]:
-    """A deployment, its provider and its object store, all of them fresh."""
+    """A new deployment with a new provider and a new object store."""
     provider = ScriptedProvider()
     try:
         with serving_s3() as s3, tempfile.TemporaryDirectory() as folder:
@@ -198,8 +198,8 @@ def _loading(corpus: Path, count: int) -> Iterator[Load]:
 
 
 def _interrupt(load: Load, times: int) -> None:
-    """Load the corpus while the command and a worker are killed, so often, at equal parts of its way."""
-    load.begin()
+    """Load the corpus while the command and a worker are killed `times` times, at equal intervals of documents."""
+    load.start()
     for n, role in zip(range(1, times + 1), itertools.cycle(_KILLED), strict=False):
         load.wait(lambda part=n: _durable(load) >= load.count * part / (times + 1))
         load.kill(role)
@@ -234,11 +234,11 @@ def _print_room(load: Load) -> None:
 
 
 def _print_counts(load: Load) -> None:
-    """Print what is there, and how much of it is too much or missing."""
+    """Print the number of stored, duplicate and missing rows, objects and points."""
     counts = _rows(load, _COUNTS)[0]
     named = {row["object"] for row in _rows(load, _OBJECTS)}
     keys = {key.rpartition("/")[2] for key in load.s3.sizes(_BUCKET)}
-    stored = {key for key in keys if not key.startswith(".")}  # others are the deployment's notes
+    stored = {key for key in keys if not key.startswith(".")}  # the others are the deployment's own files
     calls = load.provider.stats()
     verified = load.deployment.client.post(f"/v1/collections/{_COLLECTION}/verify", json={}, timeout=3600)
     points = verified.raise_for_status().json()

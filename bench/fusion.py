@@ -1,17 +1,17 @@
-"""What the default fusion gains and loses against the weighted mean of the channels, judged by users' questions.
+"""Gains and losses of the default fusion against the channels' weighted mean, measured on users' questions.
 
-`python -m bench.fusion [--cache FILE] [--only CONDITION] FOLDER...`: each folder holds corpus.jsonl, queries.jsonl,
-qrels.tsv (BEIR) and perhaps generated.jsonl. Each set is taken as it is and
+`python -m bench.fusion [--cache FILE] [--only CONDITION] FOLDER...`: each folder contains corpus.jsonl, queries.jsonl,
+qrels.tsv (BEIR) and perhaps generated.jsonl. Each set is measured unchanged and
 
 - replaced: with a share of its texts' words replaced by others, so that users and texts share few words;
-- covered: with questions at a share of the passages that have any, as while they are being written (three draws);
+- covered: with questions for a share of the passages that have any, as during generation (three draws);
 - moved: with half of its questions at wrong passages (three draws);
-- close: with the users' own questions, a third of their words left out, in the place of its questions;
+- close: with the users' own questions, without a third of their words, instead of its questions;
 - baseline: with the vectors of models of other baseline similarities, each measured as a collection does.
 
 Prints nDCG@10 of the mean and of the default, their difference with its 95 % interval, paired over questions, and of
-the best channel alone. Then what weights that 30 or 60 labelled questions choose gain on the others, and on sets with
-titles what titles gain in each channel. Vectors are kept in FILE.
+the best channel alone. Then prints the gain of weights that 30 or 60 labelled questions choose, on the other questions,
+and, for sets with titles, the gain by titles in each channel. Vectors are cached in FILE.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Change = Callable[[QuestionSet], QuestionSet]
 
 @dataclass(frozen=True)
 class Embedding:
-    """The embedded model; a text is embedded once."""
+    """The embedded model with a cache; a text is embedded once."""
 
     cache: EvaluationCache
     model: MiniLM
@@ -64,13 +64,13 @@ class Embedding:
             batch = missing[start : start + BATCH]
             vectors = self.model.embed(list(batch))[0]
             self.cache.save_vectors("MiniLM", dict(zip(batch, vectors, strict=True)))
-        known = self.cache.load_vectors("MiniLM", texts)  # type: ignore[arg-type]
-        return np.array([known[text] for text in texts])  # type: ignore[index]
+        vectors = self.cache.load_vectors("MiniLM", texts)  # type: ignore[arg-type]
+        return np.array([vectors[text] for text in texts])  # type: ignore[index]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A way to take a set: a share of words to replace, changes of its questions, and a baseline similarity."""
+    """A variant of a set: a share of words to replace, changes of its questions, and a baseline similarity."""
 
     name: str
     share: int = 0
@@ -79,26 +79,26 @@ class Condition:
 
 
 def covered(of: QuestionSet, share: int, seed: int) -> QuestionSet:
-    owners = sorted({place for place, _ in of.questions})
+    owners = sorted({index for index, _ in of.questions})
     chosen = set(random.Random(seed).sample(owners, round(len(owners) * share / 100)))
-    return replace(of, questions=[(place, question) for place, question in of.questions if place in chosen])
+    return replace(of, questions=[(index, question) for index, question in of.questions if index in chosen])
 
 
 def moved(of: QuestionSet, seed: int) -> QuestionSet:
-    """Half of the questions at passages that are drawn by chance."""
+    """Return the set with half of the questions at random passages."""
     chance = random.Random(seed)
-    places = range(len(of.texts))
-    questions = [(chance.choice(places) if chance.random() < 0.5 else place, q) for place, q in of.questions]
+    indexes = range(len(of.texts))
+    questions = [(chance.choice(indexes) if chance.random() < 0.5 else index, q) for index, q in of.questions]
     return replace(of, questions=questions)
 
 
 def close(of: QuestionSet) -> QuestionSet:
     chance = random.Random(SEEDS[0])
-    index_location_of = {chunk: place for place, chunk in enumerate(of.ids)}
+    index_of = {chunk: index for index, chunk in enumerate(of.ids)}
     questions = []
     for query, relevant in zip(of.queries, of.relevant, strict=True):
         left = [word for word in query.split() if chance.random() > 1 / 3] or [query]
-        questions.append((index_location_of[min(relevant)], " ".join(left)))
+        questions.append((index_of[min(relevant)], " ".join(left)))
     return replace(of, questions=questions)
 
 
@@ -124,7 +124,7 @@ def drawn(change: Callable[..., QuestionSet], **more: int) -> tuple[Change, ...]
 
 
 def found_in(of: QuestionSet, baseline: float, embedding: Embedding) -> Founds:
-    """What each channel finds for each question, scores as in a calibrated collection."""
+    """Return the hits of each channel for each question, with scores as in a calibrated collection."""
     inputs = (of.texts, [question for _, question in of.questions], of.queries)
     texts, questions, queries = (with_baseline(embedding.of(part), baseline) for part in inputs)
     found = Searched(of, texts, questions).found(of.queries, queries)
@@ -133,14 +133,14 @@ def found_in(of: QuestionSet, baseline: float, embedding: Embedding) -> Founds:
 
 
 def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline:
-    """The baseline as a collection measures it: by questions of distinct passages, or by texts alone."""
+    """Return the baseline as a collection measures it: by questions of distinct passages, or by texts alone."""
     chance = np.random.default_rng(7)
-    by_place = {place: number for number, (place, _) in enumerate(of.questions)}
-    if len(by_place) < MIN_PAIRS:
+    by_index = {index: number for number, (index, _) in enumerate(of.questions)}
+    if len(by_index) < MIN_PAIRS:
         sample = texts[chance.permutation(len(texts))[:MAX_PAIRS]]
         return measure_baseline(sample, sample)
-    places = chance.permutation(list(by_place))[:MAX_PAIRS]
-    return measure_baseline(questions[[by_place[place] for place in places]], texts[places])
+    indexes = chance.permutation(list(by_index))[:MAX_PAIRS]
+    return measure_baseline(questions[[by_index[index] for index in indexes]], texts[indexes])
 
 
 def graded(rankings: Iterable[Sequence[str]], relevant: Sequence[set[str]]) -> Values:
@@ -189,7 +189,7 @@ def print_condition(name: str, condition: str, values: dict[str, Values]) -> flo
 
 
 def print_weights(name: str, of: QuestionSet, embedding: Embedding) -> None:
-    """What weights gain on other questions that some chose as a calibration does."""
+    """Print the gain on the other questions by weights that some questions choose, as calibration does."""
     tried = candidates()
     equal, *others = ndcg(found_in(of, 0.0, embedding), of.relevant, [EQUAL, *tried])
     differences = np.array(others) - equal
@@ -207,19 +207,19 @@ def print_weights(name: str, of: QuestionSet, embedding: Embedding) -> None:
 
 
 def print_titles(name: str, of: QuestionSet, embedding: Embedding) -> None:
-    """What titles gain where BM25 reads them, where they are embedded with the texts, or with the questions."""
+    """Print the gain if BM25 reads titles, or if they are embedded with the texts or with the questions."""
     untitled = replace(of, titles=[""] * len(of.titles))
-    asked = [(place, f"{of.titles[place]}: {question}") for place, question in of.questions]
-    ways = {
+    titled = [(index, f"{of.titles[index]}: {question}") for index, question in of.questions]
+    variants = {
         "no titles": untitled,
         "in bm25": of,
         "in text": replace(untitled, texts=of.passages),
         "in bm25 and text": replace(of, texts=of.passages, titles=[""] * len(of.titles)),
-        "in bm25 and questions": replace(of, questions=asked),
+        "in bm25 and questions": replace(of, questions=titled),
     }
     before: Values | None = None
-    for way, changed in ways.items():
-        words = untitled if way == "in text" else changed
+    for variant, changed in variants.items():
+        words = untitled if variant == "in text" else changed
         found = embedded_apart(changed, words, embedding)
         values = {channel: graded(alone(found, channel), of.relevant).mean() for channel in CHANNELS}
         default = graded(fused(found, "scores"), of.relevant)
@@ -227,7 +227,7 @@ def print_titles(name: str, of: QuestionSet, embedding: Embedding) -> None:
         gain = interval(default - before)
         listed = ", ".join(f"{channel} {value:.4f}" for channel, value in values.items())
         print(
-            f"{name:16} titles {way:24} default {default.mean():.4f} {gain.mean:+.4f} ({gain.low:+.4f} to"
+            f"{name:16} titles {variant:24} default {default.mean():.4f} {gain.mean:+.4f} ({gain.low:+.4f} to"
             f" {gain.high:+.4f}); {listed}",
             flush=True,
         )

@@ -1,9 +1,9 @@
-"""Ingest of 200 documents, 1,000 chunks, against a provider that takes 0.5 s, beside a bare asyncio loop.
+"""Ingest of 200 documents, 1,000 chunks, with a provider that takes 0.5 s, compared with a bare asyncio loop.
 
 `python -m bench.ingest`: the whole deployment as processes (API, workers, scheduler, embedded engines). Wall clock is
-from the first upload to the last document `ready`; CPU and memory are those of the API and the workers together, as
-the bare loop's are its own: both make the same calls, and the engines, which the bare loop does not have, are named
-beside them. Then the same is ingested again, and once more with two documents changed.
+measured from the first upload to the last document `ready`. CPU and memory are the sum of the API and the workers, and
+are compared with the process of the bare loop: both make the same calls. The engines, which the bare loop does not
+have, are listed separately. Then the same documents are ingested again, and a third time with two documents changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def bare(provider: ScriptedProvider, in_flight: int) -> tuple[float, float]:
 
 
 def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
-    """Print one row of the table, and what the second and third ingest paid for."""
+    """Print one row of the table, and the calls that the second and third ingest paid for."""
     loop_wall, loop_cpu = bare(provider, in_flight)
     provider.reset()
     settings = provider.settings(llm_max_in_flight=in_flight)
@@ -49,10 +49,10 @@ def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
         print(f"{in_flight} in flight: ideal {1000 / in_flight * LATENCY_SECONDS:.1f} s", flush=True)
         print(f"  bare loop   {loop_wall:6.2f} s wall {loop_cpu:6.2f} s CPU")
         print(f"  foreask     {wall:6.2f} s wall {total:6.2f} s CPU")
-        print(f"  the bare loop times {wall / loop_wall:.2f} wall, {total / loop_cpu:.2f} CPU")
+        print(f"  {wall / loop_wall:.2f} times the bare loop's wall, {total / loop_cpu:.2f} times its CPU")
         first, last = min(stats["arrivals"]) - started_at, max(stats["arrivals"]) - started_at
         print(f"  {total / chunks * 1000:.2f} CPU ms a chunk; uploads took {uploaded:.2f} s", flush=True)
-        print(f"  calls began at {first:.2f} s and the last at {last:.2f} s; peak in flight {stats['peak_in_flight']}")
+        print(f"  calls from {first:.2f} s to {last:.2f} s; peak in flight {stats['peak_in_flight']}")
         print("  CPU s:", _listed(cpu))
         print("  engines' CPU s:", _listed(engines))
         print("  peak MB:", ", ".join(f"{name} {size / 1e6:.0f}" for name, size in deployment.peak_bytes().items()))

@@ -1,9 +1,9 @@
-"""Where a chunk's text, vector and BM25 weights stand: four layouts of the same data in Qdrant's engine.
+"""Storage of a chunk's text, vector and BM25 weights: four layouts of the same data in Qdrant's engine.
 
 `python -m bench.layouts [CHUNKS]`: 5 questions a chunk, 2,000 characters of text. `on questions`: every question point
-carries its chunk whole; `two kinds`: question points and chunk points in one collection; `two collections`: the same in
-two; `groups`: in one, with one vector name and a group for each kind, as the product does it. Prints seconds to write,
-bytes on disk a chunk, milliseconds of a search over three channels with the chunks of its ten best fetched, and
+contains its whole chunk; `two kinds`: question points and chunk points in one collection; `two collections`: the same
+in two; `groups`: in one, with one vector name and a group for each kind, as the product does it. Prints seconds to
+write, bytes on disk a chunk, milliseconds of a search over three channels with the chunks of its ten best fetched, and
 milliseconds to delete a document.
 """
 
@@ -74,13 +74,13 @@ class PointLayout:
                 await self.client.create_payload_index(name, field, KEYWORD, wait=True)
 
     def points(self, chunk: int) -> dict[str, list[models.PointStruct]]:
-        """The points of a chunk by collection; ids count up."""
+        """Return the points of a chunk by collection; ids count up."""
         words, own = text(), {"chunk_id": str(chunk), "document_id": str(chunk // PER_DOCUMENT)}
         whole: dict[str, Any] = {self.vector_of("text"): vector(), "bm25": sparse(words)}
         first = chunk * (QUESTIONS + 1)
         points: dict[str, list[models.PointStruct]] = {self.questions: [], self.chunks: []}
         for n in range(QUESTIONS):
-            payload = own | {"group": "q", "question": f"What is said of {words[n * 40 : n * 40 + 40]}?"}
+            payload = own | {"group": "q", "question": f"When do we say, {words[n * 40 : n * 40 + 40]}?"}
             vectors: dict[str, Any] = {self.vector_of("question"): vector()}
             if self.name == "on questions":
                 payload |= {"text": words}
@@ -95,7 +95,7 @@ class PointLayout:
         return "dense" if self.name == "groups" else kind
 
     def within(self, group: str) -> dict[str, Any]:
-        """Search in one group, where there are groups."""
+        """Return the parameters that restrict a search to one group, if the layout has groups."""
         if self.name != "groups":
             return {}
         condition = models.FieldCondition(key="group", match=models.MatchValue(value=group))
@@ -104,7 +104,7 @@ class PointLayout:
     async def search(self) -> None:
         weights = query_vector(" ".join(WORDS[int(n)] for n in random.zipf(1.3, 6) % len(WORDS)))
         bm25 = models.SparseVector(indices=weights.indices, values=weights.values)
-        # Where each question carries the chunk, each channel needs as many points as k chunks may have questions.
+        # If each question point contains the chunk, each channel needs as many points as k chunks may have questions.
         fold = 10 * QUESTIONS if self.name == "on questions" else 10
         payload = ["chunk_id"]
         of_questions, of_texts = self.within("q"), self.within("t")

@@ -1,6 +1,6 @@
-"""What keeping the limits costs: `python -m bench limiter`.
+"""The cost of the limiter: `python -m bench limiter`.
 
-One process, a real Valkey, calls that take no time or 0.2 seconds, with nothing declared to hold them back.
+One process, a real Valkey, calls that take no time or 0.2 seconds, with limits that do not delay them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def run(url: str) -> None:
 
 
 async def measure(url: str, name: str, rates: Rates, callers: int, seconds: float) -> None:
-    """Keep so many callers calling, and print what a call cost beyond the same calls without a limiter."""
+    """Run `callers` concurrent callers, and print the extra cost of a call compared with calls without a limiter."""
     idle = await _rounds(None, callers, seconds)
     async with Redis.from_url(url) as redis:
         limits = ProviderLimits("llm", uuid4().hex, rates, in_flight=callers)

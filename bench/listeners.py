@@ -1,10 +1,9 @@
-"""What those who watch cost: `python -m bench listeners [--documents N] [--seconds N] [--minutes N]`.
+"""The cost of event listeners: `python -m bench listeners [--documents N] [--seconds N] [--minutes N]`.
 
-A tenant has very many documents. Printed is which share of a processor PostgreSQL and the API take while nobody
-listens to the tenant's events and while twenty do, at rest and while 200 documents change in each second; the
-difference is what the listeners cost. Then a page shows the list of those documents for so many minutes while they
-change, and its heap is printed after a collection of garbage: it is not to grow. The page takes the extra `page` and a
-Chromium.
+A tenant has very many documents. Prints the shares of a processor that PostgreSQL and the API use without a listener to
+the tenant's events and with twenty listeners, at rest and while 200 documents change in each second; the difference is
+the cost of the listeners. Then a page shows the list of those documents for some minutes while they change, and its
+heap is printed after each garbage collection: it must not grow. The page needs the extra `page` and a Chromium.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _CHANGES = 200
 _HEAP_GOAL_MB = 60
 _SHARE_GOAL = 5
 
-# Have documents say that they changed, other ones each time.
+# Update documents, other ones each time.
 _CHANGE = text("""
     UPDATE documents SET updated_at = now()
     WHERE id IN (SELECT md5('many/' || 1 + (:first + n) % :documents)::uuid FROM generate_series(0, :changes - 1) n)
@@ -68,7 +67,7 @@ async def _measure(deployment: Deployment, documents: int, seconds: int, minutes
         _print(f"nobody listens{while_}", alone)
         _print(f"{_LISTENERS} listen{while_}", watched)
         cost = watched[0] - alone[0], watched[1] - alone[1]
-        _print(f"they cost (goal of PostgreSQL: {_SHARE_GOAL})", cost)
+        _print(f"cost of the listeners (goal of PostgreSQL: {_SHARE_GOAL})", cost)
     await _watch(deployment, documents, minutes)
 
 
@@ -79,7 +78,7 @@ def _print(what: str, shares: tuple[float, float]) -> None:
 async def _shares(
     deployment: Deployment, documents: int, changes: int, listeners: int, seconds: int
 ) -> tuple[float, float]:
-    """The shares of PostgreSQL and of the API."""
+    """Return the shares of PostgreSQL and of the API."""
 
     def used() -> tuple[float, float]:
         return deployment.engine_cpu_seconds()["postgres"], deployment.cpu_seconds()["api"]
@@ -89,10 +88,10 @@ async def _shares(
         for _ in range(listeners):
             await stack.enter_async_context(_listening(client, f"http://127.0.0.1:{deployment.port}/v1/events"))
         await stack.enter_async_context(_changing(deployment, documents, changes))
-        await asyncio.sleep(3)  # who begins is told more than who goes on
-        before, began = used(), time.monotonic()
+        await asyncio.sleep(3)  # a new listener receives more events than a continuing one
+        before, started = used(), time.monotonic()
         await asyncio.sleep(seconds)
-        after, took = used(), time.monotonic() - began
+        after, took = used(), time.monotonic() - started
     return 100 * (after[0] - before[0]) / took, 100 * (after[1] - before[1]) / took
 
 
@@ -112,7 +111,7 @@ async def _listening(client: httpx.AsyncClient, url: str) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def _changing(deployment: Deployment, documents: int, changes: int) -> AsyncIterator[None]:
-    """Change so many documents in each second."""
+    """Change `changes` documents in each second."""
     url = deployment.stack.settings.database_url
     assert url is not None
     database = Database(url.get_secret_value(), timeout=None)
@@ -136,10 +135,10 @@ async def _changing(deployment: Deployment, documents: int, changes: int) -> Asy
 
 
 async def _watch(deployment: Deployment, documents: int, minutes: int) -> None:
-    """Print the heap of a page that shows the list while it changes."""
+    """Print the heap of a page that shows the list while documents change."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if importlib.util.find_spec("playwright") is None or chromium is None:
-        print("the page is not measured: it takes `pip install 'foreask[page]'` and a Chromium", flush=True)
+        print("the page is not measured: it needs `pip install 'foreask[page]'` and a Chromium", flush=True)
         return
     async_playwright = importlib.import_module("playwright.async_api").async_playwright
     async with async_playwright() as playwright:

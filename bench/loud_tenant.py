@@ -1,9 +1,8 @@
-"""A tenant that sends far more than it may: `python -m bench.loud_tenant PORT KEY LIMIT SECONDS`, for `bench.tenants`.
+"""A tenant far above its limits: `python -m bench.loud_tenant PORT KEY LIMIT SECONDS`, for `bench.tenants`.
 
-It sends 20 times the requests a second that it may: queries, lists, small documents and the largest bodies, those over
-the limit too, from many connections. It heeds neither `Retry-After` nor a reply that comes while it is still sending.
-At its end it prints one line of JSON: how many requests of each kind were answered with each status, and its processor
-seconds.
+It sends 20 times the allowed requests a second: queries, lists, small documents and the largest bodies, also bodies
+over the limit, from many connections. It ignores `Retry-After` and replies that arrive while it is still sending. At
+its end it prints one line of JSON: the replies by request kind and status, and its processor seconds.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ TIMES = 20
 _LARGE = 24  # of the requests a second
 _LARGE_AT_ONCE, _SMALL_AT_ONCE, _LISTENERS = 12, 64, 40
 _JSON_BYTES, _FILE_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024  # the settings' defaults
-_TEXT_CHARS = 19_900_000  # near FOREASK_TUNING__PARSE_MAX_TEXT_CHARS: what has more is refused when it is parsed
+_TEXT_CHARS = 19_900_000  # near FOREASK_TUNING__PARSE_MAX_TEXT_CHARS: longer texts are refused when they are parsed
 _WORDS = b"The harbour opens at nine and closes when the last ferry has left. "
 _PIECE_BYTES = 1 << 18
 _TIMEOUT_SECONDS = 30.0
-_LEEWAY_BYTES = 1_000  # for what stands around a text in JSON, or a file in a form
+_LEEWAY_BYTES = 1_000  # for JSON around a text, or the form around a file
 _CHUNKED = -1
 _FORM = "multipart/form-data; boundary=edge"
 _PART = b'--edge\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b'
@@ -41,29 +40,29 @@ class Attack:
     """A request.
 
     Args:
-        name: under which its replies are counted.
-        begins: what is sent first; it is another in each request.
-        body: what is sent then; one that is announced to be longer is sent again and again.
-        announced: by Content-Length; `_CHUNKED` for none.
+        name: name under which its replies are counted.
+        head: start of the body, different in each request.
+        body: rest of the body; repeated if the request announces a longer body.
+        announced: value of Content-Length; `_CHUNKED` for none.
     """
 
     name: str
     method: str
     path: str
-    begins: bytes = b""
+    head: bytes = b""
     body: bytes = b""
     media_type: str = "application/json"
     announced: int | None = None
 
-    def head(self, key: str) -> bytes:
-        size = len(self.begins) + len(self.body) if self.announced is None else self.announced
+    def request_head(self, key: str) -> bytes:
+        size = len(self.head) + len(self.body) if self.announced is None else self.announced
         length = "transfer-encoding: chunked" if size == _CHUNKED else f"content-length: {size}"
         lines = [f"{self.method} {self.path} HTTP/1.1", "host: 127.0.0.1", f"x-api-key: {key}", length]
         return "\r\n".join([*lines, f"content-type: {self.media_type}", "", ""]).encode()
 
 
 class Connection:
-    """One connection, opened anew when the server has closed it."""
+    """One connection, opened again after the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -71,7 +70,7 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def send(self, attack: Attack, key: str) -> str:
-        """Send the whole of it, whatever comes back meanwhile, and return the status or what went wrong."""
+        """Send the whole request, even if a reply arrives meanwhile, and return its status or the failure."""
         try:
             return str(await asyncio.wait_for(self._send(attack, key), _TIMEOUT_SECONDS))
         except TimeoutError:
@@ -84,10 +83,10 @@ class Connection:
     async def _send(self, attack: Attack, key: str) -> int:
         if self._writer is None or self._reader is None or self._writer.is_closing() or self._reader.at_eof():
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-        reply = asyncio.create_task(_reply(self._reader))  # a reset would lose one that has come and was not read
+        reply = asyncio.create_task(_reply(self._reader))  # a reset would lose a reply that was not read yet
         try:
-            with suppress(OSError):  # a server may answer and close before it has everything
-                self._writer.write(attack.head(key))
+            with suppress(OSError):  # a server may answer and close before it has received everything
+                self._writer.write(attack.request_head(key))
                 for piece in _pieces(attack):
                     self._writer.write(piece)
                     await self._writer.drain()
@@ -120,11 +119,11 @@ def _pieces(attack: Attack) -> Iterator[bytes | memoryview]:
     body = memoryview(attack.body)
     pieces = [body[start : start + _PIECE_BYTES] for start in range(0, len(body), _PIECE_BYTES)]
     if attack.announced is None:
-        yield attack.begins
+        yield attack.head
         yield from pieces
         return
     left = 2 * _FILE_BYTES
-    for piece in itertools.chain([memoryview(attack.begins)], itertools.cycle(pieces)):
+    for piece in itertools.chain([memoryview(attack.head)], itertools.cycle(pieces)):
         part = piece[:left]
         yield b"%x\r\n%b\r\n" % (len(part), part) if attack.announced == _CHUNKED else part
         left -= len(part)
@@ -139,7 +138,7 @@ def _words(size: int) -> bytes:
 
 
 def large_attacks() -> Iterator[Attack]:
-    """Documents as large as they may be, and larger, each under a name of its own."""
+    """Documents of the largest allowed size, and larger, each under a name of its own."""
     text = b'"text": "%b"}' % _words(_TEXT_CHARS)
     coded = b'"content_base64": "%b"}' % base64.b64encode(_words((_JSON_BYTES - _LEEWAY_BYTES) // 4 * 3))
     file = _words(_FILE_BYTES) + b"\r\n--edge--\r\n"
@@ -157,7 +156,7 @@ def large_attacks() -> Iterator[Attack]:
 
 
 def small_attacks() -> Iterator[Attack]:
-    """What is asked most: by its number, so that no two documents are alike."""
+    """Yield the most frequent requests, numbered so that no two documents are equal."""
     question = orjson.dumps({"question": "When does the harbour open?"})
     for number in itertools.count():
         document = orjson.dumps({"external_id": f"loud-{number}", "text": f"Ferry {number} leaves at noon. " * 40})
@@ -171,10 +170,10 @@ def small_attacks() -> Iterator[Attack]:
 
 @dataclass
 class Loud:
-    """All that the tenant sends.
+    """All requests of the tenant.
 
     Args:
-        limit: requests a second that it may send.
+        limit: allowed requests a second.
     """
 
     port: int
@@ -196,9 +195,9 @@ class Loud:
         return self
 
     async def _keep_sending(self, attacks: Iterator[Attack], rate: float, at_once: int) -> None:
-        """Send at a rate; what finds all connections busy is counted as late and not sent."""
+        """Send at a rate; a request for which no connection is idle is counted as late and not sent."""
         idle = deque(Connection(self.port) for _ in range(at_once))
-        under_way = set[asyncio.Task[None]]()
+        running = set[asyncio.Task[None]]()
 
         async def send(attack: Attack, connection: Connection) -> None:
             outcome = await connection.send(attack, self.key)
@@ -212,12 +211,12 @@ class Loud:
                 following += 1 / rate
                 if idle:
                     task = asyncio.create_task(send(attack, idle.popleft()))
-                    under_way.add(task)
-                    task.add_done_callback(under_way.discard)
+                    running.add(task)
+                    task.add_done_callback(running.discard)
                 else:
                     self.late += 1
         finally:
-            for task in under_way:
+            for task in running:
                 task.cancel()
 
     async def _keep_listening(self) -> None:
@@ -238,9 +237,9 @@ class Loud:
 
 def main() -> None:
     port, key, limit, seconds = sys.argv[1:]
-    began = time.monotonic()
+    started = time.monotonic()
     loud = uvloop.run(Loud(int(port), key, float(limit)).run(float(seconds)))
-    used = {"cpu_seconds": time.process_time(), "seconds": time.monotonic() - began, "late": loud.late}
+    used = {"cpu_seconds": time.process_time(), "seconds": time.monotonic() - started, "late": loud.late}
     print(orjson.dumps({"replies": dict(loud.replies), **used}).decode())
 
 

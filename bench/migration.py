@@ -1,9 +1,9 @@
-"""A collection goes to another embedding model under load: `python -m bench.migration [--chunks N]`.
+"""The migration of a collection to another embedding model under load: `python -m bench.migration [--chunks N]`.
 
-A whole deployment as processes, with a scripted model without latency. People query, edit and delete while a build is
-filled, and workers are killed. Printed are the queries' latencies at rest, beside the edits and deletions alone, and
-while the build is filled; what went wrong, how long the switch and the rollback took, and how many calls of the
-language model were made that new content did not need.
+A whole deployment as processes, with a scripted model without latency. Users query, edit and delete while a build is
+filled, and workers are killed. Prints the queries' latencies at rest, with edits and deletions only, and while the
+build is filled; the errors; the duration of the switch and of the rollback; and the calls of the language model that
+new content did not need.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from shared.settings import Embedding
 from tests.support.deployment import Deployment, ScriptedProvider
 
 CHUNKS = 10_000
-_SECTIONS = 5  # of a document, each a chunk
-_QUESTIONS = 5  # that the model writes for a chunk
+_SECTIONS = 5  # chunks of a document
+_QUESTIONS = 5  # questions of a chunk
 _QUERIES, _EDITS, _DELETES = 20.0, 10.0, 2.0  # a second
 _KILLS = 5
 _TIMEOUT_SECONDS = 90.0
@@ -41,7 +41,7 @@ _UNFOUND = ("queued", "parsing", "indexing")
 
 
 def text_of(document: int, sections: int, edition: int = 0) -> str:
-    """A document of sections, each a chunk; an edition differs from others in one of them."""
+    """Return a document of sections, one chunk each; each edition differs from the others in one section."""
     parts = [f"# Report {document}"]
     for section in range(sections):
         said = f"edition{document}x{edition}" if edition and section == 0 else "first"
@@ -52,7 +52,7 @@ def text_of(document: int, sections: int, edition: int = 0) -> str:
 
 @dataclass
 class Load:
-    """Queries, edits and deletions at their rates, each in a thread of its own, until it is stopped."""
+    """Queries, edits and deletions at their rates, in a thread each, until it is stopped."""
 
     deployment: Deployment
     documents: int
@@ -127,12 +127,12 @@ class Load:
             self.deleted.add(number)
 
     def taken(self) -> list[float]:
-        """The milliseconds of the queries since the last call."""
+        """Return the milliseconds of the queries since the last call."""
         milliseconds, self.milliseconds = self.milliseconds, []
         return milliseconds
 
     def found(self, number: int) -> bool:
-        """Whether the newest edition of a document is found."""
+        """Return whether the newest edition of a document is found."""
         question = f"edition{number}x{self.edits[number]}"
         reply = self._client.post("/v1/retrieve", json={"question": question, "collection": _COLLECTION})
         return any(question in chunk["text"] for chunk in reply.raise_for_status().json()["chunks"])
@@ -143,12 +143,12 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=CHUNKS)
     parser.add_argument("--sections", type=int, default=_SECTIONS)
     parser.add_argument("--questions", type=int, default=_QUESTIONS)
-    asked = parser.parse_args()
-    provider = ScriptedProvider(questions=asked.questions)
+    arguments = parser.parse_args()
+    provider = ScriptedProvider(questions=arguments.questions)
     try:
         settings = provider.settings(embeddings={"other": Embedding(model="scripted-other", dimensions=128)})
         with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
-            measure(deployment, provider, asked.chunks // asked.sections, asked.sections)
+            measure(deployment, provider, arguments.chunks // arguments.sections, arguments.sections)
     finally:
         provider.close()
 
@@ -178,9 +178,9 @@ def measure(deployment: Deployment, provider: ScriptedProvider, documents: int, 
     while_filling = load.taken()
     load.changing = False
     wait_for(lambda: at_rest(deployment, number), "  the build is at rest {:.1f} s after the last edit")
-    report(f"while it fills, too ({seconds:.0f} s)", while_filling)
-    print(f"  p95 while it fills by that before: {_p95(while_filling) / _p95(before):.2f}")
-    print(f"  calls {provider.stats()['calls']}, edits that were taken {load.replies['edit 202']}", flush=True)
+    report(f"while it fills ({seconds:.0f} s)", while_filling)
+    print(f"  p95 while it fills, times the p95 before: {_p95(while_filling) / _p95(before):.2f}")
+    print(f"  calls {provider.stats()['calls']}, accepted edits {load.replies['edit 202']}", flush=True)
     gate = deployment.client.post(f"{_BUILDS}/{number}/gate", json={}, timeout=600).raise_for_status().json()
     print(f"  gate open: {gate['open']} {gate['reasons']}; points compared {gate['points']['points']:,}")
     switch(deployment, load, number)
@@ -191,7 +191,7 @@ def measure(deployment: Deployment, provider: ScriptedProvider, documents: int, 
 
 
 def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
-    """Begin a build, kill workers while it fills, and wait until it has every document."""
+    """Start a build, kill workers while it fills, and wait until it has every document."""
     started = time.perf_counter()
     number = deployment.client.post(_BUILDS, json={"embedding": "other"}).raise_for_status().json()["build"]
     kills = [documents * (n + 1) // (_KILLS + 1) for n in range(_KILLS)]
@@ -218,7 +218,7 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
 
 
 def wait_for_rest(deployment: Deployment) -> None:
-    """Wait until Qdrant has indexed what was ingested and has joined its segments."""
+    """Wait until Qdrant has indexed the ingested points and has joined its segments."""
     reply = httpx.get(f"{deployment.stack.settings.qdrant_url}/collections", trust_env=False).raise_for_status()
     for collection in reply.json()["result"]["collections"]:
         asyncio.run(wait_for_graphs(deployment, collection["name"]))
@@ -230,14 +230,14 @@ def at_rest(deployment: Deployment, number: int) -> bool:
 
 
 def switch(deployment: Deployment, load: Load, number: int) -> None:
-    """Switch, edit, and switch back; say how long each took, and whether the newest edits are found."""
+    """Switch, edit, and switch back; print the durations and whether the newest edits are found."""
     started = time.perf_counter()
     body = {"despite": True}
     deployment.client.post(f"{_BUILDS}/{number}/switch", json=body).raise_for_status()
     print(f"  switch answered in {(time.perf_counter() - started) * 1000:.0f} ms")
     for document in range(5):
         load.upload(document, 10_000 + document)
-    wait_for(lambda: all(map(load.found, range(5))), "  newest edits are found {:.1f} s after they were handed in")
+    wait_for(lambda: all(map(load.found, range(5))), "  newest edits are found {:.1f} s after their upload")
     print(f"  newest edits found after the switch: {sum(map(load.found, range(5)))} of 5")
     started = time.perf_counter()
     deployment.client.post(f"{_BUILDS}/1/switch", json=body).raise_for_status()
@@ -246,7 +246,7 @@ def switch(deployment: Deployment, load: Load, number: int) -> None:
 
 
 def wait_for(done: Callable[[], bool], said: str) -> None:
-    """Wait for something, a minute and a half at most, and say how long it took."""
+    """Wait for a condition, a minute and a half at most, and print the duration."""
     started = time.perf_counter()
     while not done() and time.perf_counter() - started < _TIMEOUT_SECONDS:
         time.sleep(0.2)

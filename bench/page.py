@@ -1,10 +1,10 @@
-"""The page in a browser that computes at a quarter of its speed: `python -m bench page [--documents N]`.
+"""The page in a browser on a processor at a quarter of its speed: `python -m bench page [--documents N]`.
 
-Printed are medians of five with the goal beside each: until something is painted and until one may type, on loopback
-and with 100 ms to the server and back, and how long a line of text takes this browser here, below which no page comes;
-a weight that is moved until 300 passages stand in their new order; the longest task while very many rows are scrolled,
-ten in a frame; and how long what the server has told takes until it is drawn.
-It takes the extra `page` and a Chromium; without them nothing is measured.
+Prints medians of five with their goals: the time until the first paint and until the user can type, on loopback and
+with a round trip of 100 ms, and the time that this browser needs for a line of text, which is the minimum for any page;
+the time until 300 passages are reordered after a weight was moved; the longest task while very many rows are scrolled,
+ten in a frame; and the time from an event of a stream until it is drawn. It needs the extra `page` and a Chromium;
+without them nothing is measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RTT_MS = 100
 _PASSAGES = 300
 _QUESTION = "How many days is trip 7?"
 
-# Make documents that have ended, as the ledger has them an hour after their ingest.
+# Make finished documents, as the ledger has them an hour after their ingest.
 _MAKE_DOCUMENTS = text("""
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
                            updated_at, error)
@@ -47,18 +47,18 @@ _MAKE_DOCUMENTS = text("""
     FROM collections, generate_series(1, :documents) n WHERE name = :collection
 """)
 
-# Make their versions, from which lists have names.
+# Make their versions; lists read their names there.
 _MAKE_VERSIONS = text("""
     INSERT INTO document_versions (document_id, version, filename, title, upload, size_bytes, content_hash)
     SELECT id, 1, external_id || '.md', 'Paper ' || external_id, 'none', 1, decode(md5(external_id), 'hex')
     FROM documents WHERE external_id LIKE 'paper-%'
 """)
 
-# When each painted, and when one could type.
+# Measure the first paint and the time until the question can be typed.
 _WATCH = """
     window.typeable = new Promise((resolve) => {
-        const look = () => document.querySelector("#question") && resolve(performance.now());
-        new MutationObserver(look).observe(document, { subtree: true, childList: true });
+        const check = () => document.querySelector("#question") && resolve(performance.now());
+        new MutationObserver(check).observe(document, { subtree: true, childList: true });
     });
     window.tasks = [];
     new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))
@@ -67,30 +67,30 @@ _WATCH = """
 
 _FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
-# How long what a stream tells takes until something of the page has changed by it.
+# Measure the time from a stream's event until the page changes.
 _WATCH_STREAMS = """
     window.delays = [];
-    let came = 0;
+    let received = 0;
     const read = ReadableStreamDefaultReader.prototype.read;
     ReadableStreamDefaultReader.prototype.read = async function () {
         const got = await read.call(this);
-        if (typeof got.value === "string" && /event: (token|document)/.test(got.value)) came ||= performance.now();
+        if (typeof got.value === "string" && /event: (token|document)/.test(got.value)) received ||= performance.now();
         return got;
     };
     new MutationObserver(() => {
-        if (!came) return;
-        window.delays.push(performance.now() - came);
-        came = 0;
+        if (!received) return;
+        window.delays.push(performance.now() - received);
+        received = 0;
     }).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
 """
 
 # Move a weight, and wait until the rows are laid out.
 _MOVE = """(value) => new Promise((resolve) => {
     const slider = document.querySelector("input[type=range]");
-    const began = performance.now();
+    const started = performance.now();
     slider.value = value;
     slider.dispatchEvent(new Event("input", { bubbles: true }));
-    const handled = performance.now() - began;
+    const handled = performance.now() - started;
     requestAnimationFrame((frame) => {
         document.body.offsetHeight;
         resolve(handled + performance.now() - frame);
@@ -112,7 +112,7 @@ _SCROLL = """async (rows) => {
 
 
 async def fill(deployment: Deployment, collection: str, documents: int) -> None:
-    """Put so many documents without chunks into the ledger."""
+    """Insert documents without chunks into the ledger."""
     deployment.client.put(f"/v1/collections/{collection}", json={}).raise_for_status()
     url = deployment.stack.settings.database_url
     assert url is not None
@@ -129,7 +129,7 @@ def main() -> None:
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if importlib.util.find_spec("playwright") is None or chromium is None:
-        print("not measured: it takes `pip install 'foreask[page]'` and a Chromium", flush=True)
+        print("not measured: it needs `pip install 'foreask[page]'` and a Chromium", flush=True)
         return
     provider = ScriptedProvider()
     try:
@@ -146,7 +146,7 @@ async def _measure(deployment: Deployment, chromium: str, documents: int) -> Non
     deployment.wait_until_settled(_PASSAGES)
     await fill(deployment, "large", documents)
     base = f"http://127.0.0.1:{deployment.port}"
-    print(f"{'what, with a processor of a quarter':52}{'median':>10}{'goal':>10}", flush=True)
+    print(f"{'at a quarter of the processor':52}{'median':>10}{'goal':>10}", flush=True)
     async with async_playwright() as playwright:
         options = ["--no-sandbox"] if os.getuid() == 0 else []
         browser = await playwright.chromium.launch(executable_path=chromium, args=options)
@@ -162,8 +162,8 @@ async def _measure(deployment: Deployment, chromium: str, documents: int) -> Non
         _print(f"a weight is moved, {_PASSAGES} passages are in order", await _weights(browser, base), 16)
         rows, longest = await _scrolled(browser, base, documents)
         _print(f"longest task while {rows:,} rows are scrolled", [longest], 50)
-        _print("a word that was told is drawn", await _words(browser, base), 17)
-        _print("a document that was told is drawn", await _told(browser, base, deployment), 250)
+        _print("a streamed word is drawn", await _words(browser, base), 17)
+        _print("a document's event is drawn", await _document_events(browser, base, deployment), 250)
         await browser.close()
 
 
@@ -174,7 +174,7 @@ def _print(what: str, milliseconds: list[float], goal: float) -> None:
 
 @asynccontextmanager
 async def _slow(browser: Browser, rtt_ms: int = 0) -> AsyncIterator[Page]:
-    """A tab whose processor is slow, and whose server is so far away."""
+    """A tab with a slow processor and the given round trip to its server."""
     context = await browser.new_context(viewport={"width": 1360, "height": 850})
     page = await context.new_page()
     session = await context.new_cdp_session(page)
@@ -204,7 +204,7 @@ async def _painted(browser: Browser, address: str) -> float:
 
 
 async def _opened(browser: Browser, base: str, rtt_ms: int, *, again: bool = False) -> tuple[float, float]:
-    """Milliseconds until the page is painted and until one may type; `again`: files are in the cache."""
+    """Return the milliseconds until the first paint and until the user can type; `again`: files are cached."""
     async with _slow(browser, rtt_ms) as page:
         await page.goto(f"{base}/ask")
         if again:
@@ -243,7 +243,7 @@ async def _words(browser: Browser, base: str) -> list[float]:
         return list(await page.evaluate("window.delays"))
 
 
-async def _told(browser: Browser, base: str, deployment: Deployment) -> list[float]:
+async def _document_events(browser: Browser, base: str, deployment: Deployment) -> list[float]:
     async with _slow(browser) as page:
         await page.goto(f"{base}/documents?collection=large")
         await page.locator(".row").first.wait_for()

@@ -1,6 +1,6 @@
-"""Retrieval by ready-made questions alone, beside the same computed by NumPy.
+"""Retrieval by imported questions alone, compared with the same ranking by NumPy.
 
-`python -m bench.question_channel FOLDER...`: each folder holds corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
+`python -m bench.question_channel FOLDER...`: each folder contains corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
 generated.jsonl with questions for some passages. The questions are imported with their passages through the stages of
 the ingest, embedded by the embedded model and searched in Qdrant's engine; NumPy ranks every passage by its nearest
 question. Prints nDCG@10 of both and on how many queries their first ten differ.
@@ -42,7 +42,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 async def import_set(services: AllServices, folder: Path, questions: Mapping[str, list[str]]) -> None:
-    """Hand in each passage as a document with its questions and wait for the stages."""
+    """Submit each passage as a document with its questions and wait for the stages."""
     model = services.settings.embedding_model or ""
     options = CollectionOptions(chunk_max_chars=100_000)
     collection = await services.ledger.collections.ensure(
@@ -88,8 +88,8 @@ async def brute_force(embedder: Embedder, queries: Mapping[str, str], questions:
     run: Run = {}
     for query_id, row in zip(queries, scores, strict=True):
         best: dict[str, float] = {}
-        for place in np.argsort(-row):
-            best.setdefault(str(owners[place]), float(row[place]))
+        for index in np.argsort(-row):
+            best.setdefault(str(owners[index]), float(row[index]))
             if len(best) == 10:
                 break
         run[query_id] = best

@@ -1,12 +1,12 @@
-"""How good are the questions that the embedded model writes, and what does each filter do?
+"""The quality of the questions that the embedded model writes, and the effect of each filter.
 
-`python -m bench.questions [--set NAME] [--passages N] [--strategy NAME]` starts the embedded model, has it ask about
-passages of an evaluation set, and prints for each step
+`python -m bench.questions [--set NAME] [--passages N] [--strategy NAME]` starts the embedded model, lets it write
+questions for passages of an evaluation set, and prints for each step
 
-- first, in 3: the share of kept questions whose own passage is the nearest, or among the three nearest, of all
+- first, in 3: the share of kept questions whose own passage is the nearest, or one of the three nearest, of all
   passages of the set;
 - kept: questions kept per passage; under 4: passages that keep fewer than four;
-- MRR: of people's questions about these passages, matched with the kept questions of all of them;
+- MRR: of users' questions about these passages, matched with the kept questions of all of them;
 - s each: seconds for a passage.
 
 `--answers` measures the extractive answerer's floor instead.
@@ -63,7 +63,7 @@ def rows(name: str, file: str) -> list[dict[str, str]]:
 
 @asynccontextmanager
 async def model(url: str | None) -> AsyncIterator[OpenAIChat]:
-    """The embedded model, started for the time being, or one that runs already."""
+    """Start the embedded model for the duration of the block, or connect to a running one."""
     process = None
     if url is None:
         port = 18_500 + random.randrange(400)
@@ -91,10 +91,10 @@ async def _healthy(url: str) -> None:
             except httpx.HTTPError:
                 pass
             await asyncio.sleep(0.2)
-    raise SystemExit("the embedded model does not start")
+    raise SystemExit("the embedded model did not start")
 
 
-async def asked_of(
+async def generate_all(
     chat: OpenAIChat, contents: Sequence[ChunkContent], strategy: Strategy
 ) -> tuple[list[GeneratedQuestions], float]:
     options = GenerationOptions(strategy=strategy)
@@ -122,10 +122,10 @@ def ranks_of(
 
 
 def steps(
-    embedder: MiniLM, asked: Sequence[GeneratedQuestions], contents: Sequence[ChunkContent], vectors: Vectors
+    embedder: MiniLM, generated: Sequence[GeneratedQuestions], contents: Sequence[ChunkContent], vectors: Vectors
 ) -> dict[str, list[list[FilteredQuestion]]]:
-    raw = [[FilteredQuestion(normalise(q), passed=True) for q in a.questions] for a in asked]
-    filtered = [filter_by_text(a.questions, s) for a, s in zip(asked, contents, strict=True)]
+    raw = [[FilteredQuestion(normalise(q), passed=True) for q in a.questions] for a in generated]
+    filtered = [filter_by_text(a.questions, s) for a, s in zip(generated, contents, strict=True)]
     floored = []
     for questions, vector in zip(filtered, vectors, strict=True):
         embedded = embedder.embed([q.text for q in questions])[0] if questions else np.empty((0, 384), np.float32)
@@ -133,22 +133,22 @@ def steps(
     return {"as written": raw, "filtered": filtered, "filtered, floor": floored}
 
 
-def people_find(
+def mean_reciprocal_rank(
     embedder: MiniLM, filtered: list[list[FilteredQuestion]], name: str, passage_ids: Sequence[str]
 ) -> float:
-    """The mean reciprocal rank of people's questions, by the nearest kept question of each passage."""
-    place = {passage_id: index for index, passage_id in enumerate(passage_ids)}
+    """The mean reciprocal rank of users' questions, by the nearest kept question of each passage."""
+    index_of = {passage_id: index for index, passage_id in enumerate(passage_ids)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
-    asked = [(texts[query], place[passage]) for query, passage in judgements(name) if passage in place]
+    user_questions = [(texts[query], index_of[passage]) for query, passage in judgements(name) if passage in index_of]
     kept = [(q.text, index) for index, questions in enumerate(filtered) for q in questions if q.passed]
-    if not asked or not kept:
+    if not user_questions or not kept:
         return 0.0
     owners = np.array([index for _, index in kept])
-    similar = embedder.embed([text for text, _ in asked])[0] @ embedder.embed([text for text, _ in kept])[0].T
-    best = np.full((len(asked), len(passage_ids)), -1.0)
+    similar = embedder.embed([text for text, _ in user_questions])[0] @ embedder.embed([text for text, _ in kept])[0].T
+    best = np.full((len(user_questions), len(passage_ids)), -1.0)
     for column, owner in enumerate(owners):
         best[:, owner] = np.maximum(best[:, owner], similar[:, column])
-    own = best[np.arange(len(asked)), [index for _, index in asked]]
+    own = best[np.arange(len(user_questions)), [index for _, index in user_questions]]
     return float(np.mean(1 / (1 + (best > own[:, None]).sum(axis=1))))
 
 
@@ -160,11 +160,11 @@ def judgements(name: str) -> list[tuple[str, str]]:
 def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
     """The share of questions answered at each floor: with their own passage, without it, and from random passages."""
     corpus = rows(name, "corpus.jsonl")
-    places = {passage["_id"]: index for index, passage in enumerate(corpus)}
+    index_of = {passage["_id"]: index for index, passage in enumerate(corpus)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
     gold: dict[str, set[int]] = {}
     for query, passage in judgements(name):
-        gold.setdefault(query, set()).add(places[passage])
+        gold.setdefault(query, set()).add(index_of[passage])
     passages = embedder.embed([p["text"] for p in corpus])[0]
     sentences: dict[int, Vectors] = {}
 
@@ -185,8 +185,8 @@ def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
         own.append(max(scores))
         right.append(order[int(np.argmax(scores))] in gold[query])
         withheld.append(max(nearest(others[:5], vector)))
-        strangers = [i for i in range(len(corpus)) if i not in gold[query]]
-        unrelated.append(max(nearest(rng.sample(strangers, 5), vector)))
+        unrelated_passages = [i for i in range(len(corpus)) if i not in gold[query]]
+        unrelated.append(max(nearest(rng.sample(unrelated_passages, 5), vector)))
     print(f"{name}, {queries} questions\n\nfloor  answered  from its passage  passage withheld  random passages")
     for floor in np.arange(0.2, 0.65, 0.05):
         answered = np.array(own) >= floor
@@ -224,13 +224,13 @@ async def measure_questions(arguments: argparse.Namespace) -> None:
     print(f"{'':34} {'first':>6} {'in 3':>7} {'kept':>6} {'under 4':>8} {'MRR':>6} {'s each':>8}")
     async with model(arguments.url) as chat:
         for strategy in [s for s in strategies if arguments.strategy in ("both", s)]:
-            asked, seconds = await asked_of(chat, contents, strategy)
-            for step, filtered in steps(embedder, asked, contents, passages[own]).items():
+            generated, seconds = await generate_all(chat, contents, strategy)
+            for step, filtered in steps(embedder, generated, contents, passages[own]).items():
                 ranks = ranks_of(embedder, filtered, own, passages)
-                mrr = people_find(embedder, filtered, name, [corpus[i]["_id"] for i in own])
+                mrr = mean_reciprocal_rank(embedder, filtered, name, [corpus[i]["_id"] for i in own])
                 report(f"{strategy}, {step}", filtered, ranks, mrr, seconds)
-            usage = sum((a.usage for a in asked), Usage())
-            print(f"  dropped: {dropped(filtered)}; {sum(a.calls for a in asked)} calls, {usage}\n")
+            usage = sum((a.usage for a in generated), Usage())
+            print(f"  dropped: {dropped(filtered)}; {sum(a.calls for a in generated)} calls, {usage}\n")
             for questions in filtered[: arguments.show]:
                 print("\n".join(f"    {'+' if q.passed else '-'} {q.text} {q.reason or ''}" for q in questions), "\n")
 
@@ -241,8 +241,8 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=50)
     parser.add_argument("--strategy", default="per-question", choices=["list", "per-question", "both"])
     parser.add_argument("--answers", action="store_true", help="measure the extractive answerer's floor")
-    parser.add_argument("--url", help="a llama.cpp server that runs already")
-    parser.add_argument("--show", type=int, default=0, help="print the questions of so many passages")
+    parser.add_argument("--url", help="URL of a running llama.cpp server")
+    parser.add_argument("--show", type=int, default=0, help="number of passages whose questions are printed")
     arguments = parser.parse_args()
     if not EVALDATA.is_dir():
         raise SystemExit(f"no evaluation sets in {EVALDATA}")

@@ -2,10 +2,10 @@
 
 `python -m bench.retrieval [--points N]`: the API as a process, and the embedded engines of Qdrant and of embeddings.
 The points are a sixth chunks, each with five questions; their vectors are random, which is the hardest case for the
-engine's graph, and their texts are words drawn as in a language. Prints the median and the 95th percentile of what a
-client waits for and of its parts (embedding, Qdrant's two requests, the rest of the API, HTTP with the client),
-and the processor's milliseconds by process, with its children. First just after the load, while Qdrant makes the last
-graphs, then once they are made.
+engine's graph, and their texts are words drawn as in a language. Prints the median and the 95th percentile of the
+client's latency and of its parts (embedding, Qdrant's two requests, the rest of the API, HTTP with the client), and the
+processor's milliseconds by process, with its children. First directly after the load, while Qdrant builds the last
+graphs, then after they are built.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORDS = 20_000
 WORDS_PER_CHUNK = 150
 FIRST_REQUESTS, REQUESTS = 100, 400
 BATCH = 200
-GREEN_SECONDS = 25  # more than the embedded engine leaves calm before it joins segments
+GREEN_SECONDS = 25  # longer than the calm after which the embedded engine joins segments
 
 
 class Texts:
@@ -96,7 +96,7 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> str:
 
 
 async def wait_for_graphs(deployment: Deployment, name: str) -> None:
-    """Wait until Qdrant has indexed what was loaded and has joined its segments."""
+    """Wait until Qdrant has indexed the loaded points and has joined its segments."""
     url = f"{deployment.stack.settings.qdrant_url}/collections/{name}"
     async with httpx.AsyncClient(trust_env=False) as http:
         green = 0
@@ -107,15 +107,15 @@ async def wait_for_graphs(deployment: Deployment, name: str) -> None:
 
 
 async def ask(url: str, clients: int, requests: int, texts: Texts) -> list[dict[str, float]]:
-    """The milliseconds of each request, by stage; `client` is what the client waited for."""
+    """Return the milliseconds of each request, by stage; `client` is the client's latency."""
     questions = iter([texts.draw(8) for _ in range(requests)])
     times: list[dict[str, float]] = []
 
     async def one(http: httpx.AsyncClient) -> None:
         for question in questions:
-            began = time.perf_counter()
+            started = time.perf_counter()
             reply = await http.post("/v1/retrieve", json={"question": question, "collection": "bench"})
-            waited = (time.perf_counter() - began) * 1000
+            waited = (time.perf_counter() - started) * 1000
             times.append(reply.raise_for_status().json()["metadata"]["milliseconds"] | {"client": waited})
 
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
@@ -124,7 +124,7 @@ async def ask(url: str, clients: int, requests: int, texts: Texts) -> list[dict[
 
 
 def parts(times: dict[str, float]) -> dict[str, float]:
-    """The milliseconds of one request, by who took them."""
+    """Return the milliseconds of one request, by component."""
     qdrant = times["search"] + times["fetch"]
     return {
         "embedding": times["embed"],
@@ -136,7 +136,7 @@ def parts(times: dict[str, float]) -> dict[str, float]:
 
 
 def cpu_seconds(deployment: Deployment) -> dict[str, float]:
-    """Processor seconds of each process until now, with those of its children."""
+    """Return the processor seconds of each process until now, including its children's."""
     pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
     seconds = {}
     for name, pid in {**pids, **deployment.stack.pids(), "client": os.getpid()}.items():
@@ -173,14 +173,14 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder), roles=()) as deployment:
             deployment.client.put("/v1/collections/bench", json={}).raise_for_status()
-            began = time.perf_counter()
+            started = time.perf_counter()
             name = asyncio.run(fill(deployment, wanted // (QUESTIONS + 1), texts))
             loaded = time.perf_counter()
-            print(f"{wanted:,} points written in {loaded - began:.0f} s", flush=True)
-            measure(deployment, 1, FIRST_REQUESTS, texts)  # the graphs of the last points are being made
+            print(f"{wanted:,} points written in {loaded - started:.0f} s", flush=True)
+            measure(deployment, 1, FIRST_REQUESTS, texts)  # the graphs of the last points are still built
             asyncio.run(wait_for_graphs(deployment, name))
             print(f"indexed and joined {time.perf_counter() - loaded:.0f} s after the load", flush=True)
-            asyncio.run(ask(str(deployment.client.base_url), 4, FIRST_REQUESTS, texts))  # caches and connections
+            asyncio.run(ask(str(deployment.client.base_url), 4, FIRST_REQUESTS, texts))  # fill caches, open connections
             for clients in (1, 16):
                 measure(deployment, clients, REQUESTS, texts)
     finally:

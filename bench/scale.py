@@ -1,10 +1,10 @@
 """The ledger at a million chunks: `python -m bench scale [--chunks N]`.
 
-A whole deployment over embedded engines. SQL makes the rows of a bulk load that is half way, a tenth as many documents
-as chunks, half of them of one tenant and the others of 49; the product's own code is measured on them: claims, the
-scheduler's steps, requests of that one tenant over HTTP, starts of processes, and uploads beside the load. At last a
-load goes the whole way, on an empty ledger: how fast its first and its last tenth become ready, and what memory each
-process holds at a fifth of it, at three fifths and at its end.
+A whole deployment over embedded engines. SQL inserts the rows of a bulk load that is half finished: a tenth as many
+documents as chunks, half of them of one tenant and the others of 49. The product's own code is measured on them:
+claims, the scheduler's steps, requests of that one tenant over HTTP, starts of processes, and uploads during the load.
+Last, a complete load runs on an empty ledger: the rates at which its first and its last tenth become ready, and the
+memory of each process after a fifth of it, after three fifths and at its end.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from workers.scheduler import steps_of
 CHUNKS = 1_000_000
 _OF_DOCUMENT = 10
 _TENANTS = 50
-_SHELF = "shelf"  # a collection whose documents have all ended: a fifth of all
+_SHELF = "shelf"  # a collection of finished documents: a fifth of all
 _MODEL = "scripted-embedding"
 _TIMES = 100
 _POLL_SECONDS = 0.25
 _UPLOADS = 10
 _SEED = "seed.md"
-_LOADED = 3_000  # documents that go the whole way
-_STEADIEST = 0.8  # of the rate of the first tenth, for the last
-_GROWTH = 1.1  # of the memory at a fifth of the load, for its end
+_LOADED = 3_000  # documents of the complete load
+_STEADIEST = 0.8  # least rate of the last tenth, as a share of the first tenth's
+_GROWTH = 1.1  # largest memory at the end of the load, as a multiple of the memory after a fifth
 MARKS = (0.2, 0.6, 1.0)
 _ENGINES = ("postgres", "valkey", "qdrant")
 
-_CLAIM_MS, _PASS_MS, _REQUEST_MS, _BEGIN_MS, _START_MS, _FOUND_MS = 20.0, 1_000.0, 100.0, 1_000.0, 10_000.0, 1_000.0
+_CLAIM_MS, _PASS_MS, _REQUEST_MS, _REINDEX_MS, _START_MS, _FOUND_MS = 20.0, 1_000.0, 100.0, 1_000.0, 10_000.0, 1_000.0
 
 # Make the collections: two of the large tenant, one of each other.
 _MAKE_COLLECTIONS = """
@@ -61,7 +61,7 @@ _MAKE_COLLECTIONS = """
     FROM collections c, generate_series(0, :tenants - 1) n WHERE c.tenant = 'default' AND c.name = 'default'
 """
 
-# Make the documents. Of the shelf all have ended; of the others a fifth is in work, and some failed.
+# Make the documents. On the shelf all have finished; of the others a fifth is claimed, and some failed.
 _MAKE_DOCUMENTS = """
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
                            updated_at, due_at, error)
@@ -74,14 +74,14 @@ _MAKE_DOCUMENTS = """
                                AS tenant,
                                CASE WHEN n % 10 < 2 THEN :shelf ELSE 'default' END AS name) p
     JOIN collections l ON l.tenant = p.tenant AND l.name = p.name
-    CROSS JOIN LATERAL (SELECT n / 10 % 100 AS place) s
-    CROSS JOIN LATERAL (SELECT CASE WHEN s.place = 99 THEN 'failed' WHEN s.place >= 96 THEN 'degraded'
-                                    WHEN p.name = :shelf OR s.place >= 20 THEN 'ready'
-                                    WHEN s.place < 2 THEN 'queued' WHEN s.place < 6 THEN 'indexing'
+    CROSS JOIN LATERAL (SELECT n / 10 % 100 AS percentile) s
+    CROSS JOIN LATERAL (SELECT CASE WHEN s.percentile = 99 THEN 'failed' WHEN s.percentile >= 96 THEN 'degraded'
+                                    WHEN p.name = :shelf OR s.percentile >= 20 THEN 'ready'
+                                    WHEN s.percentile < 2 THEN 'queued' WHEN s.percentile < 6 THEN 'indexing'
                                     ELSE 'searchable' END AS state) d
 """
 
-# Make their versions. Those that are parsed, now or by the reindex, have the bytes of one upload.
+# Make their versions. Versions to be parsed, now or by the reindex, share the bytes of one upload.
 _MAKE_VERSIONS = """
     INSERT INTO document_versions (document_id, version, filename, title, media_type, upload, size_bytes, content_hash)
     SELECT d.id, 1, d.external_id || '.md', d.external_id, 'text/markdown',
@@ -92,8 +92,8 @@ _MAKE_VERSIONS = """
     WHERE d.external_id LIKE 'document-%'
 """
 
-# Make their chunks: of a searchable document all wait for their questions, or every third to be indexed with them. The
-# chunks of a document came in one transaction: they are due at the same moment.
+# Make their chunks: all chunks of a searchable document wait for their questions, or every third to be indexed with
+# them. The chunks of a document were inserted in one transaction: they are due at the same moment.
 _MAKE_CHUNKS = """
     INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, lane, state, due_at,
                         points_token, questions_passed, prompt_tokens, completion_tokens, calls, error, settled_at)
@@ -112,7 +112,7 @@ _MAKE_CHUNKS = """
     WHERE d.external_id LIKE 'document-%' AND d.state NOT IN ('queued', 'failed')
 """
 
-# Make the texts of chunks in work; nothing that is measured reads those of others.
+# Make the texts of claimed chunks; no measurement reads the texts of the others.
 _MAKE_CONTENTS = """
     INSERT INTO chunk_contents (chunk_id, version, content, content_key)
     SELECT c.id, 1, jsonb_set(t.content, '{text}', to_jsonb(c.id || repeat(' The harbour opens at six.', 45))),
@@ -121,14 +121,14 @@ _MAKE_CONTENTS = """
     WHERE c.state IN ('parsed', 'generating', 'generated')
 """
 
-# Make the questions that are paid for.
+# Make the paid questions.
 _MAKE_COMPLETIONS = """
     INSERT INTO completions (content_key, tenant, model, questions)
     SELECT content_key, tenant, 'scripted', array_fill('When does the harbour open?'::text, ARRAY[8])
     FROM chunks WHERE state = 'generated' ON CONFLICT DO NOTHING
 """
 
-# Make what the last hour's attempts have cost.
+# Make the costs of the last hour's attempts.
 _MAKE_COSTS = """
     INSERT INTO spent (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens, calls,
                        at)
@@ -144,22 +144,22 @@ Action = Callable[[], Awaitable[object]]
 
 
 class Table:
-    """Prints a line for whatever was measured."""
+    """Prints a line for each measurement."""
 
     def __init__(self) -> None:
-        print(f"{'what':42}{'p50 ms':>10}{'p99 ms':>10}{'goal':>10}", flush=True)
+        print(f"{'name':42}{'p50 ms':>10}{'p99 ms':>10}{'goal':>10}", flush=True)
 
-    def add(self, what: str, seconds: Sequence[float], goal_ms: float) -> None:
+    def add(self, name: str, seconds: Sequence[float], goal_ms: float) -> None:
         ordered = sorted(seconds)
         p50, p99 = (1_000 * _percentile(ordered, percent) for percent in (50, 99))
         missed = "  missed" if p99 > goal_ms else ""
-        print(f"{what:42}{p50:10.1f}{p99:10.1f}{goal_ms:10,.0f}{missed}", flush=True)
+        print(f"{name:42}{p50:10.1f}{p99:10.1f}{goal_ms:10,.0f}{missed}", flush=True)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench scale")
     parser.add_argument("--chunks", type=int, default=CHUNKS)
-    parser.add_argument("--load", type=int, default=_LOADED, help="documents that go the whole way; 0: none")
+    parser.add_argument("--load", type=int, default=_LOADED, help="documents of the complete load; 0: none")
     arguments = parser.parse_args()
     provider = ScriptedProvider()
     try:
@@ -176,13 +176,13 @@ async def main() -> None:
 
 
 async def _measure(deployment: Deployment, count: int) -> None:
-    began = time.perf_counter()
+    started = time.perf_counter()
     await _seed(deployment)
     url = deployment.stack.settings.database_url
     assert url is not None
     database = Database(url.get_secret_value(), timeout=None)
     await _fill(database, count)
-    print(f"{count:,} chunks made in {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{count:,} chunks made in {time.perf_counter() - started:.0f} s", flush=True)
     table = Table()
     await _claims(table, database)
     await _passes(table, deployment)
@@ -195,14 +195,14 @@ async def _measure(deployment: Deployment, count: int) -> None:
         deployment.worker(role)
     found_after(deployment, "first.md", "# First\n\nAn upload for which the workers have yet to start.")
     seconds = [
-        sum(found_after(deployment, f"beside-{n}.md", f"# Beside {n}\n\nAn upload beside the load."))
+        sum(found_after(deployment, f"during-{n}.md", f"# During {n}\n\nAn upload during the load."))
         for n in range(_UPLOADS)
     ]
-    table.add("upload until found, beside the load", seconds, _FOUND_MS)
+    table.add("upload until found, during the load", seconds, _FOUND_MS)
 
 
 async def _seed(deployment: Deployment) -> None:
-    """Have one document go the whole way, whose upload and content others copy."""
+    """Ingest one document completely; the other documents copy its upload and content."""
     processes = [deployment.worker(role) for role in ("parse", "generate", "index")]
     deployment.ingest({_SEED: "# Seed\n\nThe text that is copied."})
     deployment.wait_until_settled(1)
@@ -239,9 +239,9 @@ async def _claims(table: Table, database: Database) -> None:
     for claim in (parse, generate, index):
         seconds = []
         for _ in range(_TIMES):
-            began = time.perf_counter()
+            started = time.perf_counter()
             rows, leases = await claim()
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - started)
             assert leases, f"nothing to claim: {claim.__name__}"
             await work.give_back(rows, leases)
         table.add(f"claim: {claim.__name__}", seconds, _CLAIM_MS)
@@ -272,13 +272,13 @@ async def _requests(table: Table, client: httpx.Client) -> None:
         "dead letters: first page": ("/v1/dead", {}),
         "dead letters: reasons": ("/v1/dead/reasons", {}),
     }
-    for what, (path, parameters) in requests.items():
+    for name, (path, parameters) in requests.items():
         seconds = []
         for _ in range(_TIMES // 2):
-            began = time.perf_counter()
+            started = time.perf_counter()
             client.get(path, params=parameters).raise_for_status()  # type: ignore[arg-type]
-            seconds.append(time.perf_counter() - began)
-        table.add(f"GET {what}", seconds, _REQUEST_MS)
+            seconds.append(time.perf_counter() - started)
+        table.add(f"GET {name}", seconds, _REQUEST_MS)
     _events(table, client)
 
 
@@ -293,27 +293,27 @@ def _cursor_after(client: httpx.Client, path: str, pages: int) -> str:
 
 
 def _events(table: Table, client: httpx.Client) -> None:
-    """Open the stream of events time after time, so late that each opening reads anew."""
+    """Open the stream of events repeatedly, so late that each opening reads the ledger again."""
     seconds = []
     for _ in range(_TIMES // 10):
         time.sleep(0.6)
-        began = time.perf_counter()
+        started = time.perf_counter()
         with client.stream("GET", "/v1/events") as reply:
             next(reply.iter_raw())
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - started)
     table.add("GET events: opening", seconds, _REQUEST_MS)
 
 
 def _starts(table: Table, deployment: Deployment) -> None:
-    """Start one more API and a scheduler, until they work."""
-    for what, command, works in (
+    """Start one more API and a scheduler, and wait until they work."""
+    for name, command, works in (
         ("API", ["api"], _api_works),
         ("scheduler", ["workers", "scheduler"], _scheduler_works),
     ):
         port = free_port()
         environment = {**deployment.environment(), "FOREASK_API_PORT": str(port)}
-        log = deployment.data_dir / f"{what}.log"
-        began = time.perf_counter()
+        log = deployment.data_dir / f"{name}.log"
+        started = time.perf_counter()
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], cwd=ROOT, env=environment, stdout=file, stderr=file
@@ -322,7 +322,7 @@ def _starts(table: Table, deployment: Deployment) -> None:
             while not works(port, log):
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.02)
-            table.add(f"start: {what}", [time.perf_counter() - began], _START_MS)
+            table.add(f"start: {name}", [time.perf_counter() - started], _START_MS)
         finally:
             process.terminate()
             process.wait()
@@ -339,18 +339,18 @@ def _scheduler_works(_: int, log: Path) -> bool:
 
 
 async def _reindex(table: Table, deployment: Deployment) -> None:
-    began = time.perf_counter()
+    started = time.perf_counter()
     reply = deployment.client.post(f"/v1/collections/{_SHELF}/reindex").raise_for_status().json()
-    table.add(f"reindex of {reply['documents']:,} documents begins", [time.perf_counter() - began], _BEGIN_MS)
+    table.add(f"reindex of {reply['documents']:,} documents starts", [time.perf_counter() - started], _REINDEX_MS)
 
 
 def _load(deployment: Deployment, count: int) -> None:
-    """Hand in documents of ten chunks, and watch how fast they become ready and what each process holds meanwhile."""
+    """Ingest documents of ten chunks, and print the rates at which they become ready and the memory of each process."""
     deployment.wait_for_workers()
     documents = corpus(count, sections=_OF_DOCUMENT)
     ready_at, held = [(time.perf_counter(), 0)], []
     with ThreadPoolExecutor(1) as pool:
-        handing_in = pool.submit(deployment.ingest, documents)
+        upload = pool.submit(deployment.ingest, documents)
         while len(held) < len(MARKS):
             time.sleep(_POLL_SECONDS)
             states = deployment.states()
@@ -358,18 +358,18 @@ def _load(deployment: Deployment, count: int) -> None:
             ready_at.append((time.perf_counter(), states.get("ready", 0)))
             if ready_at[-1][1] >= MARKS[len(held)] * count:
                 held.append(resident_bytes(deployment))
-        handing_in.result()
+        upload.result()
     _print_rates(ready_at, count)
     print_memory(held)
 
 
 def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
-    """Print the rates of the tenths of a load, from moments and how many documents were ready then.
+    """Print the rates of the tenths of a load, from moments and the numbers of documents that were ready then.
 
-    The first tenth begins with the first document that is ready: the way of a document is no part of the rate.
+    The first tenth starts with the first document that is ready: a document's path through the stages is not counted.
     """
     seen = [(at, ready) for at, ready in ready_at if ready]
-    marks = [next(look for look in seen if look[1] >= count * tenth / 10) for tenth in range(1, 11)]
+    marks = [next(sample for sample in seen if sample[1] >= count * tenth / 10) for tenth in range(1, 11)]
     rates = [
         _OF_DOCUMENT * (later[1] - earlier[1]) / (later[0] - earlier[0])
         for earlier, later in pairwise([seen[0], *marks])
@@ -382,7 +382,7 @@ def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
 
 
 def resident_bytes(deployment: Deployment) -> dict[str, int]:
-    """What each process holds in memory, with its children; what several share is divided among them."""
+    """Return the memory of each process and its children; shared memory is divided among them."""
     pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
     return {name: _resident(pid) for name, pid in (pids | deployment.stack.pids()).items()}
 
@@ -393,7 +393,7 @@ def _resident(pid: int) -> int:
 
 
 def print_memory(held: Sequence[dict[str, int]]) -> None:
-    """Print what each process held; engines have no goal, for they hold more the more there is."""
+    """Print the memory of each process. Engines have no goal, because they hold more as the data grows."""
     print(f"{'memory, MB, at a part of the load':42}" + "".join(f"{mark:10.0%}" for mark in MARKS))
     for name in held[0]:
         sizes = [sizes[name] / 1e6 for sizes in held]
@@ -403,9 +403,9 @@ def print_memory(held: Sequence[dict[str, int]]) -> None:
 
 async def _timed(action: Action, times: int) -> AsyncIterator[float]:
     for _ in range(times):
-        began = time.perf_counter()
+        started = time.perf_counter()
         await action()
-        yield time.perf_counter() - began
+        yield time.perf_counter() - started
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

@@ -1,7 +1,7 @@
-"""How the rate of calls grows with workers: `python -m bench scaling`.
+"""The growth of the call rate with the number of workers: `python -m bench scaling`.
 
 A scripted model takes two seconds, and each worker has 16 calls in flight. The texts of all documents are found before
-the first worker starts, so that nothing but the model holds it up. The rate is that of the middle of the calls.
+the first worker starts, so that only the model limits the rate. The rate is measured in the middle of the calls.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def rate(provider: ScriptedProvider, workers: int, folder: Path) -> tuple[float, float]:
-    """The calls a second of so many workers, and the CPU seconds that each call took them."""
+    """Return the calls a second of `workers` workers, and the CPU seconds that each call took them."""
     documents = corpus(workers * IN_FLIGHT * _ROUNDS // _SECTIONS, sections=_SECTIONS)
     settings = provider.settings(llm_max_in_flight=IN_FLIGHT)
     with Deployment(settings, folder, roles=("parse", "index", "scheduler")) as deployment:

@@ -1,8 +1,8 @@
-"""How long a document takes from its upload until queries find it: `python -m bench searchable`.
+"""Seconds from the upload of a document until queries find it: `python -m bench searchable`.
 
-A whole deployment as processes, and a scripted model. Documents are handed in one after the other: while nothing else
+A whole deployment as processes, and a scripted model. Documents are uploaded one after the other: while nothing else
 is due, while 50,000 chunks of another tenant wait for a model that takes five seconds, and while the model is dead. The
-steps are told apart by the states that a document shows.
+steps are distinguished by the states of the document.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BACKLOG_CHUNKS = 50_000
 _CHUNKS_EACH = 10
 _MODEL_SECONDS = 5.0
 _POLL_SECONDS = 0.01
-_PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not hold up the other
+_PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not delay the other
 _TIMEOUT_SECONDS = 60.0
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready")
 STEPS = ("upload", "until parsing", "parsing", "until found")
@@ -52,7 +52,7 @@ _COPY_DOCUMENTS = text("""
     SELECT id, 1, 'copy.md', 'none', 1, decode(md5(external_id), 'hex') FROM copies
 """)
 
-# Make chunks of these documents whose questions are to be written.
+# Make chunks of these documents whose questions are to be generated.
 _COPY_CHUNKS = text("""
     WITH seed AS (
         SELECT c.embedding_model, t.content
@@ -105,7 +105,7 @@ async def make_backlog(deployment: Deployment) -> None:
 
 
 def report(name: str, deployment: Deployment, provider: ScriptedProvider, uploads: int) -> None:
-    """Hand documents in one by one; print the seconds until they were found, and of each step."""
+    """Upload documents one by one; print the seconds until they were found, and of each step."""
     provider.reset()
     before = deployment.cpu_seconds()
     started = time.perf_counter()
@@ -123,19 +123,19 @@ def report(name: str, deployment: Deployment, provider: ScriptedProvider, upload
 
 
 def found_after(deployment: Deployment, external_id: str, body: str) -> tuple[float, ...]:
-    """Hand in a document; return the seconds of each step until queries find it, in the order of `STEPS`."""
-    begun = time.perf_counter()
+    """Upload a document; return the seconds of each step until queries find it, in the order of `STEPS`."""
+    started = time.perf_counter()
     (reply,) = deployment.ingest({external_id: body})
     address = f"/v1/documents/{reply.raise_for_status().json()['id']}"
-    reached = [time.perf_counter()]
-    while len(reached) < len(STEPS):
+    times = [time.perf_counter()]
+    while len(times) < len(STEPS):
         state = deployment.client.get(address).raise_for_status().json()["state"]
         now = time.perf_counter()
-        assert now - begun < _TIMEOUT_SECONDS, f"{external_id} is {state}"
+        assert now - started < _TIMEOUT_SECONDS, f"{external_id} is {state}"
         steps_done = min(_STATES.index(state), len(STEPS) - 1)
-        reached += [now] * (steps_done + 1 - len(reached))
+        times += [now] * (steps_done + 1 - len(times))
         time.sleep(_POLL_SECONDS)
-    return tuple(after - before for before, after in zip([begun, *reached], reached, strict=False))
+    return tuple(after - before for before, after in zip([started, *times], times, strict=False))
 
 
 def _percentile(values: list[float] | tuple[float, ...], percent: int) -> float:

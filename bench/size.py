@@ -1,4 +1,4 @@
-"""How much room documents take in PostgreSQL, as uploads and in Qdrant: `python -m bench size [CHUNKS]`.
+"""The size of documents in PostgreSQL, as uploads and in Qdrant: `python -m bench size [CHUNKS]`.
 
 A whole deployment ingests documents of five chunks of 1,700 characters, with three questions each, from a scripted
 model, at 384 and at 1,536 dimensions. The bytes of a chunk are the megabytes of a million chunks, and are printed as
@@ -26,9 +26,9 @@ _OF_DOCUMENT = 5
 _QUESTIONS = 3
 _SLICE_DOCUMENTS = 200
 _TIMEOUT_SECONDS = 1_800.0
-_CALM_SECONDS = 5.0  # the optimizer begins in a pause
+_CALM_SECONDS = 5.0  # the optimizer starts in a pause
 _BLOCK_BYTES = 512  # of `st_blocks`
-_LEAST = 50  # bytes a chunk: what takes less is not shown
+_LEAST = 50  # bytes a chunk: smaller parts are not shown
 
 _TABLES = """
     SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c
@@ -39,7 +39,7 @@ Sizes = dict[str, float]
 
 
 def measure(dimensions: int, chunks: int) -> Sizes:
-    """Ingest so many chunks; return the bytes that each part takes for one of them, and points and questions."""
+    """Ingest `chunks` chunks; return the bytes of each part for one chunk, and the numbers of points and questions."""
     provider = ScriptedProvider(questions=_QUESTIONS)
     settings = provider.settings(embedding_dimensions=dimensions, questions_per_chunk=_QUESTIONS)
     try:

@@ -1,9 +1,9 @@
-"""How long one request can hold up all others: `python -m bench stalls`.
+"""The longest time that one request delays all others: `python -m bench stalls`.
 
-The API runs as `python -m api` runs it, its loop watches itself, and another process asks `/health/live` every 5 ms.
-Then comes one request at a time, the largest that there are. The table has for each how long it took, the longest time
-in which the loop served nobody (and the longest that was no busy neighbour's), and the 99th percentile and the longest
-of what the health check waited for.
+The API runs as `python -m api` runs it, its loop measures itself, and another process requests `/health/live` every 5
+ms. Then one request is sent at a time, the largest ones possible. The table has the duration of each, the longest stall
+of the loop (and the longest stall that no busy neighbour caused), and the 99th percentile and the longest latency of
+the health check.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AT_REST = 100  # answers before the request is sent: left out
 
 
 def serve() -> None:
-    """The API with one more route, which tells the longest stand of the loop since it was last asked."""
+    """Run the API with one more route, which returns the longest stalls of the loop since its last call."""
     create = api.create
     api.create = lambda settings: _watched(create(settings))
     api.main()
@@ -52,8 +52,8 @@ def _watched(app: FastAPI) -> FastAPI:
     watch = LoopWatch()
     watching: list[asyncio.Task[None]] = []
 
-    @app.get("/stand")
-    async def stand() -> tuple[float, float]:
+    @app.get("/stall")
+    async def stall() -> tuple[float, float]:
         watching[:] = watching or [asyncio.create_task(watch.watch())]
         longest = watch.seconds, watch.wall_seconds
         watch.seconds = watch.wall_seconds = 0.0
@@ -63,7 +63,7 @@ def _watched(app: FastAPI) -> FastAPI:
 
 
 def probe(url: str) -> None:
-    """Ask for the health until standard input ends; print a line after 100 answers, and in the end their seconds."""
+    """Request the health until standard input ends; print a line after 100 replies, and at the end their seconds."""
     waited: list[float] = []
     ended = asyncio.Event()
 
@@ -83,7 +83,7 @@ def probe(url: str) -> None:
 
 
 class HealthProbe:
-    """Measures the API while something is asked of it."""
+    """Measures the API's health latency during a request."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -91,22 +91,22 @@ class HealthProbe:
 
     def measure(self, name: str, ask: Callable[[httpx.Client], str]) -> None:
         command = [sys.executable, "-m", "bench.stalls", "probe", self._url]
-        self._client.get("/stand")
+        self._client.get("/stall")
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as probing:
             assert probing.stdout is not None
             probing.stdout.readline()
-            self._client.get("/stand")
+            self._client.get("/stall")
             before = time.perf_counter()
             outcome = ask(self._client)
             seconds = time.perf_counter() - before
             time.sleep(0.3)
             waited, _ = probing.communicate()
-        stand, by_the_wall = self._client.get("/stand").json()
+        stall, by_the_wall = self._client.get("/stall").json()
         latencies = orjson.loads(waited)[_AT_REST:]
         p99 = statistics.quantiles(latencies, n=100)[98]
         print(
             f"{name:<30} {outcome:<12} {seconds:6.2f} s"
-            f"   stand {by_the_wall * 1000:5.0f} ms, ours {stand * 1000:5.0f} ms"
+            f"   stall {by_the_wall * 1000:5.0f} ms, ours {stall * 1000:5.0f} ms"
             f"   health p99 {p99 * 1000:6.1f} ms   longest {max(latencies) * 1000:6.0f} ms",
             flush=True,
         )
@@ -117,7 +117,7 @@ def posting(path: str, body: bytes) -> Callable[[httpx.Client], str]:
 
 
 def largest_bodies() -> Mapping[str, bytes]:
-    """Documents in JSON, each as large as it may be, that cost the most to decode, to check or to refuse."""
+    """Return the JSON documents of the largest allowed size that cost the most to decode, to check or to refuse."""
     questions = [{"text": f"Who is number {n}?", "quote": "alpha " * 120} for n in range(20_000)]
     wrong = [{"a": n, "b": n} for n in range(20_000)]
     keys = b",".join(b'"x%d":1' % n for n in range(90_000))
@@ -137,19 +137,19 @@ def labelled() -> list[dict[str, Any]]:
 
 
 async def listen(port: int) -> str:
-    """Listen for a while, as so many clients at once."""
+    """Listen for a while, as many concurrent clients."""
 
     async def one() -> bool:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(b"GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            told = await reader.readuntil(b"event: progress")
+            reply = await reader.readuntil(b"event: progress")
             await asyncio.sleep(LISTENED_SECONDS)
-            return told.startswith(b"HTTP/1.1 200")
+            return reply.startswith(b"HTTP/1.1 200")
         finally:
             writer.close()
 
-    return f"{sum(await asyncio.gather(*(one() for _ in range(LISTENERS))))} told"
+    return f"{sum(await asyncio.gather(*(one() for _ in range(LISTENERS))))} received"
 
 
 def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
@@ -158,7 +158,7 @@ def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) ->
 
 
 def largest_forms() -> Mapping[str, dict[str, Any]]:
-    """Documents as forms, whose bytes and whose fields are as many as there may be."""
+    """Return documents as forms, with as many bytes and fields as allowed."""
     questions = orjson.dumps([{"text": f"Who is number {n}?", "quote": "alpha " * 120} for n in range(20_000)])
     return {
         "form, 50 MB": {"files": {"file": ("a.txt", b"alpha beta\n" * 4_500_000)}},
@@ -167,14 +167,14 @@ def largest_forms() -> Mapping[str, dict[str, Any]]:
 
 
 def queries() -> Mapping[str, bytes]:
-    """The query whose reply is the largest, and the one whose filter is."""
-    asked = {"question": "What is topic1x1?", "top_k": 200, "max_tokens": 1_000_000, "explain": True}
+    """Return the query with the largest reply, and the queries with the largest filters."""
+    query = {"question": "What is topic1x1?", "top_k": 200, "max_tokens": 1_000_000, "explain": True}
     many = {f"field{n}": {"none": list(range(n, n + 1_000))} for n in range(32)}
     ids = [str(uuid4()) for _ in range(1_000)]
     return {
-        "200 chunks explained": orjson.dumps(asked),
-        "32,000 values in a filter": orjson.dumps(asked | {"filter": many}),
-        "1,000 documents": orjson.dumps(asked | {"document_ids": ids}),
+        "200 chunks explained": orjson.dumps(query),
+        "32,000 values in a filter": orjson.dumps(query | {"filter": many}),
+        "1,000 documents": orjson.dumps(query | {"document_ids": ids}),
     }
 
 

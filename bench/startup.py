@@ -1,7 +1,8 @@
-"""What each process costs before it does any work: `python -m bench startup`.
+"""The cost of each process before it does any work: `python -m bench startup`.
 
-Every role is started a few times over the same embedded engines, until it has slept for a second. The table has the
-medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's sandbox).
+Every role is started a few times over the same embedded engines, until it has been asleep for a second. The table has
+the medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's
+sandbox).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ ROLES = {
 }
 _RUNS = 5
 _ASLEEP_SECONDS = 1.0
-_LOOKS = 10
+_POLLS = 10
 _IMPORT_SECONDS = 0.3  # a process that has used less still waits for the disk
-_NOWHERE = "http://127.0.0.1:9/v1"  # a provider that nobody calls
+_UNUSED_URL = "http://127.0.0.1:9/v1"  # a provider that is never called
 
 
 class StartupCost(NamedTuple):
@@ -43,7 +44,7 @@ class StartupCost(NamedTuple):
 
 
 def run(command: list[str], environment: Mapping[str, str]) -> StartupCost:
-    """Start a process, wait until it sleeps, and return what it cost so far."""
+    """Start a process, wait until it sleeps, and return its cost so far."""
     nowhere = subprocess.DEVNULL
     process = psutil.Popen([sys.executable, "-m", *command], env=dict(environment), stdout=nowhere, stderr=nowhere)
     try:
@@ -54,16 +55,16 @@ def run(command: list[str], environment: Mapping[str, str]) -> StartupCost:
 
 
 def _once_asleep(process: psutil.Popen) -> StartupCost:
-    looks_asleep = 0
-    while looks_asleep < _LOOKS:
-        time.sleep(_ASLEEP_SECONDS / _LOOKS)
+    polls_asleep = 0
+    while polls_asleep < _POLLS:
+        time.sleep(_ASLEEP_SECONDS / _POLLS)
         asleep = _cpu_seconds(process) > _IMPORT_SECONDS and not _threads_awake(process.pid)
-        looks_asleep = looks_asleep + 1 if asleep else 0
+        polls_asleep = polls_asleep + 1 if asleep else 0
     return _cost(process)
 
 
 def _threads_awake(pid: int) -> int:
-    """How many threads run, or wait for a processor or the disk."""
+    """Return how many threads run, or wait for a processor or the disk."""
     states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()]
     return sum(state != "S" for state in states)
 
@@ -86,9 +87,9 @@ def _cpu_seconds(process: psutil.Process) -> float:
 def main() -> None:
     settings = Settings(
         _env_file=None,  # type: ignore[call-arg]
-        llm_base_url=_NOWHERE,
+        llm_base_url=_UNUSED_URL,
         llm_model="none",
-        embedding_base_url=_NOWHERE,
+        embedding_base_url=_UNUSED_URL,
         embedding_model="none",
         api_port=0,
     )

@@ -1,10 +1,10 @@
-"""What one tenant feels of another that sends 20 times what it may: `python -m bench.tenants [--seconds N]`.
+"""The effect on one tenant of another that sends 20 times its limit: `python -m bench.tenants [--seconds N]`.
 
 A whole deployment as processes, with a scripted model without latency. A quiet tenant uploads and queries at a steady
-rate, alone at first and then beside a loud one (`bench.loud_tenant`), whose limits are set. Printed are what the quiet
-tenant waited for, before and meanwhile, what the loud one was answered, and what each process used. The clients of both
-run on the machine that is measured. A request's time is taken from the moment at which it was due, so that a client
-that is held up leaves none out.
+rate, first alone and then concurrently with a loud tenant (`bench.loud_tenant`) that has limits. Prints the quiet
+tenant's latencies alone and with the loud tenant, the loud tenant's replies, and the usage of each process. The clients
+of both run on the machine that is measured. A request's time is measured from the moment at which it was due, so that a
+delayed client skips no measurement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
-_DOCUMENTS, _SECTIONS = 100, 5  # which it has before
+_DOCUMENTS, _SECTIONS = 100, 5  # documents of the quiet tenant, ingested before the measurement
 _POLL_SECONDS = 0.05
 _TIMEOUT_SECONDS = 60.0
 _KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789abcdef" for tenant in ("quiet", "loud")}
@@ -66,14 +66,14 @@ class Quiet:
             )
 
     async def _repeat(self, seconds: float, rate: float, act: Callable[[int, float], Awaitable[None]]) -> None:
-        began = time.perf_counter()
+        started = time.perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for number in range(int(seconds * rate)):
-                due = began + number / rate
+                due = started + number / rate
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                tasks.create_task(self._tell(act, number, due))
+                tasks.create_task(self._run_one(act, number, due))
 
-    async def _tell(self, act: Callable[[int, float], Awaitable[None]], number: int, due: float) -> None:
+    async def _run_one(self, act: Callable[[int, float], Awaitable[None]], number: int, due: float) -> None:
         try:
             await act(number, due)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -81,8 +81,8 @@ class Quiet:
 
     async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
         chance = random.Random(number)
-        place = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
-        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": f"What is topic{place}?"})
+        topic = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
+        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": f"What is topic{topic}?"})
 
     async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:
         body = {"external_id": name, "text": f"# Report {name}\n\n" + f"The ferry {name} leaves at noon. " * 30}
@@ -90,8 +90,8 @@ class Quiet:
         if "document_id" not in reply:
             return
         while time.perf_counter() - due < _TIMEOUT_SECONDS:
-            async with session.get(f"/v1/documents/{reply['id']}") as looked:
-                if (await looked.json()).get("live_version") is not None:
+            async with session.get(f"/v1/documents/{reply['id']}") as response:
+                if (await response.json()).get("live_version") is not None:
                     self.milliseconds.setdefault("found after", []).append((time.perf_counter() - due) * 1000)
                     return
             await asyncio.sleep(_POLL_SECONDS)
@@ -128,22 +128,22 @@ def main() -> None:
 
 def measure(deployment: Deployment, provider: ScriptedProvider, seconds: float) -> None:
     url = str(deployment.client.base_url)
-    alone, beside = Quiet(url), Quiet(url)
+    alone, together = Quiet(url), Quiet(url)
     print_use(deployment, provider, lambda: asyncio.run(alone.run(seconds, "alone")), "alone")
     command = [sys.executable, "-m", "bench.loud_tenant"]
     arguments = [str(deployment.port), _KEYS["loud"], str(_LIMITS.requests_per_second), str(seconds + 2)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, cwd=ROOT) as loud:
-        print_use(deployment, provider, lambda: asyncio.run(beside.run(seconds, "beside")), "beside the loud one")
-        told = orjson.loads(loud.communicate()[0])
-    print_waits(alone, beside)
-    print_replies(told)
+        print_use(deployment, provider, lambda: asyncio.run(together.run(seconds, "together")), "with the loud tenant")
+        result = orjson.loads(loud.communicate()[0])
+    print_waits(alone, together)
+    print_replies(result)
 
 
 def print_use(deployment: Deployment, provider: ScriptedProvider, act: Callable[[], None], name: str) -> None:
-    """Print what the processes used meanwhile."""
-    before, began = _used(deployment, provider), time.perf_counter()
+    """Print the usage of the processes during an action."""
+    before, started = _used(deployment, provider), time.perf_counter()
     act()
-    took, after = time.perf_counter() - began, _used(deployment, provider)
+    took, after = time.perf_counter() - started, _used(deployment, provider)
     cores = ", ".join(f"{process} {(after[process] - before[process]) / took:.2f}" for process in after)
     print(f"{name}: {took:.0f} s, cores used: {cores}")
     print("  peak MB:", ", ".join(f"{process} {size / 1e6:.0f}" for process, size in deployment.peak_bytes().items()))
@@ -160,32 +160,32 @@ def _used(deployment: Deployment, provider: ScriptedProvider) -> dict[str, float
     }
 
 
-def print_waits(alone: Quiet, beside: Quiet) -> None:
+def print_waits(alone: Quiet, together: Quiet) -> None:
     for name in ("queries", "uploads", "found after"):
-        before, meanwhile = alone.milliseconds.get(name, []), beside.milliseconds.get(name, [])
+        before, meanwhile = alone.milliseconds.get(name, []), together.milliseconds.get(name, [])
         if min(len(before), len(meanwhile)) < 2:
             print(f"{name:<12} {len(before)} and {len(meanwhile)} measured")
             continue
         for percent in (50, 95):
             first, second = _percentile(before, percent), _percentile(meanwhile, percent)
-            print(f"{name:<12} p{percent}  {first:8.1f} ms alone  {second:8.1f} ms beside  times {second / first:5.2f}")
-    for name, quiet in (("alone", alone), ("beside", beside)):
+            print(
+                f"{name:<12} p{percent}  {first:8.1f} ms alone  {second:8.1f} ms together  times {second / first:5.2f}"
+            )
+    for name, quiet in (("alone", alone), ("together", together)):
         print(f"  answers {name}: {_listed(quiet.statuses)}")
 
 
-def print_replies(told: Mapping[str, Any]) -> None:
-    """Print how many of the loud tenant's requests were answered with each status, and of each kind."""
+def print_replies(result: Mapping[str, Any]) -> None:
+    """Print the loud tenant's replies by status and by request kind."""
     statuses, kinds = Counter[str](), dict[str, Counter[str]]()
-    for name, count in told["replies"].items():
+    for name, count in result["replies"].items():
         kind, _, outcome = name.rpartition(": ")
         statuses[outcome] += count
         kinds.setdefault(kind, Counter())[outcome] += count
-    rate = sum(statuses.values()) / told["seconds"]
+    rate = sum(statuses.values()) / result["seconds"]
     may = _LIMITS.requests_per_second
-    print(f"the loud one was to send {TIMES} times the {may:g} requests a second that it may; answered {rate:.0f}")
-    print(
-        f"  its client used {told['cpu_seconds'] / told['seconds']:.2f} cores; {told['late']} found no connection free"
-    )
+    print(f"the loud tenant was to send {TIMES} times its limit of {may:g} requests a second; answered {rate:.0f}")
+    print(f"  client used {result['cpu_seconds'] / result['seconds']:.2f} cores; {result['late']} found none idle")
     print(f"  in all: {_listed(statuses)}")
     for kind, outcomes in sorted(kinds.items()):
         print(f"  {kind + ':':<24} {_listed(outcomes)}")

@@ -1,4 +1,4 @@
-"""What the ledger writes for a chunk: `python -m bench wal [CHUNKS]`.
+"""The bytes that the ledger writes for a chunk: `python -m bench wal [CHUNKS]`.
 
 One life of each chunk, through the ledger's own claims and settlements over a real PostgreSQL: parsed, found by its
 text, generated and indexed. A chunk has 1,640 characters and 8 questions. No lease is extended. The log is counted in
@@ -44,7 +44,7 @@ _WORDS = [f"{start}{end}" for start in ("har", "ligh", "sto", "ma", "ves", "cap"
 
 
 class Measured:
-    """What PostgreSQL has written for each chunk."""
+    """The bytes that PostgreSQL has written for each chunk."""
 
     def __init__(self, database: Database, chunks: int) -> None:
         self._database = database
@@ -137,7 +137,7 @@ def _chunks() -> Iterator[NewChunk]:
 
 
 def _asked() -> tuple[str, ...]:
-    return tuple(f"What is said of {_prose(45)}?" for _ in range(8))
+    return tuple(f"Where do we use {_prose(45)}?" for _ in range(8))
 
 
 def _prose(characters: int) -> str:

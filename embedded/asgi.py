@@ -1,4 +1,4 @@
-"""Serving an ASGI application on loopback, quietly."""
+"""An ASGI application on loopback with quiet logs."""
 
 from __future__ import annotations
 

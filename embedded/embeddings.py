@@ -1,4 +1,4 @@
-"""MiniLM behind OpenAI's `/v1/embeddings`: `python -m embedded.embeddings --port P`."""
+"""OpenAI's `/v1/embeddings` with MiniLM: `python -m embedded.embeddings --port P`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def url(port: int) -> str:
 
 
 class BadRequest(Exception):
-    """Answered as OpenAI answers it."""
+    """Returned in the form of OpenAI's errors."""
 
     def __init__(
         self, message: str, parameter: str | None = None, *, status: int = 400, code: str | None = None
@@ -54,7 +54,7 @@ class BadRequest(Exception):
 
 
 def application(model: MiniLM) -> Starlette:
-    """The server over a loaded model, which computes in threads, so that health answers at any time."""
+    """The server of a loaded model. It computes in threads, so that health checks are always answered."""
     worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:

@@ -1,9 +1,9 @@
-"""Becomes a command that dies with the process that started it, whatever kills that one.
+"""Becomes a command that dies together with the process that started it, however that process dies.
 
 Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID COMMAND…`), never imported: it must start in milliseconds
 and before any thread exists, which `preexec_fn` cannot promise. On Linux the kernel sends the signal (PR_SET_PDEATHSIG)
-and this process becomes the command. The setting is cleared by a change of user, so that one comes first. Elsewhere
-this process stays, and takes the end of its standard input for the parent's death.
+and this process becomes the command. A change of user clears the setting, so the user is changed first. Elsewhere this
+process stays, and reads the end of its standard input as the parent's death.
 """
 
 from __future__ import annotations

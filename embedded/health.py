@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def http_ok(port: int, path: str) -> bool:
-    """Whether GET of the path answers 200; OSError while nobody listens."""
+    """Return whether GET of the path answers 200; OSError while no process listens."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", path)
@@ -24,7 +24,7 @@ def http_ok(port: int, path: str) -> bool:
 
 
 def redis_pong(port: int, password: str) -> bool:
-    """Whether PING is answered: while the log is being replayed it is not."""
+    """Return whether PING is answered. It is not answered while the log is replayed."""
     with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:
         connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())
         answer = b""
@@ -37,7 +37,7 @@ def redis_pong(port: int, password: str) -> bool:
 
 
 def postgres_ready(pg_isready: Path, port: int) -> bool:
-    """Whether the server accepts connections: during recovery, and on a machine that is too busy, it does not."""
+    """Return whether the server accepts connections. It does not during recovery or on an overloaded machine."""
     command = [str(pg_isready), "-q", "-h", LOOPBACK, "-p", str(port), "-d", "postgres"]
     try:
         return subprocess.run(command, check=False, timeout=10, stdin=subprocess.DEVNULL).returncode == 0  # noqa: S603

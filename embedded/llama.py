@@ -1,4 +1,4 @@
-"""SmolLM2-135M behind llama.cpp's own OpenAI-compatible server: `python -m embedded.llama --port P`."""
+"""SmolLM2-135M in llama.cpp's own OpenAI-compatible server: `python -m embedded.llama --port P`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ERRORS_ONLY = 1
 
 
 def child(data_dir: Path, port: int, log: Path) -> Child:
-    """The server; `data_dir` holds only what its process needs to be loaded."""
+    """The server; `data_dir` contains only the libraries that its process loads."""
     return Child(
         name="llm",
         command=[sys.executable, "-m", "embedded.llama", "--port", str(port)],
@@ -70,7 +70,7 @@ def serve(port: int) -> None:
     server = xllamacpp.Server(parameters)
     signal.sigwait(stop)
     del server
-    os._exit(0)  # a reply that is being written must not hold up the end
+    os._exit(0)  # a reply that is being written must not delay the exit
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from tokenizers import Encoding, Tokenizer
 
 from shared.domain.vectors import Vectors
 
-# ONNX Runtime reads this at its import. Otherwise it tells its maker which models run, and writes a device id and a
-# database into the user's home.
+# ONNX Runtime reads this at its import. Otherwise it reports to its vendor which models run, and writes a device id and
+# a database into the user's home.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import onnxruntime
@@ -85,7 +85,7 @@ def _inside(package: str, path: Path) -> Path:
 
 
 def _runs(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Rows in order of length, cut so that a run holds at most RUN_TOKENS padded tokens (and at least one row)."""
+    """Rows in order of length, cut so that a run contains at most RUN_TOKENS padded tokens (and at least one row)."""
     order = np.argsort(lengths, kind="stable")
     runs, start = [], 0
     for end in range(1, len(order) + 1):

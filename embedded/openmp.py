@@ -1,6 +1,6 @@
-"""GNU's OpenMP library, which the language model's engine needs and a small system lacks.
+"""GNU's OpenMP library, which the language model's engine needs and minimal systems lack.
 
-The wheel of pykdtree carries it for every Linux that the engine's own wheel runs on, under a name that holds a hash.
+The wheel of pykdtree contains it for every Linux that the engine's own wheel supports, under a name with a hash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CARRIER = "pykdtree"
 def variables(folder: Path) -> dict[str, str]:
     """Environment variables under which a new process finds the library, by a link in `folder`.
 
-    Empty where no package carries the library: then the system's has to do.
+    Empty if no package contains the library: then the system's library is used.
     """
     carried = _carried()
     if carried is None:

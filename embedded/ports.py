@@ -1,4 +1,4 @@
-"""Ports for engines, the same from one start to the next."""
+"""Ports for engines, the same at every start."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from embedded.health import LOOPBACK
 
-# Below the ports that the kernel hands to outgoing connections, which could take an engine's between two starts.
+# Below the ports that the kernel assigns to outgoing connections, which could take an engine's port between two starts.
 PORTS = range(15_000, 32_000)
 
 
 def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
-    """A port for each name: the one that the file remembers, where that is still free; the file is then rewritten."""
+    """Return a port for each name, and store them: the stored port if it is still free, otherwise a new one."""
     ports: dict[str, int] = {}
     with suppress(OSError, ValueError, AttributeError):
         ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
@@ -29,16 +29,16 @@ def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """A port that nobody listens on, and that no other process on this machine has been given by this function."""
+    """Return a port that no process listens on, and that this function has returned to no other process."""
     return next(
         port for port in random.sample(PORTS, len(PORTS)) if port not in taken and _is_free(port) and _reserve(port)
     )
 
 
 def _reserve(port: int) -> bool:
-    """Keep a port for this process, which may listen on it only seconds from now; return whether it was to be had.
+    """Reserve a port for this process, which may listen on it only seconds later; return whether that succeeded.
 
-    A name in the abstract namespace has one owner and leaves no file. Linux alone has that namespace.
+    A name in the abstract namespace has one owner and leaves no file. Only Linux has that namespace.
     """
     if sys.platform != "linux":
         return True
@@ -48,7 +48,7 @@ def _reserve(port: int) -> bool:
     except OSError:
         reservation.close()
         return False
-    reservation.detach()  # it ends with the process
+    reservation.detach()  # released when the process exits
     return True
 
 

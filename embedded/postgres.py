@@ -1,4 +1,4 @@
-"""PostgreSQL as a child process: durable, scram passwords, loopback only, and as another user where we are root."""
+"""PostgreSQL as a child process: durable, scram passwords, loopback only, and under another user if we are root."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def child(data_dir: Path, port: int, log: Path, *, durable: bool = True) -> Chil
     data_dir.mkdir(parents=True, exist_ok=True)
     user = _unprivileged_user()
     if user is not None:
-        _let_through(binary("postgres"))
+        _make_traversable(binary("postgres"))
     cluster = _cluster(data_dir)
     if cluster.exists():
         _forget_dead_server(cluster)
@@ -82,7 +82,7 @@ def child(data_dir: Path, port: int, log: Path, *, durable: bool = True) -> Chil
 
 
 def role_password(data_dir: Path, role: str) -> SecretStr:
-    """The password of a role that `foreask schema` makes, made on first use."""
+    """Return the password of a role that `foreask schema` creates; the first call generates it."""
     return SecretStr(stored_password(data_dir / f"password-{role}"))
 
 
@@ -95,9 +95,9 @@ def _cluster(data_dir: Path) -> Path:
 
 
 def _data_path(cluster: Path) -> str:
-    """The cluster as its server, which works in it, is to call it.
+    """Return the path of the cluster for its server, whose working directory is the cluster.
 
-    Another user's server may have no way through the directories above. This name needs none.
+    Another user's server may lack permission to traverse the parent directories. This path does not need it.
     """
     return "/proc/self/cwd" if sys.platform == "linux" else str(cluster)
 
@@ -110,7 +110,7 @@ def binary(name: str) -> Path:
 
 
 def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
-    """Make the cluster beside its place and move it there, so that a half-made one is never taken for whole."""
+    """Create the cluster in a temporary folder, then rename it, so that an incomplete cluster is never used."""
     making = data_dir.resolve() / "making"
     shutil.rmtree(making, ignore_errors=True)
     cluster = making / "cluster"
@@ -132,9 +132,9 @@ def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
 def _forget_dead_server(cluster: Path) -> None:
     """Remove the pid file of a server that was killed.
 
-    PostgreSQL does so itself unless the process id exists, and it still does where nobody reaped the dead server (a
-    container without an init) or where another process has it now (a container that was started again). Sessions that
-    outlived the server are still found, by their shared memory.
+    PostgreSQL does so itself if the process id does not exist. The id may still exist: as a zombie, if the container
+    has no init, or as another process after a restart of the container. Sessions that outlived the server are still
+    found, by their shared memory.
     """
     pid_file = cluster / "postmaster.pid"
     with suppress(FileNotFoundError, IndexError):
@@ -144,8 +144,8 @@ def _forget_dead_server(cluster: Path) -> None:
 
 
 def _working_directory(pid: str) -> Path | None:
-    """Where a process works, which for PostgreSQL is its cluster; none for a dead one."""
-    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # another user's is not ours
+    """Return a process's working directory, which for PostgreSQL is its cluster; None for a dead process."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # another user's process is not ours
         return Path("/proc", pid, "cwd").readlink()
     return None
 
@@ -168,7 +168,7 @@ def _run(command: list[str], cluster: Path, user: tuple[int, int] | None, text: 
 
 
 def _unprivileged_user() -> tuple[int, int] | None:
-    """Whom to run as, where we are root and PostgreSQL refuses to be."""
+    """Return the user to run as if we are root, which PostgreSQL refuses to run as."""
     if os.geteuid() != 0:
         return None
     entry = _user(SYSTEM_USER) or _make_user() or pwd.getpwnam("nobody")
@@ -183,7 +183,7 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _make_user() -> pwd.struct_passwd | None:
-    """Make the user. Of two `useradd` at once each looks before the other writes, and the later takes away its id."""
+    """Create the user, under a lock: concurrent `useradd` calls do not see each other and could assign one id twice."""
     useradd = shutil.which("useradd")
     if useradd is None:
         return None
@@ -198,8 +198,8 @@ def _make_user() -> pwd.struct_passwd | None:
     return _user(SYSTEM_USER)
 
 
-def _let_through(path: Path) -> None:
-    """Let other users pass through, not list, the directories that lead to an installed program."""
+def _make_traversable(path: Path) -> None:
+    """Allow other users to traverse, but not to list, the directories that lead to an installed program."""
     for directory in path.parents:
         mode = directory.stat().st_mode
         if not mode & 0o001:

@@ -1,6 +1,6 @@
-"""What the embedded engines need of the system and no package brings: `python -m embedded.requirements` tells.
+"""System libraries that the embedded engines need and no package contains: `python -m embedded.requirements`.
 
-Each engine is loaded, for only the loader knows which shared libraries it needs.
+Each engine is loaded, because only the loader knows which shared libraries it needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_FOUND = re.compile(r"(lib[^\s:/]+\.so[^\s:]*): cannot open shared object fi
 
 
 def lack(engine: str) -> str | None:
-    """A sentence that says which shared library an engine lacks and how to get it; None for an engine that lacks none.
+    """Return a sentence with the missing shared library of an engine and its package; None if nothing is missing.
 
     Args:
         engine: `postgres`, `valkey`, `qdrant`, `llm` or `embedding`.
@@ -45,7 +45,7 @@ def lack(engine: str) -> str | None:
 
 
 def _load(engine: str) -> Sequence[str]:
-    """A command that loads an engine and ends."""
+    """A command that loads an engine and exits."""
     match engine:
         case "postgres":
             return [str(postgres.binary("postgres")), "--version"]
@@ -57,14 +57,14 @@ def _load(engine: str) -> Sequence[str]:
 
 def _sentence(name: str, library: str) -> str:
     package = _DEBIAN_PACKAGES.get(library)
-    mend = f"on Debian and Ubuntu: sudo apt-get install {package}" if package else "install the package that holds it"
-    return f"This system lacks {library}, which {name} needs; {mend}"
+    fix = f"on Debian and Ubuntu: sudo apt-get install {package}" if package else "install the package that contains it"
+    return f"This system lacks {library}, which {name} needs; {fix}"
 
 
 def main() -> None:
     """Print a line for each engine that cannot be loaded."""
     for sentence in filter(None, map(lack, _NAMES)):
-        print(sentence, file=sys.stderr)  # noqa: T201 - what this program is for
+        print(sentence, file=sys.stderr)  # noqa: T201 - the program's output
 
 
 if __name__ == "__main__":

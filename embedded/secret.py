@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def stored_password(path: Path) -> str:
-    """The password in the file, made on first use; only the owner may read the file."""
+    """Return the password in the file; the first call generates it. Only its owner can read the file."""
     if path.exists():
         return path.read_text()
     password = secrets.token_urlsafe(24)
@@ -17,7 +17,7 @@ def stored_password(path: Path) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file that only its owner can read, whole or not at all."""
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

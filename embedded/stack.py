@@ -1,4 +1,4 @@
-"""The real engines, started for you: one for each URL that the settings do not give."""
+"""The real engines as child processes: one for each URL that is missing in the settings."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from shared.settings import OPENAI_URL, Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
-EMBEDDED_KEY = SecretStr("embedded")  # so that a key meant for a provider is not sent to a process of ours
+EMBEDDED_KEY = SecretStr("embedded")  # so that a provider's key is not sent to a process of ours
 
 
 class Stack:
-    """The embedded engines as child processes, between `with` and its end.
+    """The embedded engines as child processes, started and stopped by `with`.
 
     Args:
-        settings: an engine is started only where these give no URL (and, for a model, no other model's name).
-        data_dir: where the engines keep their data, logs and ports; one stack at a time.
+        settings: an engine is started only if these contain no URL for it (and, for a model, no other model's name).
+        data_dir: folder of the engines' data, logs and ports; one stack at a time.
         engines: the engines that the stack may start.
         durable: whether committed rows survive a power failure. Tests that kill processes, but never the power, need
             not wait for the disk.
@@ -59,14 +59,14 @@ class Stack:
         """Start the engines and wait until all are healthy.
 
         Raises:
-            InvalidInput: another stack uses the data directory, or the settings want what an embedded engine has not.
-            Unavailable: an engine did not come up; the message says what the system lacks, or holds the end of its log.
+            InvalidInput: another stack uses the data directory, or an embedded engine does not support the settings.
+            Unavailable: an engine did not start; the message has the missing library, or the end of the engine's log.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.data_dir)
         try:
             ports = stable_ports(self.data_dir / "ports.json", self.engines)
-            # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
+            # PostgreSQL's first start creates its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
             self._supervisor = Supervisor(children, self._on_failure)
@@ -83,7 +83,7 @@ class Stack:
         return self
 
     def stop(self) -> None:
-        """Stop the engines, PostgreSQL last, and let go of the data directory."""
+        """Stop the engines, PostgreSQL last, and unlock the data directory."""
         if self._supervisor is not None:
             self._supervisor.stop()
             self._supervisor = None
@@ -92,11 +92,11 @@ class Stack:
             self._lock = None
 
     def environment(self) -> dict[str, str]:
-        """The settings as FOREASK_* variables, for the API and the workers."""
+        """Return the settings as FOREASK_* variables, for the API and the workers."""
         return self.settings.environment()
 
     def pids(self) -> dict[str, int]:
-        """The process id of each engine that is running now."""
+        """Return the process id of each running engine."""
         return {} if self._supervisor is None else self._supervisor.pids()
 
     def __enter__(self) -> Self:
@@ -133,13 +133,13 @@ class Stack:
                     filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": None}
                 case "llm":
                     filled |= _model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
-                case "embedding":  # which has no other model: named ones stay where they would be without it
+                case "embedding":  # it has no other model: named embeddings keep their own servers
                     filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
                     filled["embeddings"] = self._configured.named_embeddings()
         return filled
 
     def _role_passwords(self) -> dict[str, SecretStr]:
-        """Of the roles for whoever serves and works: the URL is that of the database's owner."""
+        """Return the passwords of the roles of API and workers. The URL has the database owner's password."""
         made = {
             "app_database_password": postgres.role_password(self.data_dir / "postgres", APP_ROLE),
             "parse_database_password": postgres.role_password(self.data_dir / "postgres", PARSE_ROLE),
@@ -147,7 +147,7 @@ class Stack:
         return {name: getattr(self._configured, name) or password for name, password in made.items()}
 
     def _providers_embedding(self) -> dict[str, Any]:
-        """The embedding provider stays the default one beside an embedded LLM; else embeddings would follow the LLM."""
+        """Keep the embedding provider as the default next to an embedded LLM; else embeddings would follow the LLM."""
         settings = self._configured
         if "embedding" in self.engines or settings.embedding_base_url is not None:
             return {}
@@ -158,7 +158,7 @@ class Stack:
 
 
 def _absent(settings: Settings, engine: Engine) -> bool:
-    """Whether the settings leave the engine to us. A model named without a URL is a provider's."""
+    """Return whether we start the engine. A model that is named without a URL is a provider's."""
     match engine:
         case "postgres":
             return settings.database_url is None
@@ -173,7 +173,7 @@ def _absent(settings: Settings, engine: Engine) -> bool:
 
 
 def _require_one_node(settings: Settings) -> None:
-    """Refuse settings of a cluster of Qdrant, by whose refusal work would wait for ever."""
+    """Refuse settings of a Qdrant cluster: the engine would refuse them, and work would wait for ever."""
     for name in ("shards", "replicas", "write_consistency"):
         if (getattr(settings, f"qdrant_{name}") or 1) > 1:
             variable = f"FOREASK_QDRANT_{name.upper()}"
@@ -185,7 +185,7 @@ def _model(kind: str, url: str, name: str) -> dict[str, Any]:
 
 
 def _locked(data_dir: Path) -> IO[str]:
-    """Hold the data directory until the file is closed or this process ends, however it ends."""
+    """Lock the data directory until the file is closed or this process ends, however it ends."""
     file = (data_dir / "stack.lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Child processes that are started together, restarted when they crash, and gone when we are gone."""
+"""Child processes that are started together, restarted when they crash, and killed when this process dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """When a child that ended by itself is started again."""
+    """Delays before a child that exited by itself is started again."""
 
     base: timedelta = timedelta(milliseconds=250)
     ceiling: timedelta = timedelta(seconds=15)
@@ -38,7 +38,7 @@ class RestartPolicy:
     first_attempts: int = 4
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after `failures` ends in a row, 1 after the first."""
+        """Return the seconds to wait after `failures` exits in a row; `failures` is 1 after the first."""
         exponent = min(failures - 1, 16)
         return min(self.ceiling.total_seconds(), self.base.total_seconds() * 2.0**exponent)
 
@@ -48,14 +48,14 @@ class Child:
     """A command to keep running.
 
     Args:
-        name: how errors and the log file name it.
-        command: program (an absolute path) and arguments; no secrets, for they are visible to every user.
+        name: its name in errors and in the log file.
+        command: program (an absolute path) and arguments; no secrets, because every user can see them.
         log: the file that receives its output.
         healthy: true once it can serve; called from the supervisor's thread. An exception counts as false.
         environment: variables on top of this process's own.
-        directory: where it works; default: where this process does.
+        directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
-        stop_signal: the signal that asks it to end in order.
+        stop_signal: the signal that asks it to exit in order.
         death_signal: the signal that the kernel sends it when this process dies.
     """
 
@@ -74,10 +74,10 @@ class Child:
 
 
 class Supervisor:
-    """Starts children in parallel, restarts those that end, and stops them in reverse order.
+    """Starts children in parallel, restarts children that exit, and stops all in reverse order.
 
     Args:
-        children: in the order in which they are started.
+        children: commands in start order.
         on_failure: function that receives the error of a child that was healthy, exited and cannot be restarted; called
             from the child's own thread. The other children continue.
     """
@@ -89,7 +89,7 @@ class Supervisor:
         """Start every child and wait until all are healthy.
 
         Raises:
-            Unavailable: one did not come up; the message holds the end of its log, and the others are stopped again.
+            Unavailable: a child did not start; the message has the end of its log, and the others are stopped again.
         """
         for watch in self._watches:
             watch.start()
@@ -101,12 +101,12 @@ class Supervisor:
             raise
 
     def stop(self) -> None:
-        """Stop every child, the last one first, with its own signal and then, after its timeout, by force."""
+        """Stop every child, the last one first, with its own signal and, after its timeout, by force."""
         for watch in reversed(self._watches):
             watch.stop()
 
     def pids(self) -> dict[str, int]:
-        """The process id of each child that is running now."""
+        """Return the process id of each running child."""
         return {watch.child.name: process.pid for watch in self._watches if (process := watch.process) is not None}
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Supervisor:
 
 @contextmanager
 def stopped_by_signal() -> Iterator[None]:
-    """Within, the first SIGTERM or SIGINT ends the block in order, and the block's end is not interrupted by another.
+    """End the block in order at the first SIGTERM or SIGINT; later signals do not interrupt the block's cleanup.
 
     For the main thread of a launcher: `with stopped_by_signal(), Stack(…): signal.pause()`.
     """
@@ -142,7 +142,7 @@ def stopped_by_signal() -> Iterator[None]:
 
 
 class _ChildStopped(BaseException):
-    """A signal asked this process to stop; no `except Exception` may take it for an error."""
+    """A signal asked this process to stop; `except Exception` must not catch it as an error."""
 
 
 class _Watch:
@@ -197,7 +197,7 @@ class _Watch:
             failures = 1 if lived > self.child.restart.forgotten_after.total_seconds() else failures + 1
             unhealthy = 0 if self._healthy else unhealthy + 1
             if unhealthy >= self.child.restart.first_attempts:
-                self._give_up(f"{self.child.name} {end} and did not start{_tail(self.child.log)}")
+                self._fail(f"{self.child.name} {end} and did not start{_tail(self.child.log)}")
                 break
             if self._settled.is_set():
                 log.warning("child ended and will be restarted", child=self.child.name, end=end, failures=failures)
@@ -205,10 +205,10 @@ class _Watch:
         self._settle(f"{self.child.name} was stopped before it was healthy")
 
     def _attempt(self) -> str:
-        """Run the child until it ends, and return how it did: the end of a sentence."""
+        """Run the child until it exits, and return the exit as the end of a sentence."""
         try:
             process = self._spawn()
-        except Exception as error:  # noqa: BLE001  whoever waits for the child must hear of it, so the thread lives on
+        except Exception as error:  # noqa: BLE001  the waiting caller must be notified, so the thread survives
             return f"could not be started ({type(error).__name__}: {error})"
         if process is None:
             return "was stopped"
@@ -233,16 +233,16 @@ class _Watch:
                 self._settle(None)
                 return
             if time.monotonic() > deadline:
-                self._give_up(f"{self.child.name} was not healthy after {timeout:g} s{_tail(self.child.log)}")
+                self._fail(f"{self.child.name} was not healthy after {timeout:g} s{_tail(self.child.log)}")
                 _signal_group(process, signal.SIGKILL)
                 return
             time.sleep(POLL_SECONDS)
 
-    def _give_up(self, failure: str) -> None:
-        """Tell whoever waits for the child, or else whoever uses it, and let it rest."""
+    def _fail(self, failure: str) -> None:
+        """Report the failure to the waiting caller, or to `on_failure` after the start, and stop restarting."""
         self._stopping.set()
         if self._settled.is_set():
-            log.error("child given up", child=self.child.name)
+            log.error("child failed too often and is not restarted", child=self.child.name)
             self._on_failure(Unavailable(failure, component=self.child.name))
         self._settle(failure)
 
@@ -273,7 +273,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
 def _is_healthy(child: Child) -> bool:
     try:
         return child.healthy()
-    except Exception:  # noqa: BLE001  most often nobody listens yet; and no check may end the thread that restarts it
+    except Exception:  # noqa: BLE001  usually the port is not open yet; and no check may end the thread of the child
         return False
 
 
@@ -285,12 +285,12 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     try:
         os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):  # nobody is left in it
+    except (ProcessLookupError, PermissionError):  # the group is empty
         return
 
 
 def _tail(path: Path) -> str:
-    """The last lines of a log as the end of a sentence."""
+    """Return the last lines of a log as the end of a sentence."""
     lines = path.read_text(errors="replace").splitlines()[-TAIL_LINES:] if path.exists() else []
     if not lines:
         return f" (its log {path} is empty)"

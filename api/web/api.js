@@ -74,6 +74,17 @@ export const get = (path, signal) => send("GET", path, { signal });
  */
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 
+/** Return a function that waits for a reply. Only the latest caller continues; earlier replies are dropped. */
+export function latest() {
+  let newest = 0;
+  /** @template Reply @param {Promise<Reply>} [reply] none: drop the pending replies @returns {Promise<Reply>} */
+  const ofLatest = (reply) => new Promise((resolve, reject) => {
+    const number = ++newest;
+    reply?.then((value) => number === newest && resolve(value), (problem) => number === newest && reject(problem));
+  });
+  return ofLatest;
+}
+
 /** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>}} options */
 async function request(method, path, { body, signal, headers = {} }) {
   for (;;) {

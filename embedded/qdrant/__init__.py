@@ -1,1 +1,1 @@
-"""Qdrant's own engine behind the subset of Qdrant's REST API that the project uses."""
+"""The subset of Qdrant's REST API that the project uses, served by Qdrant's own engine."""

@@ -1,4 +1,4 @@
-"""Replies of the embedded engine that are errors."""
+"""Error replies of the embedded engine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unsupported(feature: str) -> ApiError:
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Map the engine's exceptions to replies: bare `Exception`s that only their text tells apart."""
+    """Map the engine's exceptions to replies: bare `Exception`s that differ only in their text."""
     try:
         yield
     except ApiError:

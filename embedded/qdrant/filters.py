@@ -1,4 +1,4 @@
-"""Filters: REST JSON to the engine's."""
+"""Filters: from REST JSON to the engine's objects."""
 
 from __future__ import annotations
 

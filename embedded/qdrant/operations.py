@@ -1,4 +1,4 @@
-"""Updates: REST JSON to the engine's operations. The hot path of ingest: little Python for each point."""
+"""Updates: from REST JSON to the engine's operations. The hot path of ingest: little Python for each point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from embedded.qdrant.schema import Json, Shape
 
 Operation = engine.UpdateOperation
 Counted = tuple[engine.UpdateOperation, int]  # with the number of points that it writes
-# The engine keeps the interpreter lock for a whole operation: larger ones would hold up queries for longer.
+# The engine keeps the interpreter lock for a whole operation: larger operations would delay queries for longer.
 OPERATION_POINTS = 64
 _MODES = {
     "upsert": engine.UpdateMode.Upsert,
@@ -25,8 +25,8 @@ _MODES = {
 def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
     """Operations that insert or overwrite the points, in their order.
 
-    A malformed point or a vector of a wrong size refuses the whole request. A vector that the collection does not have
-    is refused as a server does it: the other points are written first.
+    If a point is malformed or a vector has the wrong size, the whole request is refused. If a vector's name is not in
+    the collection, the other points are written before the request is refused, as a server does it.
 
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
@@ -91,7 +91,7 @@ def _then_refuse(made: Iterator[Counted], refusal: ApiError | None) -> Iterator[
 
 
 def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ApiError | None]:
-    """The points to write, and the refusal of a point that has a vector which the collection has not."""
+    """The points to write, and the refusal of a point with a vector that the collection does not have."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
     listed, refusal = [], None
@@ -144,7 +144,7 @@ def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
 
 
 class _ForeignVectorError(Exception):
-    """A point has a vector that the collection has not: by its name, or dense where it is sparse."""
+    """A point has a vector that the collection does not have: by its name, or because it is dense instead of sparse."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

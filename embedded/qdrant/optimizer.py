@@ -1,8 +1,8 @@
 """Optimizes a copy of a shard: `python -m embedded.qdrant.optimizer DIR CONFIGURATION SEGMENTS`.
 
 The engine keeps Python's interpreter lock while it optimizes, for a minute at 100,000 points, during which its process
-answers nothing. So the process that serves copies the shard, goes on, and takes the optimized copy over when it is
-ready (see `embedded.qdrant.shard`).
+answers nothing. So the serving process copies the shard, continues to serve, and swaps to the optimized copy when it
+is ready (see `embedded.qdrant.shard`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NICENESS = 10
 
 
 def main(directory: str, configuration: str, segments: str) -> None:
-    """Optimize the shard in `directory` to so many segments under the collection's configuration, and close it."""
+    """Optimize the shard in `directory` to `segments` segments under the collection's configuration, and close it."""
     os.nice(NICENESS)
     config = orjson.loads(Path(configuration).read_bytes())["config"]
     shard = engine.EdgeShard.load(directory, edge_config(config, int(segments)))

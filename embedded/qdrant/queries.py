@@ -1,4 +1,4 @@
-"""Reads: REST JSON to the engine's requests, and its answers back."""
+"""Reads: from REST JSON to the engine's requests, and from its answers to REST JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _limit(request: Json) -> int:
 
 
 def _query(value: Any, using: str) -> Any:
-    """The engine's query: nearest to a dense or a sparse vector, or None where the filter alone selects."""
+    """The engine's query: nearest to a dense or a sparse vector, or None if only the filter selects points."""
     if value is None:
         return None
     if isinstance(value, dict) and set(value) == {"nearest"}:
@@ -68,7 +68,7 @@ def _params(value: Json | None) -> engine.SearchParams | None:
 
 
 def _idf(value: Any) -> engine.IdfParams:
-    """The points among which a term is rare: all, or a group of them."""
+    """The points over which the rarity of a term is computed: all, or a group of them."""
     return engine.IdfParams(None if value == "global" else parse_filter(value["corpus"]))
 
 
@@ -125,7 +125,7 @@ def _record(point: Any) -> Json:
 
 
 def encode(value: Any) -> Any:
-    """Encode a sparse vector, which orjson does not know."""
+    """Encode a sparse vector, which orjson does not support."""
     if isinstance(value, engine.SparseVector):
         return {"indices": value.indices, "values": value.values}
     raise TypeError(f"{type(value).__name__} is not JSON serializable")

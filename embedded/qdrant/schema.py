@@ -1,4 +1,4 @@
-"""The schema of a collection: REST JSON to the engine's configuration and back."""
+"""The schema of a collection: from REST JSON to the engine's configuration and back."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OPTIMIZERS = {
     "indexing_threshold": 10_000,
     "flush_interval_sec": 5,
 }
-# The engine joins segments beyond a number and builds their graphs again, which is most of its work: while points come,
+# The engine joins segments beyond a number and builds their graphs again, which is most of its work: during an ingest,
 # only the new ones should be indexed. Each 15,000 points more took 8, 16 and 20 CPU seconds as a collection grew to
 # 45,000 in one segment, and 9, 8 and 9 in several.
 SEGMENTS = 8
-FEWEST_SEGMENTS = 0  # as the engine chooses: one beside that which takes writes
+FEWEST_SEGMENTS = 0  # the engine's own choice: one segment in addition to the one for writes
 WAL = {"wal_capacity_mb": 32, "wal_segments_ahead": 0}
 _COPIES = ("shard_number", "replication_factor", "write_consistency_factor")  # one process has one of each
 _CREATED = frozenset(
@@ -93,7 +93,7 @@ def shape(config: Json) -> Shape:
 
 
 def edge_config(config: Json, segments: int = FEWEST_SEGMENTS) -> engine.EdgeConfig:
-    """The engine's configuration for a collection's, with so many segments unless that says how many."""
+    """The engine's configuration for a collection's, with `segments` segments unless the collection's sets a number."""
     return engine.EdgeConfig(
         vectors={name: _dense(parameters) for name, parameters in named_vectors(config).items()},
         sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
@@ -115,7 +115,7 @@ def _optimizers(config: Json, segments: int) -> Json:
 
 
 def is_indexed(config: Json) -> bool:
-    """Whether optimizing builds anything: a graph over all points or over each group's, or smaller vectors."""
+    """Return whether optimizing builds anything: a graph over all points or over each group, or smaller vectors."""
     return any(_is_indexed(config, parameters) for parameters in named_vectors(config).values())
 
 
@@ -172,7 +172,7 @@ def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> J
         "payload_schema": {
             field: _index_info(indexes[field], index.points)
             for field, index in shard.payload_schema.items()
-            if field in indexes  # one that is being made is in the engine before it is there for callers
+            if field in indexes  # the engine lists an index before it is ready for callers
         },
     }
 

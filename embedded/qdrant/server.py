@@ -24,13 +24,13 @@ from embedded.qdrant.schema import Json, Shape
 from embedded.qdrant.shard import Shard, parse
 from embedded.qdrant.store import Store
 
-VERSION = "1.20.0"  # the REST API that is spoken
+VERSION = "1.20.0"  # the version of the REST API
 Handler = Callable[["Api", Request], Awaitable[Any]]
 Make = Callable[[Json, Shape], Iterable[operations.Counted]]
 
 
 def application(store: Store) -> Starlette:
-    """The server over an open store, which it closes at its end."""
+    """The server of an open store, which it closes at shutdown."""
     api = Api(store)
 
     @asynccontextmanager
@@ -170,7 +170,7 @@ class Api:
 
 
 def _done(request: Request) -> Json:
-    """Every update is applied before its reply. A caller that did not wait reads no more than from a server."""
+    """Every update is applied before its reply. A caller that did not wait sees no more than with a server."""
     waited = request.query_params.get("wait") == "true"
     return {"operation_id": 0, "status": "completed" if waited else "acknowledged"}
 

@@ -38,13 +38,14 @@ GUARD = str(Path(__file__).parent.parent / "guard.py")
 CONFIGURATION = "collection.json"
 FLUSH_AFTER_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-BUSY_BACKLOG = 2  # indexing thresholds: less than this is not optimized before there is a pause
-CALM_SECONDS = 20.0  # without a write, before segments are joined
-# In a calm: one beside that which takes writes. The channels of a query among 100,000 points take 3.4 to 4.5 ms of CPU
-# in two segments and 7.5 in four. Of the ten nearest of 20,800 sentences 99.75 and 99.95 % are found, of the hundred
-# nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of them.
+BUSY_BACKLOG = 2  # indexing thresholds: a smaller backlog is not optimized before there is a pause
+CALM_SECONDS = 20.0  # seconds without a write before segments are joined
+# In a calm: one segment in addition to the one for writes. The channels of a query among 100,000 points take 3.4 to
+# 4.5 ms of CPU in two segments and 7.5 in four. Of the ten nearest of 20,800 sentences 99.75 and 99.95 % are found, of
+# the hundred nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of
+# them.
 JOINED_SEGMENTS = 2
-REPLAYED_AT_ONCE = 32  # operations at least, of at most 64 points each; other writes wait for them, 0.2 s
+REPLAYED_AT_ONCE = 32  # least number of operations, of at most 64 points each; other writes wait for them, 0.2 s
 SIGKILL = 9
 
 log = structlog.get_logger(__name__)
@@ -69,14 +70,14 @@ class Shard:
         self._last_write = self._last_flush = time.monotonic()
         self._dirty = False
         self._joined = True  # since the last write
-        self._joined_segments = JOINED_SEGMENTS  # how many joining leaves: more where the largest are full
+        self._joined_segments = JOINED_SEGMENTS  # segments after joining: more if the largest are full
         self._optimization: asyncio.Task[None] | None = None
-        # As a server: segments that were not optimized at the end stay so until a write or a change of the settings.
+        # As on a server: segments that were not optimized before a shutdown stay so until a write or changed settings.
         self._awaits_nudge = True
 
     @staticmethod
     def create(directory: Path, config: Json) -> None:
-        """Make an empty collection; it exists once its configuration file does."""
+        """Create an empty collection; it exists once its configuration file exists."""
         shutil.rmtree(directory, ignore_errors=True)
         (directory / "shard-0").mkdir(parents=True)
         with engine_errors():
@@ -86,7 +87,7 @@ class Shard:
         _write_configuration(directory, {"config": config, "indexes": {}, "shard": 0, "optimized_points": 0})
 
     async def update(self, body: bytes, make: Callable[[Json, schema.Shape], Iterable[Counted]]) -> None:
-        """Apply the operations of a request; when this returns they survive the death of this process."""
+        """Apply the operations of a request; after the return they survive the death of this process."""
 
         def apply() -> None:
             with engine_errors():
@@ -116,14 +117,14 @@ class Shard:
         await self._write(apply)
 
     def nudge(self) -> None:
-        """Let what has waited since the start be optimized."""
+        """Allow the optimization of points that were not indexed at the start."""
         self._awaits_nudge = False
 
     def info(self) -> Json:
         return schema.info(self.config, self.engine.info(), self.indexes, self._status())
 
     async def maintain(self) -> None:
-        """Flush and optimize where it is time to; called every second or so."""
+        """Flush and optimize if they are due; called about every second."""
         now = time.monotonic()
         idle = now - self._last_write > IDLE_SECONDS
         if self._dirty and (idle or now - self._last_flush > FLUSH_AFTER_SECONDS):
@@ -133,13 +134,13 @@ class Shard:
             finished.result()
         if self._optimization is None and not self._awaits_nudge:
             if self._is_due(idle=idle):
-                self._begin_to_optimize(schema.SEGMENTS)
+                self._start_optimization(schema.SEGMENTS)
             elif now - self._last_write > CALM_SECONDS and self._has_many_segments():
                 self._joined = True
-                self._begin_to_optimize(schema.FEWEST_SEGMENTS)
+                self._start_optimization(schema.FEWEST_SEGMENTS)
 
     async def close(self) -> None:
-        """Flush and close; a running optimization is abandoned, for nothing depends on it."""
+        """Flush and close; a running optimization is abandoned, because nothing depends on it."""
         if self._optimization is not None:
             self._optimization.cancel()
             await asyncio.wait([self._optimization])
@@ -173,9 +174,9 @@ class Shard:
         return "grey" if self._is_due(idle=True) else "green"
 
     def _is_due(self, *, idle: bool) -> bool:
-        """Whether to optimize: in a pause for an eighth more, under load for a quarter more than the index holds.
+        """Return whether to optimize: in a pause for an eighth more than is indexed, under load for a quarter more.
 
-        Each optimization copies everything, so it must be rarer as the collection grows. It indexes only what is new.
+        Each optimization copies everything, so it must be rarer as the collection grows. It indexes only new points.
         """
         backlog, indexed = self._thresholds(self._written_points), self._thresholds(self._optimized_points)
         return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed / 4))
@@ -184,7 +185,7 @@ class Shard:
         return not self._joined and self.engine.info().segments_count > self._joined_segments
 
     def _thresholds(self, points: int) -> float:
-        """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
+        """The size of `points` points' vectors, in indexing thresholds; 0 if the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not schema.is_indexed(self.config) or not bytes_a_point:
@@ -194,21 +195,21 @@ class Shard:
     def _unindexed_at_start(self) -> int:
         return max(0, int(self.engine.info().points_count) - self._optimized_points)
 
-    def _begin_to_optimize(self, segments: int) -> None:
+    def _start_optimization(self, segments: int) -> None:
         self._optimization = asyncio.get_running_loop().create_task(self._optimize(segments))
 
     async def _optimize(self, segments: int) -> None:
         """Optimize a copy in another process while this shard serves, replay later writes on the copy, and swap.
 
         Args:
-            segments: how many segments may stay beside each other.
+            segments: number of segments that may remain.
         """
         target = self.directory / f"shard-{self._number + 1}"
         await self._write(lambda: self._copy(target))
         code = await self._optimize_copy(target, segments)
         if code:
             log.error("optimizer.failed", directory=str(target), code=code)
-            await self._write(lambda: self._give_up(target))
+            await self._write(lambda: self._abandon(target))
             return
         optimized, points = await self._write(lambda: _load(target))
         await self._catch_up(optimized)
@@ -236,7 +237,7 @@ class Shard:
         self._written_points = 0
 
     async def _catch_up(self, optimized: engine.EdgeShard) -> None:
-        """Replay in turns, between which writes come that wait; a turn replays twice what has come since the last."""
+        """Replay in turns, between which waiting writes run; a turn replays twice as much as arrived since the last."""
         assert self._recorded is not None
         left, most = len(self._recorded), REPLAYED_AT_ONCE
         while left > REPLAYED_AT_ONCE:
@@ -245,10 +246,10 @@ class Shard:
             left, most = len(self._recorded), max(REPLAYED_AT_ONCE, 2 * came)
 
     def _replay(self, optimized: engine.EdgeShard, most: int) -> None:
-        """Apply the first of the recorded operations to the optimized shard."""
+        """Apply the first `most` recorded operations to the optimized shard."""
         recorded = self._recorded or deque()
         for _ in range(min(most, len(recorded))):
-            with suppress(ApiError), engine_errors():  # the engine refuses again what it refused the first time
+            with suppress(ApiError), engine_errors():  # operations that the engine refused before are refused again
                 optimized.update(recorded.popleft())
 
     def _take_over(self, optimized: engine.EdgeShard, points: int) -> None:
@@ -260,11 +261,11 @@ class Shard:
         self._number += 1
         self._optimized_points = points
         self._save()
-        # A reader may be using the old engine now: it is closed when its last reader lets go of it.
+        # A reader may be using the old engine now: it is closed when its last reader releases it.
         self.engine = optimized
         shutil.rmtree(before, ignore_errors=True)
 
-    def _give_up(self, target: Path) -> None:
+    def _abandon(self, target: Path) -> None:
         self._recorded = None
         shutil.rmtree(target, ignore_errors=True)
 

@@ -28,7 +28,7 @@ class InUseError(Exception):
 
 
 class Store:
-    """The collections; opening it takes the data directory, or raises `InUseError`."""
+    """The collections; opening the store locks the data directory, or raises `InUseError`."""
 
     def __init__(self, data_dir: Path) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class Store:
         self._maintenance: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to flush and optimize in the background."""
+        """Start to flush and optimize in the background."""
         self._maintenance = asyncio.get_running_loop().create_task(self._maintain())
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class Store:
         return name in self._shards
 
     def shard(self, name: str) -> Shard:
-        """The collection of that name; 404 where there is none."""
+        """Return the collection with that name; 404 if it does not exist."""
         shard = self._shards.get(name)
         if shard is None:
             raise not_found(f"Collection `{name}` doesn't exist!")
@@ -72,7 +72,7 @@ class Store:
         self._shards[name] = Shard(directory)
 
     async def delete(self, name: str) -> bool:
-        """Delete the collection; false where there is none."""
+        """Delete the collection; return false if it does not exist."""
         shard = self._shards.pop(name, None)
         if shard is None:
             return False
@@ -85,7 +85,7 @@ class Store:
         return self._directory / quote(name, safe="").replace(".", "%2E")
 
     def _collection_directories(self) -> list[Path]:
-        """The folders of collections. One without configuration was being made or deleted when the process died."""
+        """The folders of collections. A folder without configuration was created or deleted when the process died."""
         directories = []
         for path in sorted(self._directory.iterdir()):
             if (path / CONFIGURATION).exists():
@@ -105,7 +105,7 @@ class Store:
 
 
 def _owned(data_dir: Path) -> IO[str]:
-    """Hold the data directory until the file is closed or this process ends, however it ends."""
+    """Lock the data directory until the file is closed or this process ends, however it ends."""
     file = (data_dir / "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

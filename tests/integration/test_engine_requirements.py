@@ -73,7 +73,7 @@ def test_a_library_of_an_unknown_package_is_named(lacking):
     lacking("libodd-2.so.5")
 
     assert requirements.lack("llm") == (
-        "This system lacks libodd-2.so.5, which the embedded language model needs; install the package that holds it"
+        "This system lacks libodd-2.so.5, which the embedded language model needs; install the package that contains it"
     )
 
 

@@ -296,7 +296,7 @@ def test_answers_are_graded_and_paid_once(foreask, provider, tmp_path):
         }
     )
     assert saved(tmp_path / "two")[0]["answers"] == judged
-    assert "Answers (generative, from what `default` finds, 7 questions" in out
+    assert "Answers (generative, from the results of `default`, 7 questions" in out
 
 
 def test_missing_answer_model_returns_quotations(foreask, provider, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A deployment with documents, and a browser that looks at it."""
+"""A deployment with documents, and a browser that visits it."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.deployment import Deployment, ScriptedProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-TIMEOUT = 30_000  # milliseconds: what ends a test that waits in vain, never a measure of the page
+TIMEOUT = 30_000  # milliseconds: ends a test that waits in vain; no measurement of the page
 expect.set_options(timeout=TIMEOUT)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (
@@ -24,7 +24,7 @@ DOCUMENTS = {
     "travel.md": "# Travel\n\nAbroad, the per diem follows the table of the ministry.\n",
     "urlaub.md": "# Urlaub\n\nAlle haben drei\u00dfig Tage Urlaub im Jahr.\n",
     "ijaza.md": "# الإجازة\n\nلكل موظف ثلاثون يوما في السنة.\n",
-    "hostile.md": f"# {HOSTILE}\n\n{HOSTILE} is a sentence of a stranger. " + "x" * 3000 + "\n",
+    "hostile.md": f"# {HOSTILE}\n\n{HOSTILE} is a sentence of another user. " + "x" * 3000 + "\n",
     "empty.md": "",
 }
 
@@ -41,7 +41,9 @@ def deployment(provider_process: ScriptedProvider, tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="session")
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    assert CHROMIUM, "There is no Chromium: install Debian's package `chromium`, or any that is called so on PATH."
+    assert CHROMIUM, (
+        "Chromium is missing: install Debian's package `chromium`, or put another one on PATH under this name."
+    )
     home = tmp_path_factory.mktemp("browser")
     async with async_playwright() as playwright:
         options = ["--no-sandbox"] if os.getuid() == 0 else []
@@ -52,33 +54,33 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
 
 
 class Visit:
-    """A tab that keeps what must not happen: errors, refused contents, requests to elsewhere."""
+    """A tab that records unwanted behaviour: errors, blocked contents, requests to other servers."""
 
     def __init__(self, page: Page, base: str) -> None:
         self.page = page
         self.base = base
         self.faults: list[str] = []
         self.allowed: tuple[str, ...] = ()
-        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("console", lambda message: self._on_console(message.type, message.text))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: self._asked(request.url))
+        page.on("request", lambda request: self._on_request(request.url))
 
     async def go(self, path: str) -> None:
         await self.page.goto(self.base + path)
         await self.page.wait_for_load_state("networkidle" if path in {"/", "/ask"} else "load")
 
-    def _heard(self, kind: str, text: str) -> None:
+    def _on_console(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"} and not any(part in text for part in self.allowed):
             self.faults.append(text)
 
-    def _asked(self, url: str) -> None:
+    def _on_request(self, url: str) -> None:
         if not url.startswith((self.base, "data:", "blob:")):
             self.faults.append(url)
 
 
 async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    """Look ten times a second, until it holds: what no `expect` can say."""
+    """Poll ten times a second until a condition holds that `expect` cannot check."""
     async with asyncio.timeout(TIMEOUT / 1000):
         while not await holds():
             await asyncio.sleep(0.1)
@@ -106,7 +108,7 @@ async def visit(browser: Browser, deployment: Deployment) -> AsyncIterator[Visit
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """Files to upload: twelve that are fine, and one without text."""
+    """Files to upload: twelve valid ones, and one without text."""
     found = [tmp_path / f"note-{number}.txt" for number in range(12)]
     for number, path in enumerate(found):
         path.write_text(f"Note {number}: the meeting about subject{number} is on day {number}.")

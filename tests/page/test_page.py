@@ -65,7 +65,7 @@ async def test_untrusted_content_is_shown_as_text(visit, deployment):
     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
+async def test_uploads_show_states_of_the_ledger(visit, deployment, files):
     await visit.go("/documents")
     await visit.page.locator("input[type=file]").set_input_files(files)
     await expect(visit.page.locator(".uploads")).to_contain_text("13 files uploaded")
@@ -85,15 +85,15 @@ async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
     await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
 
 
-async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
+async def test_trying_a_text_stores_nothing(visit, deployment):
     before = deployment.client.get("/v1/status").json()["documents"]
     await visit.go("/lab/try")
     await visit.page.get_by_label("Text").fill("# Leave\n\nEverybody has thirty days of leave a year.")
     await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
     await expect(visit.page.locator(".card .questions li").first).to_be_visible()
-    for number, asked in enumerate(("How many days of leave are there?", "Who signs?"), 1):
-        await visit.page.get_by_label("Question", exact=True).fill(asked)
+    for number, question in enumerate(("How many days of leave are there?", "Who signs?"), 1):
+        await visit.page.get_by_label("Question", exact=True).fill(question)
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".heat thead th")).to_have_count(1 + number)
     await expect(visit.page.locator(".heat .best").first).to_be_visible()
@@ -102,7 +102,7 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
     await expect(visit.page.locator(".notice")).to_contain_text("Saved as a document in")
 
 
-async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deployment):
+async def test_explanation_reorders_rows_and_accepts_question(visit, deployment):
     await visit.go("/lab/explain")
     await visit.page.fill("#question", "Who signs the travel form?")
     await visit.page.keyboard.press("Enter")
@@ -175,14 +175,14 @@ async def test_hidden_tab_catches_up_when_visible(visit, deployment):
     await visit.go("/documents")
     await visit.page.locator("select").first.select_option("hidden")
     await expect(visit.page.locator(".row")).to_have_count(1)
-    await visit.page.wait_for_timeout(1500)  # until the first events have said where one is
+    await visit.page.wait_for_timeout(1500)  # until the first events have given the stream's position
     await _hide(visit.page, hidden=True)
     deployment.ingest({"meanwhile": "This came meanwhile."}, collection="hidden")
     deployment.wait_until_settled(2, collection="hidden")
     for hidden in (False, True, False):
         await _hide(visit.page, hidden=hidden)
     await expect(visit.page.locator(".row .state.ready")).to_have_count(2)
-    await visit.page.wait_for_timeout(2500)  # another connection would be made after the pause
+    await visit.page.wait_for_timeout(2500)  # longer than the pause before another connection
     events = visit.base + "/v1/events"
     assert opened.count(events) - ended.count(events) == 1
 
@@ -230,7 +230,7 @@ async def test_waiting_uploads_are_never_dropped(visit):
             send() { sent += 1; setTimeout(() => this.dispatchEvent(new Event("load"))); }
         };
         const { send } = await import(source);
-        const file = (_, place) => ({ file: new File([""], `${place}`), path: `${place}` });
+        const file = (_, index) => ({ file: new File([""], `${index}`), path: `${index}` });
         const files = (count) => Array.from({ length: count }, file);
         send(files(420), {}, 0, () => {});
         send(files(5), {}, 0, () => {});
@@ -261,12 +261,12 @@ async def test_only_visible_rows_are_rendered(visit, deployment):
     await expect(visit.page.locator(".row").first).to_contain_text("many-000")
 
 
-async def test_the_keyboard_is_enough(visit):
+async def test_page_works_with_keyboard_only(visit):
     await visit.go("/")
     keyboard = visit.page.keyboard
     await visit.page.locator("body").press("g")
     await keyboard.press("d")
-    await expect(visit.page).to_have_url(re.compile(r"/documents(\?|$)"))  # it may name its collection
+    await expect(visit.page).to_have_url(re.compile(r"/documents(\?|$)"))  # perhaps with its collection
     await keyboard.press("/")
     await expect(visit.page.locator("#search")).to_be_focused()
     await keyboard.press("Tab")
@@ -275,7 +275,7 @@ async def test_the_keyboard_is_enough(visit):
 
 
 async def test_key_prompt_keeps_typed_text(browser, deployment):
-    """The API of the deployment has no keys, so its answers are made to ask for one."""
+    """The API of the deployment has no keys, so its replies are changed to require one."""
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
         visit.allowed = ("401",)
 

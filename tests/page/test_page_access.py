@@ -1,4 +1,4 @@
-"""Zoom, forced colours, reduced motion, the keyboard alone, and how often a screen reader is spoken to."""
+"""Zoom, forced colours, reduced motion, keyboard only, and the number of messages to a screen reader."""
 
 import asyncio
 import itertools
@@ -14,16 +14,16 @@ QUESTION = "How many days of leave does everybody have?"
 SPOKEN = """() => {
     window.spoken = [];
     const said = new Map();
-    const look = () => {
+    const record = () => {
         for (const region of document.querySelectorAll("[role=status], [role=alert], [aria-live]")) {
             const words = region.innerText.trim();
             if (words && said.get(region) !== words) window.spoken.push([performance.now(), words]);
             said.set(region, words);
         }
     };
-    look();
+    record();
     window.spoken.length = 0;
-    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+    new MutationObserver(record).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
 COVERED = """() => {
     const focused = document.activeElement;
@@ -42,7 +42,7 @@ async def screens(deployment):
 
 
 @pytest.mark.parametrize("options", [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"forced_colors": "active"}])
-async def test_every_screen_of_a_small_window_is_accessible(browser, deployment, screens, options):
+async def test_screens_of_small_window_are_accessible(browser, deployment, screens, options):
     viewport = {"width": 768, "height": 1000}
     base = f"http://127.0.0.1:{deployment.port}"
     async with visiting(browser, base, viewport=viewport, bypass_csp=True, **options) as visit:
@@ -54,7 +54,7 @@ async def test_every_screen_of_a_small_window_is_accessible(browser, deployment,
         await _require_accessible(visit, "an answer")
 
 
-async def test_nothing_scrolls_sideways_at_four_times_the_size(browser, deployment, screens):
+async def test_zoom_of_400_percent_needs_no_horizontal_scrolling(browser, deployment, screens):
     """1,280 pixels at 400 % are 320 of CSS."""
     async with visiting(
         browser, f"http://127.0.0.1:{deployment.port}", viewport={"width": 320, "height": 256}
@@ -69,7 +69,7 @@ async def test_nothing_scrolls_sideways_at_four_times_the_size(browser, deployme
         assert await visit.page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-async def test_nothing_moves_where_motion_is_reduced(browser, deployment, screens):
+async def test_reduced_motion_disables_animations(browser, deployment, screens):
     moving = "() => document.getAnimations().length"
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}", reduced_motion="reduce") as visit:
         await visit.go("/lab/explain")
@@ -85,15 +85,15 @@ async def test_nothing_moves_where_motion_is_reduced(browser, deployment, screen
 
 
 async def tab_to(page, wanted) -> None:
-    """Press Tab until something has the focus; each place on the way is seen, and not covered."""
+    """Press Tab until an element has the focus; each focused element on the way is visible and not covered."""
     for _ in range(60):
         await page.keyboard.press("Tab")
-        what, outline, seen = await page.evaluate(COVERED)
-        assert outline != "none", what
-        assert seen, what
+        element, outline, visible = await page.evaluate(COVERED)
+        assert outline != "none", element
+        assert visible, element
         if await wanted.evaluate("(element) => element === document.activeElement"):
             return
-    raise AssertionError("Tab does not lead there")
+    raise AssertionError("Tab does not reach the element")
 
 
 async def test_keyboard_leads_from_upload_to_source(browser, deployment, tmp_path):
@@ -107,13 +107,13 @@ async def test_keyboard_leads_from_upload_to_source(browser, deployment, tmp_pat
         def choose(chooser):
             opened.set_result(chooser)
 
-        page.on("filechooser", choose)  # before it is wanted: the browser is told, and does not answer
+        page.on("filechooser", choose)  # before the key press, because the event is not repeated
         await visit.go("/")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")  # to the content
         await page.keyboard.press("g")
         await page.keyboard.press("d")
-        await expect(page).to_have_url(re.compile(r"/documents(\?|$)"))  # it may name its collection
+        await expect(page).to_have_url(re.compile(r"/documents(\?|$)"))  # perhaps with its collection
         await expect(page.locator(".row").first).to_be_visible()
         chooser = page.locator("input[type=file]").first
         for _ in range(12):

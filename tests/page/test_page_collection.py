@@ -9,7 +9,7 @@ from tests.page.test_page import AXE, RULES
 
 async def test_collection_shows_contents_and_verification(visit, deployment):
     page = visit.page
-    visit.allowed = ("422",)  # these few documents are too few to be measured with
+    visit.allowed = ("422",)  # these few documents are too few for a calibration
     await visit.go("/documents")
     await page.get_by_role("link", name="Collection details").click()
     await expect(page.get_by_role("heading", name="default")).to_be_visible()

@@ -37,8 +37,8 @@ async def test_evaluation_matches_command_line_and_survives_reload(visit, deploy
 
     address = f"http://127.0.0.1:{deployment.port}"
     wanted = ["--strategies", "default,text,bm25,text+bm25 rrf", "--output", tmp_path / "out", "--url", address]
-    told = ["--collection", "default", "--questions", lines, *wanted]
-    command = [sys.executable, "-m", "cli", "eval", *map(str, told)]
+    options = ["--collection", "default", "--questions", lines, *wanted]
+    command = [sys.executable, "-m", "cli", "eval", *map(str, options)]
     subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, timeout=60)
     theirs = json.loads((tmp_path / "out" / "results.json").read_text())
     ours = deployment.client.get(f"/v1/collections/default/evaluations/{page.url.split('/')[-1].split('?')[0]}").json()
@@ -78,7 +78,7 @@ async def test_differing_question_opens_in_explain(visit, tmp_path):
     await expect(visit.page.locator(".weight .number")).to_have_text(["0.0", "1.0", "0.0"])
 
 
-async def test_asked_questions_are_labelled_by_keyboard(visit, deployment):
+async def test_user_questions_are_labelled_by_keyboard(visit, deployment):
     await ask(visit, "When is leave pro rata?")
     await visit.go("/lab/compare")
     deployment.client.delete("/v1/collections/default/labelled/asked")
@@ -89,9 +89,9 @@ async def test_asked_questions_are_labelled_by_keyboard(visit, deployment):
         await visit.page.keyboard.press("Space")
         await expect(visit.page.locator(".candidates li").first).to_be_visible()
     names = await visit.page.locator(".candidates .name").all_inner_texts()
-    place = next(n for n, name in enumerate(names, 1) if "leave" in name.lower())
-    await visit.page.keyboard.press(str(place))
-    await expect(visit.page.locator(".candidates input").nth(place - 1)).to_be_checked()
+    position = next(n for n, name in enumerate(names, 1) if "leave" in name.lower())
+    await visit.page.keyboard.press(str(position))
+    await expect(visit.page.locator(".candidates input").nth(position - 1)).to_be_checked()
     await visit.page.keyboard.press("Space")
     await expect(visit.page.locator(".labelling .tools")).to_contain_text("1 labelled")
     sets = deployment.client.get("/v1/collections/default/labelled").json()["items"]
@@ -100,7 +100,7 @@ async def test_asked_questions_are_labelled_by_keyboard(visit, deployment):
     assert {"question": "When is leave pro rata?", "external_ids": ["leave.md"], "chunk_ids": []} in kept
 
 
-async def test_a_file_that_is_no_set_says_why(visit, tmp_path):
+async def test_invalid_set_file_reports_reason(visit, tmp_path):
     (tmp_path / "notes.jsonl").write_text('{"question": "a", "external_ids": ["b"]}\nnot JSON\n')
     await visit.go("/lab/compare")
     await visit.page.locator("input[type=file]").set_input_files(tmp_path / "notes.jsonl")

@@ -1,4 +1,4 @@
-"""What all screens share: the collection of a link, another try after a pause, requests to copy, words to be heard."""
+"""Features of all screens: a link's collection, a retry after a pause, requests to copy, messages to screen readers."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def other(deployment):
     deployment.client.delete("/v1/collections/other")
 
 
-async def test_a_link_names_its_collection(visit, other):
+async def test_link_selects_its_collection(visit, other):
     await visit.go(f"/questions?collection={other}&show=unanswered")
     chooser = visit.page.get_by_label("Collection")
     await expect(chooser).to_have_value(other)
@@ -52,7 +52,7 @@ async def test_retry_waits_as_long_as_server_asks(visit):
 
 
 async def test_errors_name_their_request(visit):
-    visit.allowed = ("422",)  # no id is like that
+    visit.allowed = ("422",)  # no valid id
     async with visit.page.expect_response("**/v1/documents/nowhere") as reply:
         await visit.go("/documents/nowhere")
     request_id = (await reply.value).headers["x-request-id"]
@@ -79,25 +79,26 @@ async def test_shown_request_can_be_sent_as_is(visit, deployment):
 async def test_screen_reader_announces_answer_once_completely(visit):
     await visit.go("/ask")
     await visit.page.evaluate("""() => {
-        window.heard = [];
+        window.spoken = [];
         const watch = () => document.querySelectorAll(".answer [role=status]").forEach((region) => {
-            if (region.textContent && window.heard.at(-1) !== region.textContent) window.heard.push(region.textContent);
+            const text = region.textContent;
+            if (text && window.spoken.at(-1) !== text) window.spoken.push(text);
         });
         new MutationObserver(watch).observe(document.body, {subtree: true, childList: true, characterData: true});
     }""")
     await visit.page.fill("#question", "How many days of leave does everybody have?")
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.locator(".facts")).to_be_visible()
-    heard = await visit.page.evaluate("window.heard")
-    assert heard[0] == "Searching."
-    assert heard[-1] == "The documents say so [1]."
-    assert set(heard[1:-1]) <= {"Writing the answer."}  # no word by itself
+    announced = await visit.page.evaluate("window.spoken")
+    assert announced[0] == "Searching."
+    assert announced[-1] == "The documents say so [1]."
+    assert set(announced[1:-1]) <= {"Writing the answer."}  # no announcement of single words
 
 
 async def test_priced_files_are_sent_after_confirmation(visit, deployment, tmp_path):
     async def priced(route):
-        told = await (await route.fetch()).json()
-        await route.fulfill(json=told | {"prices": {"prompt": 0.4, "completion": 1.6}})
+        me = await (await route.fetch()).json()
+        await route.fulfill(json=me | {"prices": {"prompt": 0.4, "completion": 1.6}})
 
     page = visit.page
     await page.route("**/v1/me", priced)
@@ -140,7 +141,7 @@ async def test_token_preview_survives_reload_with_warning(visit, files):
     assert not await page.evaluate(leaving)
 
 
-async def test_lost_rights_are_offered_until_refused(visit):
+async def test_revoked_actions_are_shown_until_refused(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
     await expect(visit.page.locator(".rail a")).to_have_count(8)
@@ -153,12 +154,12 @@ async def test_lost_rights_are_offered_until_refused(visit):
 
 @pytest.fixture
 def receiver():
-    """An address that is told of events, and what it was told."""
-    told = []
+    """The address of a webhook, and the list of events that it received."""
+    received = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -168,36 +169,36 @@ def receiver():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/told", told
+    yield f"http://127.0.0.1:{server.server_port}/events", received
     server.shutdown()
     thread.join()
     server.server_close()
 
 
 async def test_webhook_is_created_and_messages_resent(visit, deployment, receiver):
-    address, told = receiver
+    address, received = receiver
     page = visit.page
     await visit.go("/work")
     await page.get_by_text("Add a webhook").click()
     await page.get_by_label("URL", exact=True).fill(address)
     await page.get_by_role("button", name="Add", exact=True).click()
     await expect(page.locator(".webhook .warning code")).to_contain_text("whsec_")
-    deployment.ingest({"told.md": "Who is told of this is told once."})
+    deployment.ingest({"webhook.md": "A document for the webhook."})
 
-    async def told_of_the_document():
-        return any(each["type"] == "document.ready" for each in told)
+    async def received_document():
+        return any(each["type"] == "document.ready" for each in received)
 
-    async def told_again():
-        return len(told) > before
+    async def received_again():
+        return len(received) > before
 
-    await until(told_of_the_document)
+    await until(received_document)
     await page.get_by_text("Recent deliveries").click()
     await expect(page.locator(".webhook tbody tr", has_text="document.ready")).to_contain_text("delivered")
     found = await AXE.run(page, options=RULES)
     assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]] == []
-    before = len(told)
+    before = len(received)
     await page.get_by_role("button", name="Send again").first.click()
-    await until(told_again)
+    await until(received_again)
     page.on("dialog", lambda dialog: dialog.accept())
     await page.get_by_role("button", name=f"Delete the webhook {address}").click()
     await expect(page.locator(".webhook")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""Weights that are moved in the page rank as the server does, whatever the fusion."""
+"""Weights that are changed in the page rank as on the server, with every fusion."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ SCRIPT = """async ([source, replies]) => {
 
 @pytest.fixture(scope="module")
 def many(deployment):
-    """A collection whose channels find more than they return."""
+    """A collection whose channels find more candidates than they return."""
     texts = {f"trip-{n}": f"Trip {n}: days of travel, the hotel and leave for {n} days." for n in range(60)}
     deployment.ingest(texts, collection="fusion")
     deployment.wait_until_settled(60, collection="fusion")
@@ -31,8 +31,8 @@ async def test_random_weights_rank_as_on_the_server(visit, deployment, many, fus
         weights = {name: chance.choice([0, chance.uniform(0, 2), 1]) for name in ("questions", "text", "bm25")}
         if not any(weights.values()):
             continue
-        asked = {"question": f"How many days is trip {chance.randrange(60)}?", "collection": many, "top_k": 5}
-        body = asked | {"explain": "candidates", "weights": weights, "fusion": fusion, "record": False}
+        query = {"question": f"How many days is trip {chance.randrange(60)}?", "collection": many, "top_k": 5}
+        body = query | {"explain": "candidates", "weights": weights, "fusion": fusion, "record": False}
         reply = deployment.client.post("/v1/retrieve", json=body).raise_for_status().json()
         candidates = reply["metadata"]["explain"]["candidates"]
         replies.append({"candidates": candidates, "weights": weights, "fusion": fusion})
@@ -48,12 +48,12 @@ async def test_random_weights_rank_as_on_the_server(visit, deployment, many, fus
         assert [round(each["score"], 6) for each in ranked] == pytest.approx(
             sorted((each["score"] for each in server), reverse=True), abs=2e-6
         )
-        order = {each["chunk_id"]: place for place, each in enumerate(server)}
-        for one, other in itertools.pairwise(ranked):  # whatever has not the same score stands in its place
+        order = {each["chunk_id"]: rank for rank, each in enumerate(server)}
+        for one, other in itertools.pairwise(ranked):  # passages with different scores have the server's order
             assert order[one["chunk_id"]] < order[other["chunk_id"]] or one["score"] - other["score"] < 1e-6
 
 
-async def test_an_explanation_is_fused_in_another_way(visit, many):
+async def test_explanation_changes_fusion_method(visit, many):
     await visit.go(f"/lab/explain?collection={many}")
     await visit.page.fill("#question", "How many days is trip 7?")
     await visit.page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""What strangers write is text on every screen: their names, titles, headings, metadata, questions and errors."""
+"""Untrusted input is shown as text on every screen: names, titles, headings, metadata, questions and errors."""
 
 import pytest
 from playwright.async_api import expect
@@ -16,7 +16,7 @@ FAILED = f"{HOSTILE}.pdf"
 
 @pytest.fixture(scope="module")
 def hostile(deployment):
-    """The ids of a document that is hostile in all that it has, and of one that failed."""
+    """The ids of a document that is hostile in all its fields, and of a document that failed."""
     metadata = {HOSTILE: HOSTILE, "nested": {HOSTILE: [HOSTILE, TURNED]}, "long": "w" * 10_000}
     deployment.ingest({NAME: TEXT}, collection="hostile", title=f"{HOSTILE} {TURNED}", metadata=metadata)
     files = {"file": ("nothing.pdf", b"%PDF-1.4 nothing")}
@@ -72,7 +72,7 @@ async def test_hostile_document_is_text_on_every_screen(browser, deployment, hos
 
 
 async def _is_text(page):
-    """Nothing of it became an element, and nothing of it is wider than the window."""
+    """Assert that no hostile text became an element, and that none is wider than the window."""
     assert await page.locator("img[src=x], main script").count() == 0
     assert await page.locator("main a[href^='javascript:']").count() == 0
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.url

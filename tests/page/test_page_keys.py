@@ -1,4 +1,4 @@
-"""Keys in the page, with an API that asks for them: what each may do, and where a key is not."""
+"""Keys in the page, with an API that requires them: permissions of each key, and the absence of keys elsewhere."""
 
 import hashlib
 import sys
@@ -17,7 +17,7 @@ OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
 
 @pytest.fixture(scope="module")
 def keyed(deployment):
-    """A client of a second API before the same ledger, which has a key of the documents' tenant and one of another."""
+    """A client of a second API of the same ledger, with a key of the documents' tenant and a key of another tenant."""
     port = free_port()
     keys = {"default": OURS, "theirs": THEIRS}
     setting = ",".join(f"{tenant}:sha256:{hashlib.sha256(key.encode()).hexdigest()}" for tenant, key in keys.items())
@@ -91,7 +91,7 @@ async def test_key_dialog_waits_for_typing_user(browser, keyed):
         await enter(visit.page, first["key"])
         await expect(visit.page.locator(".row").first).to_be_visible()
         keyed.delete(f"/v1/keys/{first['id']}").raise_for_status()
-        await visit.page.locator("#search").press_sequentially("travel", delay=400)  # each letter is searched for
+        await visit.page.locator("#search").press_sequentially("travel", delay=400)  # each letter starts a search
         await expect(visit.page.locator("#search")).to_have_value("travel")
         await enter(visit.page, second["key"])
         await expect(visit.page.locator(".row")).to_have_count(1)
@@ -105,13 +105,13 @@ async def test_query_only_key_is_refused_management(browser, keyed):
         await enter(visit.page, key)
         await expect(visit.page.locator(".rail a")).to_have_text(["Ask", "Explain", "API"])
         for path in ("/documents", "/work", "/questions"):
-            await visit.go(path)  # the address by hand: the API decides, not the page
+            await visit.go(path)  # the address is typed: the API decides, not the page
             await expect(visit.page.locator("[role=alert]").first).to_contain_text("scope")
         await visit.go("/documents")
         await expect(visit.page.get_by_text("Upload", exact=True)).to_have_count(0)
 
 
-async def test_another_tenants_document_is_not_there(browser, keyed, deployment):
+async def test_another_tenants_document_is_not_found(browser, keyed, deployment):
     document = deployment.documents()[0]
     async with visiting(browser, str(keyed.base_url).rstrip("/")) as visit:
         visit.allowed = ("401", "404")

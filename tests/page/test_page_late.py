@@ -1,4 +1,4 @@
-"""Replies that come late or fail, and keys pressed twice: nothing is shown, sent or lost that nobody meant."""
+"""Late or failed replies, and keys pressed twice: the page shows, sends and loses nothing unintended."""
 
 import asyncio
 import json
@@ -13,17 +13,17 @@ from tests.page.test_page import SCREENS, ask
 
 
 @pytest.fixture
-def beside(deployment):
+def second(deployment):
     """Another collection, with a document of its own."""
-    deployment.client.put("/v1/collections/beside", json={})
-    deployment.ingest({"dogs.md": "# Dogs\n\nDogs may come to the office on Fridays.\n"}, collection="beside")
-    deployment.wait_until_settled(1, collection="beside")
-    yield "beside"
-    deployment.client.delete("/v1/collections/beside")
+    deployment.client.put("/v1/collections/second", json={})
+    deployment.ingest({"dogs.md": "# Dogs\n\nDogs may come to the office on Fridays.\n"}, collection="second")
+    deployment.wait_until_settled(1, collection="second")
+    yield "second"
+    deployment.client.delete("/v1/collections/second")
 
 
 class Held:
-    """Requests that are held back: `taken` waits until there is one, `let_go` until the page has its reply."""
+    """Requests that are held back: `taken` waits until one is held, `release_and_wait` until the page has its reply."""
 
     def __init__(self, page, wanted):
         self.page, self.wanted = page, wanted
@@ -34,14 +34,14 @@ class Held:
             return await route.fallback()
         self._taken.set()
         await self._free.wait()
-        with suppress(Error):  # the page has given it up
+        with suppress(Error):  # the page has cancelled it
             await route.continue_()
         return self._answered.set()
 
     async def taken(self):
         await asyncio.wait_for(self._taken.wait(), 30)
 
-    async def let_go(self):
+    async def release_and_wait(self):
         await self.taken()
         self._free.set()
         await asyncio.wait_for(self._answered.wait(), 30)
@@ -53,7 +53,7 @@ class Held:
 
 @asynccontextmanager
 async def held(page, address, wanted=lambda request: True):
-    """Hold requests back; what still is held at the end goes on."""
+    """Hold requests back; requests that are still held at the end are released."""
     requests = Held(page, wanted)
     await page.route(address, requests.handle)
     yield requests
@@ -61,7 +61,7 @@ async def held(page, address, wanted=lambda request: True):
     await page.unroute(address)
 
 
-async def test_undo_takes_back_the_passage_that_was_accepted(visit, deployment):
+async def test_undo_retracts_the_accepted_passage(visit, deployment):
     page, question = visit.page, "Is leave pro rata in the first year of everybody?"
     sent = []
     page.on("request", lambda each: each.url.endswith("/v1/feedback") and sent.append(each.post_data_json))
@@ -80,7 +80,7 @@ async def test_undo_takes_back_the_passage_that_was_accepted(visit, deployment):
 
 
 async def _citing_two(route):
-    """Have the answer cite two of the passages that were found, whatever the model wrote."""
+    """Change the answer so that it cites two of the found passages, whichever the model cited."""
     reply = await route.fetch()
     events = []
     for block in (await reply.text()).split("\n\n"):
@@ -96,7 +96,7 @@ async def _citing_two(route):
     await route.fulfill(response=reply, body="\n\n".join(events))
 
 
-async def test_an_answer_that_replaces_another_was_not_stopped(visit):
+async def test_newer_answer_is_not_shown_as_stopped(visit):
     page = visit.page
     await visit.go("/ask")
     async with held(page, "**/v1/query", lambda request: "first" in request.post_data) as late:
@@ -121,21 +121,21 @@ async def test_late_explanation_does_not_replace_newer(visit):
         await page.keyboard.press("Enter")
         await expect(page.locator(".explained tbody tr").first).to_contain_text("Leave")
         before = await page.locator(".explained tbody").inner_text()
-        await late.let_go()
+        await late.release_and_wait()
         assert await page.locator(".explained tbody").inner_text() == before
 
 
-async def test_price_never_appears_at_other_collection(visit, beside):
+async def test_price_never_appears_at_other_collection(visit, second):
     page = visit.page
     await visit.go("/collections/default")
     async with held(page, "**/v1/estimates") as late:
         await page.get_by_role("button", name="Estimate a rebuild").click()
         await late.taken()
         await page.evaluate(
-            "history.pushState(null, '', '/collections/beside'); dispatchEvent(new PopStateEvent('popstate'))"
+            "history.pushState(null, '', '/collections/second'); dispatchEvent(new PopStateEvent('popstate'))"
         )
-        await expect(page.get_by_role("heading", name="beside")).to_be_visible()
-        await late.let_go()
+        await expect(page.get_by_role("heading", name="second")).to_be_visible()
+        await late.release_and_wait()
         await expect(page.get_by_role("button", name="Start the rebuild")).to_have_count(0)
 
 
@@ -159,22 +159,22 @@ async def test_late_question_list_is_not_drawn_elsewhere(visit):
         await page.get_by_role("button", name="Accepted").click()
         await expect(page.get_by_role("button", name="Accepted")).to_have_attribute("aria-pressed", "true")
         await expect(page.locator("main .empty, main ul.questions")).to_be_visible()
-        await late.let_go()
+        await late.release_and_wait()
         await expect(page.get_by_text("How many days of leave does everybody have?")).to_have_count(0)
 
 
-async def test_a_screen_that_was_left_asks_no_more(visit):
+async def test_left_screen_sends_no_requests(visit):
     page = visit.page
-    asked = []
-    page.on("request", lambda each: each.url.endswith("/v1/status") and asked.append(each.url))
+    requests = []
+    page.on("request", lambda each: each.url.endswith("/v1/status") and requests.append(each.url))
     async with held(page, "**/v1/status") as late:
         await visit.go("/work")
         await late.taken()
         await page.get_by_role("link", name="Try").click()
         await expect(page.get_by_role("button", name="Generate questions")).to_be_visible()
-        await late.let_go()
+        await late.release_and_wait()
     await page.wait_for_timeout(2_500)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 async def test_failed_row_page_can_be_reloaded(visit, deployment):
@@ -221,14 +221,14 @@ async def test_double_key_press_skips_no_unseen_question(visit, deployment):
         await page.keyboard.press("1")
         await page.keyboard.press("Space")
         await page.keyboard.press("Space")
-        await late.let_go()
+        await late.release_and_wait()
     await expect(page.locator(".candidates li").first).to_be_visible()
     assert await _left(page) == before - 1
     await expect(page.get_by_text("1 labelled")).to_be_visible()
 
 
 async def _left(page):
-    """How many questions wait to be labelled."""
+    """Return how many questions wait to be labelled."""
     return int(re.search(r"(\d+) questions? left", await page.locator(".labelling").inner_text())[1])
 
 
@@ -253,12 +253,12 @@ async def test_files_awaiting_price_accept_more_files(visit, tmp_path):
 async def test_failed_load_succeeds_on_retry(visit, path):
     page = visit.page
     visit.allowed = ("ERR_FAILED",)
-    asked = re.compile(r".*/(v1/|openapi\.json).*")
-    await page.route(asked, lambda route: route.abort())
+    api_requests = re.compile(r".*/(v1/|openapi\.json).*")
+    await page.route(api_requests, lambda route: route.abort())
     await visit.go(path)
     trouble = page.locator(".trouble")
     await expect(trouble).to_have_count(1)
-    await page.unroute(asked)
+    await page.unroute(api_requests)
     await trouble.get_by_role("button", name="Try again").click()
     await expect(trouble).to_have_count(0)
     await expect(page.locator("main")).not_to_be_empty()
@@ -298,7 +298,7 @@ async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path)
     await expect(page.locator(".row", has_text="stop-4.txt")).to_be_visible()
 
 
-async def test_a_run_that_has_ended_is_listed_so(visit, deployment):
+async def test_finished_run_is_listed_as_finished(visit, deployment):
     page = visit.page
     questions = [{"question": "How many days of leave does everybody have?", "external_ids": ["leave.md"]}]
     deployment.client.put("/v1/collections/default/labelled/late", json={"questions": questions}).raise_for_status()

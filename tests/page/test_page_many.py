@@ -1,4 +1,4 @@
-"""A collection of 100,000 documents in the page: its first rows, its search, its rows by keyboard, rows that come."""
+"""A collection of 100,000 documents in the page: first rows, search, keyboard navigation, arriving rows."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ MOST_ROWS = 80
 
 @pytest.fixture(scope="module")
 async def large(deployment):
-    """The name of a collection with so many documents."""
+    """The name of a collection with 100,000 documents."""
     await fill(deployment, "large", DOCUMENTS)
     yield "large"
     database = Database(deployment.stack.settings.database_url.get_secret_value(), timeout=None)
@@ -59,11 +59,11 @@ async def test_arriving_documents_move_neither_view_nor_focus(visit, deployment,
     await expect(page.locator(".counts")).to_contain_text("99,900 ready")
     link = page.locator(".row a", has_text="paper-000003")
     await link.focus()
-    place = await link.bounding_box()
+    position = await link.bounding_box()
     deployment.ingest({f"new-{n}": f"Number {n} is new." for n in range(COMING)}, collection=large)
     await expect(page.locator(".counts")).to_contain_text(f"{99_900 + COMING:,} ready", timeout=120_000)
     await expect(link).to_be_focused()
-    assert (await link.bounding_box())["y"] == place["y"]
+    assert (await link.bounding_box())["y"] == position["y"]
     assert await page.locator(".row").count() <= MOST_ROWS
     await page.locator(".window").press("Home")
     await expect(page.locator(".row").first).to_contain_text("new-")
@@ -87,7 +87,7 @@ async def test_late_rows_show_missed_events(visit, deployment, large):
     await page.route(later, hold, times=1)
     await page.locator(".window").evaluate("window => window.scrollTo(0, 95 * 48)")
     await asyncio.wait_for(read.wait(), 30)
-    deployment.client.patch(f"/v1/documents/{rows[3]['id']}", json={"title": "Told meanwhile"}).raise_for_status()
-    await page.wait_for_timeout(3000)  # until it was told: should it be later, it changes the row that is there
+    deployment.client.patch(f"/v1/documents/{rows[3]['id']}", json={"title": "Renamed meanwhile"}).raise_for_status()
+    await page.wait_for_timeout(3000)  # until the event has arrived: a later one would change the row that is drawn
     free.set()
-    await expect(page.locator(".row", has_text="Told meanwhile")).to_be_visible()
+    await expect(page.locator(".row", has_text="Renamed meanwhile")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The reader: a document's chunks by their state, a chunk that is tried, and documents that are selected."""
+"""The reader: a document's chunks by state, a chunk opened in Try, and selected documents."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ async def test_chunks_are_shown_by_state_along_document(visit, deployment, parts
     await expect(page.locator(".row")).to_have_count(6)
 
 
-async def test_a_chunk_is_tried(visit, parts):
+async def test_chunk_opens_in_try(visit, parts):
     page = visit.page
     await visit.go(f"/documents/{parts}")
     await page.locator(".row button").nth(2).click()
@@ -52,11 +52,11 @@ async def test_deep_scroll_position_survives_unseen_changes(visit, deployment):
     [document] = deployment.wait_until_settled(1, collection="long")
     changed = asyncio.Event()
 
-    async def told(route):
+    async def send_reset(route):
         await changed.wait()
         await route.fulfill(content_type="text/event-stream", body="event: reset\ndata: {}\n\n")
 
-    await page.route("**/v1/events", told, times=1)
+    await page.route("**/v1/events", send_reset, times=1)
     await visit.go(f"/documents/{document['id']}")
     window, wanted = page.locator(".window"), page.locator('.row[aria-posinset="120"]')
     await expect(page.locator(".row").first).to_be_visible()
@@ -71,7 +71,7 @@ async def test_deep_scroll_position_survives_unseen_changes(visit, deployment):
     assert await wanted.bounding_box() == before
 
 
-async def test_selected_documents_are_tried_again_and_deleted_together(visit, deployment, files):
+async def test_selected_documents_are_retried_and_deleted(visit, deployment, files):
     page = visit.page
     deployment.client.put("/v1/collections/picked", json={}).raise_for_status()
     await visit.go("/documents?collection=picked")

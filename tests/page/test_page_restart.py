@@ -1,4 +1,4 @@
-"""An upload of many files while the API is killed and started again: the page catches up by itself."""
+"""An upload of many files while the API is killed and restarted: the page catches up by itself."""
 
 import sys
 
@@ -42,7 +42,7 @@ async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_p
     await expect(page.locator(".counts")).to_contain_text(f"{FAILING} failed")
     await expect(page.get_by_text("Not connected")).to_have_count(0)
     expected = sorted((each["filename"], each["state"]) for each in documents)
-    for _ in range(5):  # what settled last is told within a second
+    for _ in range(5):  # the last event arrives within a second
         if await _rows(page) == expected:
             break
     assert await _rows(page) == expected
@@ -61,7 +61,7 @@ async def _drop(page, folder) -> None:
 
 
 async def _rows(page) -> list[tuple[str, str]]:
-    """The name and the state of every row of the list."""
+    """Return the name and the state of every row of the list."""
     script = """async () => {
         const frame = () => new Promise(requestAnimationFrame);
         const box = document.querySelector(".window");

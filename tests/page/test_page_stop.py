@@ -1,4 +1,4 @@
-"""What is stopped ends at the provider, too, and a trial leaves nothing behind."""
+"""Stopped requests also end at the provider, and a trial leaves no data."""
 
 import httpx
 import pytest
@@ -15,14 +15,14 @@ BERLIN = (
 
 @pytest.fixture
 def provider(deployment, provider_process):
-    """The provider of the deployment, with nothing counted and no fault set."""
+    """The provider of the deployment, with counters at zero and without faults."""
     provider_process.restore()
     yield provider_process
     provider_process.restore()
 
 
 async def under_way(provider, wanted: int) -> None:
-    """Wait until the provider has so many calls whose callers wait."""
+    """Wait until the provider has this number of running calls."""
 
     async def awaited():
         return provider.stats()["awaited"] == wanted
@@ -30,7 +30,7 @@ async def under_way(provider, wanted: int) -> None:
     await until(awaited)
 
 
-async def test_escape_ends_the_call_of_an_answer(visit, provider):
+async def test_escape_cancels_the_answers_provider_call(visit, provider):
     await visit.go("/ask")
     provider.script(latency_seconds=60)
     await visit.page.fill("#question", "How many days of leave does everybody have?")
@@ -44,7 +44,7 @@ async def test_escape_ends_the_call_of_an_answer(visit, provider):
     await ask(visit, "How many days of leave does everybody have?")
 
 
-async def test_stop_ends_the_calls_of_a_trial(visit, provider):
+async def test_stop_cancels_the_trials_provider_calls(visit, provider):
     await visit.go("/lab/try")
     provider.script(latency_seconds=60)
     await visit.page.get_by_label("Text").fill(BERLIN)
@@ -57,7 +57,7 @@ async def test_stop_ends_the_calls_of_a_trial(visit, provider):
 
 
 async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
-    asked = ["What surrounds Berlin?", "Where are the film studios?"]
+    questions = ["What surrounds Berlin?", "Where are the film studios?"]
     before = _stored(deployment)
     replies = []
     visit.page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
@@ -65,12 +65,12 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
     await visit.page.get_by_label("Text").fill(BERLIN)
     await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
-    for number, question in enumerate(asked, 1):
+    for number, question in enumerate(questions, 1):
         await visit.page.get_by_label("Question", exact=True).fill(question)
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".heat").first.locator("thead th")).to_have_count(1 + number)
     body = replies[-1].request.post_data_json
-    assert body["questions"] == asked
+    assert body["questions"] == questions
     items = deployment.client.post("/v1/similarity", json=body).raise_for_status().json()["items"]
     tables = await visit.page.locator(".heat").all()
     assert len(tables) == len(items) > 0
@@ -82,7 +82,7 @@ async def test_trial_shows_server_numbers_and_stores_nothing(visit, deployment):
 
 
 def _stored(deployment) -> tuple[object, ...]:
-    """Documents, chunks and points of the deployment."""
+    """Return the numbers of documents, chunks and points of the deployment."""
     status = deployment.client.get("/v1/status").json()
     qdrant = str(deployment.stack.settings.qdrant_url).rstrip("/")
     names = [each["name"] for each in httpx.get(f"{qdrant}/collections").json()["result"]["collections"]]
@@ -92,7 +92,7 @@ def _stored(deployment) -> tuple[object, ...]:
 
 
 async def test_two_prompts_are_compared_side_by_side(visit, deployment):
-    """Both prompts' questions take part in the comparison, and so does one that was typed."""
+    """Both prompts' questions take part in the comparison, and a typed question as well."""
     page = visit.page
     replies = []
     page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
@@ -102,9 +102,9 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     await page.get_by_role("button", name="Compare two prompts").click()
     await page.get_by_role("group", name="B").get_by_label("Questions per chunk").fill("2")
     await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")
-    async with page.expect_request(lambda each: each.url.endswith("/v1/try") and "short" in each.post_data) as asked:
+    async with page.expect_request(lambda each: each.url.endswith("/v1/try") and "short" in each.post_data) as request:
         await page.get_by_role("button", name="Generate questions").click()
-    body = (await asked.value).post_data_json
+    body = (await request.value).post_data_json
     assert (body["questions_per_chunk"], body["prompt"]) == (2, "Write {count} short questions about: {text}")
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_have_count(2)
     first = page.locator("article.card").first
@@ -115,7 +115,7 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     await page.keyboard.press("Enter")
     await page.get_by_label("Question", exact=True).fill("What is Berlin the capital of?")
     await page.keyboard.press("Enter")
-    await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # and the chunk's text, and its words
+    await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # and the chunk's text and its words
     await expect(first.get_by_role("row", name="B kept")).not_to_have_count(0)
     await expect(first.get_by_role("row", name="yours Which capital is Berlin?")).to_have_count(1)
     [sent] = [each["questions"] for each in replies[-1].request.post_data_json["texts"][:1]]

@@ -1,4 +1,4 @@
-"""Many tabs of one browser: they share one stream of events, and lose none when the tab that has it is closed."""
+"""Many tabs of one browser: they share one stream of events, and miss none when the tab that reads it is closed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ TABS = 8
 
 
 class Streams:
-    """The streams of events that the tabs of a browser have open."""
+    """The open event streams of the tabs of a browser."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.open: list[Page] = []
@@ -26,7 +26,7 @@ class Streams:
             self.open.remove(page)
 
     async def are(self, count: int) -> list[Page]:
-        """Wait until so many tabs have a stream."""
+        """Wait until this number of tabs has a stream."""
 
         async def so_many() -> bool:
             self.open = [each for each in self.open if not each.is_closed()]
@@ -41,7 +41,7 @@ class Streams:
 
 @pytest.fixture
 def tabs(browser: Browser, deployment: Deployment):
-    """Open so many tabs that list the documents of one collection."""
+    """Open tabs that list the documents of one collection."""
 
     @asynccontextmanager
     async def opened(count: int, collection: str) -> AsyncIterator[tuple[list[Page], Streams]]:

@@ -1,4 +1,4 @@
-"""Work says why it is not faster, for each cause."""
+"""Work shows its bottleneck, for each cause."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 @pytest.fixture
 def provider():
-    """A provider of its own: the other tests' deployment has no faults."""
+    """A provider of its own: the other tests' deployment must have no faults."""
     provider = ScriptedProvider(latency_seconds=6)
     yield provider
     provider.close()
@@ -22,12 +22,12 @@ def provider():
 
 @pytest.fixture
 def slow(provider, tmp_path):
-    """A deployment without a worker that writes questions."""
+    """A deployment without a worker that generates questions."""
     with Deployment(provider.settings(), tmp_path, roles=("parse", "index", "scheduler")) as deployment:
         yield deployment
 
 
-async def test_work_says_why_it_is_not_faster(browser, slow, provider):
+async def test_work_shows_its_bottleneck(browser, slow, provider):
     address = f"http://127.0.0.1:{slow.port}"
     slow.ingest(corpus(documents=60, sections=10, words=40))
     async with visiting(browser, address, viewport={"width": 1360, "height": 850}) as visit:
@@ -49,7 +49,7 @@ async def test_work_says_why_it_is_not_faster(browser, slow, provider):
             await expect(visit.page.get_by_text("Unknown: the broker is unavailable.")).to_be_visible()
 
 
-async def test_work_draws_the_last_hour(visit, deployment):
+async def test_work_charts_the_last_hour(visit, deployment):
     page = visit.page
     await visit.go("/work")
     figure = page.get_by_role("figure", name="The last hour")
@@ -67,7 +67,7 @@ async def test_work_draws_the_last_hour(visit, deployment):
 
 @contextmanager
 def _frozen(deployment: Deployment, engine: str) -> Iterator[None]:
-    """Have an engine that takes connections, and answers nothing."""
+    """Stop an engine, so that it accepts connections but answers nothing."""
     pid = deployment.stack.pids()[engine]
     os.kill(pid, signal.SIGSTOP)
     try:

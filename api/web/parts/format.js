@@ -7,13 +7,13 @@ const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 
 /** @param {number} value */
 export const count = (value) => numbers.format(value);
 
-/** @param {number} value a score, which is no percentage */
+/** @param {number} value a score, not a percentage */
 export const score = (value) => value.toFixed(2);
 
 /** @param {number} value @param {string} one @param {string} [many] */
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
-/** @param {string} time as the API gives it */
+/** @param {string} time as the API returns it */
 export function ago(time) {
   const seconds = (Date.now() - Date.parse(time)) / 1000;
   for (const [unit, size] of UNITS) {
@@ -22,7 +22,7 @@ export function ago(time) {
   return "just now";
 }
 
-/** @param {string} time as the API gives it, which is to come */
+/** @param {string} time in the future, as the API returns it */
 export function until(time) {
   const seconds = (Date.parse(time) - Date.now()) / 1000;
   return seconds <= 0 ? "now" : `in ${duration(seconds)}`;
@@ -30,7 +30,7 @@ export function until(time) {
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** @param {string} time as the API gives it */
+/** @param {string} time as the API returns it */
 export const clockTime = (time) => clock.format(new Date(time));
 
 /** @param {number} seconds */

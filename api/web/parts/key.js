@@ -11,7 +11,7 @@ let pending = null;
 onKeyRequired(
   () =>
     new Promise((resolve) => {
-pending = { resolve, refused: key() !== "" };
+      pending = { resolve, refused: key() !== "" };
       redraw();
     }),
 );

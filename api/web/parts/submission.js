@@ -5,13 +5,13 @@ import { server } from "./permissions.js";
 import { isSmall, offer, offering } from "./estimate.js";
 import { send, uploads } from "./uploads.js";
 
-/** @typedef {{entries: DroppedEntry[], files: File[]}} Given `entries` if the browser provides them: only they give access to the files of a folder */
+/** @typedef {{entries: DroppedEntry[], files: File[]}} Selection `entries` if the browser provides them: only they give access to the files of a folder */
 
 /**
  * Upload files to a collection. If models have a price or `ask` is set, the user confirms the cost first.
- * @param {Given} given @param {string} collection @param {boolean} ask @param {() => void} uploaded called after each uploaded file
+ * @param {Selection} given @param {string} collection @param {boolean} ask @param {() => void} uploaded called after each uploaded file
  */
-export async function take(given, collection, ask, uploaded) {
+export async function submitFiles(given, collection, ask, uploaded) {
   const files = given.entries.length ? (await Promise.all(given.entries.map(filesOf))).flat() : given.files.map(named);
   if (!files.length) return;
   const me = await server();

@@ -35,7 +35,7 @@ export function send(chosen, fields, most, uploaded) {
     const large = most && file.size > most;
     files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
       fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
-      problem: large ? `The file has ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
+      problem: large ? `The file is ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
   }
   next();
   redraw();
@@ -61,8 +61,8 @@ async function run(each) {
     try {
       /** @param {number} share */
       const onProgress = (share) => (Object.assign(each, { share, problem: null }), redraw());
-      const taken = await upload(each.file, each.fields, onProgress, each.control.signal);
-      Object.assign(each, { state: taken.unchanged ? "unchanged" : "taken", problem: null });
+      const reply = await upload(each.file, each.fields, onProgress, each.control.signal);
+      Object.assign(each, { state: reply.unchanged ? "unchanged" : "uploaded", problem: null });
       return finished();
     } catch (problem) {
       const stopped = each.control.signal.aborted;
@@ -84,7 +84,7 @@ async function run(each) {
   }
 }
 
-const WORDS = { waiting: "waiting", sending: "", taken: "uploaded", unchanged: "already uploaded", stopped: "cancelled", refused: "" };
+const WORDS = { waiting: "waiting", sending: "", uploaded: "uploaded", unchanged: "already uploaded", stopped: "cancelled", refused: "" };
 
 export function uploads() {
   if (!files.length) return nothing;
@@ -93,7 +93,7 @@ export function uploads() {
   const of = (...states) => files.filter((each) => states.includes(each.state));
   const refused = of("refused");
   const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);
-  const ended = [`${plural(of("taken", "unchanged").length, "file")} uploaded`];
+  const ended = [`${plural(of("uploaded", "unchanged").length, "file")} uploaded`];
   if (refused.length) ended.push(`${count(refused.length)} rejected`);
   if (of("stopped").length) ended.push(`${count(of("stopped").length)} cancelled`);
   const stop = () => {

@@ -17,10 +17,10 @@ export async function loadWebhooks() {
   redraw();
 }
 
-/** @param {() => Promise<unknown>} what */
-async function attempt(what) {
+/** @param {() => Promise<unknown>} action */
+async function attempt(action) {
   try {
-    await what();
+    await action();
     await loadWebhooks();
   } catch (problem) {
     notify(problem.message, { seconds: 10 });

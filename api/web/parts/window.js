@@ -4,7 +4,7 @@ import { html } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { redraw } from "../store.js";
 
-export const MARGIN = 8; // rows above and below what is visible
+export const MARGIN = 8; // rows rendered above and below the viewport
 
 export class WindowedList {
   /** @param {number} rowHeight in pixels @param {() => void} more called when the end of the loaded rows is near */

@@ -244,9 +244,9 @@ function spoken() {
 /** @param {Api["QueryReply"]} reply */
 function facts(reply) {
   const { usage, milliseconds } = reply.metadata;
-  const who = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
+  const origin = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
   const tokens = usage.prompt_tokens + usage.completion_tokens;
-  const parts = [who, plural(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
+  const parts = [origin, plural(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
   if (tokens) parts.push(plural(tokens, "token"));
   if (reply.removed_citations.length) parts.push(`${plural(reply.removed_citations.length, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;

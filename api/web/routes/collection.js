@@ -57,13 +57,13 @@ async function refresh(now = seen) {
   redraw();
 }
 
-/** Run a long action, then load the collection again. @param {string} words @param {(now: Collected) => Promise<any>} what */
-async function attempt(words, what) {
+/** Run a long action, then load the collection again. @param {string} words @param {(now: Collected) => Promise<any>} action */
+async function attempt(words, action) {
   const now = seen;
   now.busy = words;
   redraw();
   try {
-    await what(now);
+    await action(now);
     await refresh(now);
   } catch (problem) {
     now.problem = problem;
@@ -154,8 +154,8 @@ const erase = (form) => attempt("Deleting\u2026", async (now) => {
   await new Promise(() => {}); // until the page is left
 });
 
-/** @param {(form: HTMLFormElement) => void} what @returns {(event: On<HTMLFormElement>) => void} */
-const submitted = (what) => (event) => (event.preventDefault(), what(event.target));
+/** @param {(form: HTMLFormElement) => void} action @returns {(event: On<HTMLFormElement>) => void} */
+const submitted = (action) => (event) => (event.preventDefault(), action(event.target));
 
 export function view() {
   const { view: shown } = seen;
@@ -206,10 +206,10 @@ function options(given) {
 
 /** @param {{change: Record<string, any>, estimated: Api["EstimateView"]}} made */
 function price({ change, estimated: each }) {
-  const what = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
+  const options = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
   const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
   const parts = [plural(each.documents, "document"), plural(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, plural(each.embeddings, "embedding")];
-  return html`<div class="card" role="status"><p>${what}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", price unknown" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
+  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", price unknown" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
     <p class="soft small">Existing questions are reused at no cost. Queries use the live build until you switch.</p>
     <p><button class="main" @click=${rebuild}>Start the rebuild</button></p></div>`;
 }

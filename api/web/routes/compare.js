@@ -108,10 +108,10 @@ async function poll(id) {
 /** @param {Partial<Results>} results @returns {string} */
 const firstOf = ({ rows = [], baseline, default: usual }) => (rows.find((row) => row.strategy === usual) ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
 
-/** @param {() => Promise<unknown>} what */
-async function attempt(what) {
+/** @param {() => Promise<unknown>} action */
+async function attempt(action) {
   try {
-    await what();
+    await action();
     seen.problem = null;
   } catch (problem) {
     Object.assign(seen, { problem, again: undefined }); // the user repeats the action with its button

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { ROOT, get, send as request } from "../api.js";
+import { ROOT, get, latest, send as request } from "../api.js";
 import { listen } from "../events.js";
 import { redraw, remember, remembered } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
@@ -27,7 +27,7 @@ let dropping = false;
 const deleting = new Set(); // ids of rows whose deletion can still be undone
 const picked = new Set(); // ids of rows
 const windowed = new WindowedList(ROW, () => more());
-let requests = 0; // number of the latest list request; replies to earlier ones are dropped
+const newest = latest();
 
 export async function load() {
   windowed.toTop();
@@ -59,16 +59,12 @@ const address = (cursor) => {
 };
 
 async function refresh() {
-  const number = (requests += 1);
   list.loading = true;
   redraw();
   try {
-    await loadCollections();
-    const page = await get(address(null));
-    if (number !== requests) return;
+    const page = await newest(loadCollections().then(() => get(address(null))));
     replace({ rows: page.items, next: page.next_cursor });
   } catch (problem) {
-    if (number !== requests) return;
     Object.assign(list, { problem, again: () => refresh() });
   }
   list.loading = false;
@@ -79,40 +75,38 @@ async function refresh() {
 async function readAgain() {
   const loaded = windowed.top > 0 ? list.rows.length : 0;
   if (!loaded) return refresh();
-  const number = (requests += 1);
   list.loading = true;
   try {
-    await loadCollections();
-    let page = await get(address(null));
-    const rows = [...page.items];
-    while (rows.length < loaded && page.next_cursor) {
-      page = await get(address(page.next_cursor));
-      rows.push(...page.items);
-    }
-    if (number !== requests) return;
-    const ids = new Set();
-    replace({ rows: rows.filter((row) => !ids.has(row.id) && ids.add(row.id)), next: page.next_cursor });
+    replace(await newest(firstRows(loaded)));
   } catch (problem) {
-    if (number !== requests) return;
     Object.assign(list, { problem, again: () => readAgain() });
   }
   list.loading = false;
   redraw();
 }
 
+/** Read at least `most` rows. @param {number} most */
+async function firstRows(most) {
+  await loadCollections();
+  let page = await get(address(null));
+  const rows = new Map(page.items.map((row) => [row.id, row]));
+  while (rows.size < most && page.next_cursor) {
+    page = await get(address(page.next_cursor));
+    for (const row of page.items) rows.set(row.id, row);
+  }
+  return { rows: [...rows.values()], next: page.next_cursor };
+}
+
 async function more() {
   if (list.loading || !list.next || list.problem) return;
-  const number = requests;
   list.loading = true;
   try {
-    const page = await get(address(list.next));
-    if (number !== requests) return;
+    const page = await newest(get(address(list.next)));
     const ids = new Set(list.rows.map((row) => row.id));
     list.rows = [...list.rows, ...page.items.filter((row) => !ids.has(row.id))];
     list.next = page.next_cursor;
     applyPending();
   } catch (problem) {
-    if (number !== requests) return;
     Object.assign(list, { problem, again: () => ((list.problem = null), more()) });
   }
   list.loading = false;
@@ -186,12 +180,12 @@ let submission = null;
 const submissionModule = async () => (submission ??= await import("../parts/submission.js"));
 const asksAlways = () => remembered("estimate") === "always";
 
-/** @param {import("../parts/submission.js").Given} given */
-async function give(given) {
+/** @param {import("../parts/submission.js").Selection} given */
+async function addFiles(given) {
   const collection = collections.chosen; // the selection may change while the module is loaded
   try {
-    const { take } = await submissionModule();
-    await take(given, collection, asksAlways(), refreshCounts);
+    const { submitFiles } = await submissionModule();
+    await submitFiles(given, collection, asksAlways(), refreshCounts);
   } catch (problem) {
     notify(`The files were not uploaded: ${problem.message}`);
   }
@@ -202,7 +196,7 @@ function dropped(event) {
   event.preventDefault();
   dropping = false;
   const { items, files } = event.dataTransfer; // the browser empties it when the handler returns
-  give({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
+  addFiles({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
 }
 
 function askingAlways() {
@@ -214,11 +208,11 @@ function askingAlways() {
 /** @param {Api["DocumentView"][]} rows */
 const describe = (rows) => (rows.length === 1 ? `\u201c${nameOf(rows[0])}\u201d` : plural(rows.length, "document"));
 
-/** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} what */
-async function withEach(rows, what) {
+/** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} action */
+async function withEach(rows, action) {
   /** @type {Error[]} */
   const problems = [];
-  for (const row of rows) await what(row).catch((problem) => problems.push(problem));
+  for (const row of rows) await action(row).catch((problem) => problems.push(problem));
   const [first] = problems;
   if (first) notify(problems.length > 1 ? `${plural(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
   return problems.length;
@@ -229,7 +223,7 @@ async function retry(rows) {
   picked.clear();
   redraw();
   const failed = await withEach(rows, (row) => request("POST", `/v1/documents/${row.id}/retry`));
-  if (!failed) notify(rows.length === 1 ? `Retrying ${describe(rows)}.` : `Retrying ${describe(rows)}.`);
+  if (!failed) notify(`Retrying ${describe(rows)}.`);
 }
 
 /** @param {Api["DocumentView"][]} rows */
@@ -272,7 +266,7 @@ export function view() {
   const { states, working, all, shown } = totals();
   const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
   /** @param {On<HTMLInputElement & {files: FileList}>} event */
-  const choose = (event) => (give({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
+  const choose = (event) => (addFiles({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
   /** @param {Event} event */
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), redraw()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { live } from "../vendor/directives/live.js";
-import { ROOT, get, post } from "../api.js";
+import { ROOT, get, latest, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
@@ -127,17 +127,14 @@ function rowsOf({ questions, text, words }) {
   return rows;
 }
 
-let searches = 0;
+const newest = latest();
 
 /** Search documents by name. @param {string} words */
 async function search(words) {
   const now = seen;
-  const number = ++searches;
   now.opened = null;
   const query = new URLSearchParams({ collection: now.collection, q: words, limit: "8", metadata: "false" });
-  const found = words.trim() ? (await get(`/v1/documents?${query}`)).items : null;
-  if (number !== searches) return; // a newer search replaced this one
-  now.found = found;
+  now.found = await newest(words.trim() ? get(`/v1/documents?${query}`).then(({ items }) => items) : Promise.resolve(null));
   redraw();
 }
 
@@ -211,7 +208,7 @@ export function view() {
       <button class="main" type="submit">Explain</button>
     </form>
     ${problemCard(seen.problem, () => (seen.submitted ? explain(seen.submitted, seen.question) : load()))}
-    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "See every candidate passage, its score in each channel, and the effect of other weights."}</p>`}
+    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Shows every candidate passage, its score in each channel, and the effect of other weights."}</p>`}
   </section>`;
 }
 

@@ -1,7 +1,7 @@
 // Questions: asked by users, unanswered, and accepted as questions of a passage.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { ROOT, get, send } from "../api.js";
+import { ROOT, get, latest, send } from "../api.js";
 import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, plural, score } from "../parts/format.js";
@@ -32,18 +32,15 @@ const address = (cursor) => {
   return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
 };
 
-let requests = 0; // number of the latest request; replies to earlier ones are dropped
+const newest = latest();
 
 /** @param {string | null} [cursor] */
 async function refresh(cursor = null) {
-  const number = ++requests;
   try {
-    const page = await get(address(cursor));
-    if (number !== requests) return;
+    const page = await newest(get(address(cursor)));
     seen.items = cursor ? [...(seen.items ?? []), ...page.items] : page.items;
     Object.assign(seen, { next: page.next_cursor, keptDays: "kept_days" in page ? page.kept_days : null, problem: null });
   } catch (problem) {
-    if (number !== requests) return;
     Object.assign(seen, { problem, items: seen.items ?? [] });
   }
   redraw();

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { post } from "../api.js";
+import { latest, post } from "../api.js";
 import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { plural, path } from "../parts/format.js";
@@ -25,7 +25,7 @@ Berlin is the capital and largest city of Germany, by area and by population. Wi
  */
 /** @type {{sides: Side[], questions: string[], similarity: import("../parts/similarity.js").Similarity[] | null, bars: boolean, text: string, problem: any}} */
 const trial = { sides: [newSide()], questions: [], similarity: null, bars: false, text: EXAMPLE, problem: null };
-let comparisons = 0;
+const newest = latest();
 
 export async function load() {
   if (pendingText.text !== null) {
@@ -53,7 +53,7 @@ function collection() {
 /** @param {Event} event */
 async function run(event) {
   event.preventDefault();
-  comparisons += 1;
+  newest(); // drop a running comparison
   Object.assign(trial, { problem: null, similarity: null });
   await Promise.all(trial.sides.map(again));
   if (!trial.sides.some((side) => side.running)) await compare();
@@ -64,7 +64,7 @@ const again = (side) => write(side, { text: trial.text, collection: collection()
 
 /** @param {Side} side */
 async function retry(side) {
-  comparisons += 1;
+  newest(); // drop a running comparison
   trial.similarity = null;
   await again(side);
   if (!trial.sides.some((each) => each.running)) await compare();
@@ -82,15 +82,12 @@ async function compare(question) {
   if (question?.trim()) trial.questions = [...trial.questions.filter((each) => each !== question), question].slice(-MAX_QUESTIONS);
   const tried = chunks();
   if (!trial.questions.length || !tried.length) return;
-  const comparison = ++comparisons;
   try {
     const texts = tried.map((each, index) => ({ text: each.text, questions: questionsOf(index).map(({ text }) => text) }));
-    const similarity = await compared(trial.questions, texts, collection());
-    if (comparison !== comparisons) return; // another trial has started
-    trial.similarity = similarity;
+    trial.similarity = await newest(compared(trial.questions, texts, collection()));
     trial.problem = null;
   } catch (problem) {
-    if (comparison === comparisons) trial.problem = problem;
+    trial.problem = problem;
   }
   redraw();
 }
@@ -118,7 +115,7 @@ function type(event, index) {
 function twoSides() {
   if (trial.sides.length > 1) trial.sides.pop()?.running?.abort();
   else trial.sides.push(newSide());
-  comparisons += 1;
+  newest(); // drop a running comparison
   trial.similarity = null;
   redraw();
 }
@@ -150,7 +147,7 @@ export function view() {
   /** @param {On<HTMLTextAreaElement>} event */
   const changes = (event) => ((trial.text = event.target.value), redraw());
   return html`<section class="column wide" @dragover=${over} @drop=${dropped}>
-    <p class="soft">See the questions that the model writes for a text. Nothing is stored. Model calls are billed as in ingest.</p>
+    <p class="soft">Preview the questions that the model writes for a text. Nothing is stored. Model calls are billed as during ingestion.</p>
     <form class="trial" @submit=${run}>
       <label>Text<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${changes}></textarea></label>

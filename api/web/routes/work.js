@@ -87,7 +87,7 @@ export function view() {
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
-    ${lately()}
+    ${lastHour()}
     <h2>Limits</h2>
     ${limits(status.limits)}
     <h2>Failed</h2>
@@ -107,7 +107,7 @@ function stage(words, each) {
 }
 
 /** Render the last hour by minute, or nothing if no work finished in it. */
-function lately() {
+function lastHour() {
   const { history } = work;
   /** @param {"chunks" | "dead_chunks" | "documents" | "failed_documents"} name */
   const sum = (name) => history.reduce((total, each) => total + each[name], 0);

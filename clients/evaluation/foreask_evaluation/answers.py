@@ -24,14 +24,14 @@ Retrieve = Callable[[str], Awaitable[Sequence[RetrievedChunk]]]
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """The judgement of one answer; None where the set cannot tell.
+    """The grade of one answer; None if the set has no data for it.
 
     Args:
-        answered: it did not say that the documents do not answer.
-        valid: it cites, and no passage that it was not given.
-        relevant: it cites a passage that answers.
-        recalled: it contains one of the known answers.
-        tokens: that the answer cost.
+        answered: whether the answer did not say that the documents do not answer.
+        valid: whether it cites passages, and only passages that it was given.
+        relevant: whether it cites a passage that answers.
+        recalled: whether it contains one of the known answers.
+        tokens: tokens that the answer cost.
     """
 
     answered: bool
@@ -44,12 +44,12 @@ class GradedAnswer:
 async def grade_answers(
     services: EvaluationServices, answerer: Answerer, labelled: LabelledSet, retrieve: Retrieve
 ) -> dict[str, Any]:
-    """Answer every question from the chunks that are retrieved for it, and judge the answers.
+    """Answer every question from the chunks that are retrieved for it, and grade the answers.
 
     Returns:
         `{"form", "questions", "unanswerable", "failed", "tokens"}` and shares with their bounds: `answered`,
         `citations_valid` and `cites_answering_passage` of the given answers, `answer_recall` of questions whose answer
-        is known, and `refused` of the unanswerable ones; None where there are none to judge.
+        is known, and `refused` of the unanswerable questions; None if there is nothing to grade.
     """
     questions = {**labelled.queries, **labelled.unanswerable}
     judged = await _grade_all(services, answerer, labelled, retrieve, questions)

@@ -37,11 +37,11 @@ class LabelledSet:
     """Passages, queries, and which passages answer which query.
 
     Args:
-        queries: those that have a passage to be found, by id.
+        queries: the queries that have a passage to be found, by id.
         judgements: for each of these queries the scores of its passages; above 0 answers it.
-        questions: those written for passages, by the passage's id; None where the set has no file of them.
-        notes: sentences about what was left out.
-        answers: texts that answer a query, by its id, where they are known.
+        questions: the questions written for passages, by the passage's id; None if the set has no file of them.
+        notes: sentences about the rows that were left out.
+        answers: texts that answer a query, by its id, if they are known.
         unanswerable: questions that no passage answers, by id.
     """
 

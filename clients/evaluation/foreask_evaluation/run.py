@@ -1,6 +1,6 @@
 """An evaluation: every text is embedded once, points are written as at ingest, and questions go through the retriever.
 
-So it measures what users get, down to the engine's search.
+So it measures the results that users get, down to the engine's search.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def evaluate(
         The content of `results.json`; see `shared.query.evaluate.results`.
 
     Raises:
-        ForeaskError: an engine or a provider does not do what is needed.
+        ForeaskError: an engine or a provider fails.
     """
     questions = await questions_of(services, labelled)
     reasons = {strategy.name: _why_not(strategy, services, labelled, questions) for strategy in strategies}
@@ -131,7 +131,7 @@ async def _answers(
     strategies: Sequence[Strategy],
     indexed: Mapping[Layout, _IndexedLayout],
 ) -> Json | None:
-    """The quality of answers from the chunks that the first strategy finds; None where nothing answers."""
+    """The quality of answers from the chunks that the first strategy finds; None without an answerer."""
     if services.answerer is None:
         return None
     strategy = strategies[0]
@@ -206,7 +206,7 @@ def _parts(
     layout: Layout,
     strategies: Sequence[Strategy],
 ) -> list[EmbeddedPassage]:
-    """The texts to embed of each passage; no questions where no strategy would search them."""
+    """The texts to embed of each passage; without questions if no strategy would search them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
     parts = [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
     return [replace(part, prefixes=services.embedder.prefixes) for part in parts]

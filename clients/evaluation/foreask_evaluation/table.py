@@ -50,7 +50,7 @@ def difference_cells(compared: StrategyDifference) -> list[str]:
 def probability(value: float | None) -> str:
     if value is None:
         return ""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004  more digits than the resamples can tell
+    return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004  more digits than the resamples support
 
 
 def _number(value: float | None, form: str = ",") -> str:
@@ -92,7 +92,7 @@ def _left_out(rows: Sequence[Json]) -> list[str]:
 
 _SHARES = {
     "answered": "answered",
-    "citations_valid": "of these citing, and only what was given",
+    "citations_valid": "of these citing, and only given passages",
     "cites_answering_passage": "citing a passage that answers",
     "answer_recall": "of known answers quoted",
     "refused": "of unanswerable questions refused",
@@ -106,7 +106,9 @@ def _answers(answers: Json | None) -> list[str]:
     failed = f", {answers['failed']:,} failed" if answers["failed"] else ""
     tokens = f", {answers['tokens']:,} tokens" if answers["tokens"] else ""
     questions = f"{answers['questions'] + answers['unanswerable']:,} questions{failed}{tokens}"
-    return [f"Answers ({answers['form']}, from what `{answers['strategy']}` finds, {questions}): {', '.join(shares)}."]
+    return [
+        f"Answers ({answers['form']}, from the results of `{answers['strategy']}`, {questions}): {', '.join(shares)}."
+    ]
 
 
 def _share(share: Json) -> str:

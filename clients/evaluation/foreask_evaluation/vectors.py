@@ -68,7 +68,7 @@ class CachedEmbedder:
         return await self._services.embedder.dimensions()
 
     async def embed(self, texts: Sequence[Input], _billed: Bill = free) -> Vectors:
-        """Embed texts; what that costs is not counted.
+        """Embed texts; the costs are not counted.
 
         Returns:
             Shape `(len(texts), dimensions)`; row i belongs to text i.

@@ -1,7 +1,7 @@
-"""The page's modules, checked against types that are made of our own OpenAPI, and linted: `python -m tests.page.types`.
+"""Type check and lint of the page's modules, with types from our OpenAPI: `python -m tests.page.types`.
 
-TypeScript's compiler and Biome run with the Node of a package, so that nobody installs one; what they need is fetched
-once into `build`, as package-lock.json names it. The browser runs the modules as they stand, without their comments.
+TypeScript's compiler and Biome run with the Node of a Python package, so that no installation is needed. They are
+downloaded once into `build`, as package-lock.json pins them. The browser runs the modules unchanged, without comments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(*command: object, within: Path = BUILD) -> bool:
 
 
 def install() -> None:
-    """Fetch what package-lock.json names, unless it is there."""
+    """Download the tools that package-lock.json pins, unless they are installed."""
     lock = (HERE / "package-lock.json").read_bytes()
     mark = BUILD / "installed"
     wanted = hashlib.sha256(lock).hexdigest()
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def is_typed() -> bool:
-    """Print what the compiler says of our modules; the vendored ones are as their authors published them."""
+    """Print the compiler's errors in our modules; the vendored modules are kept as their authors published them."""
     command = [NODE, TOOLS / "typescript" / "bin" / "tsc", "--project", HERE / "tsconfig.json", "--pretty", "false"]
     said = subprocess.run([*map(str, command)], cwd=BUILD, check=False, capture_output=True, text=True).stdout
     of_ours = False
@@ -64,7 +64,7 @@ def is_typed() -> bool:
 
 
 def is_served_as_written() -> bool:
-    """Print the modules of which the browser is given other code: a line of a text was taken for a comment."""
+    """Print the modules of which the browser gets different code, because a line of a text was taken for a comment."""
     served = {
         str(path.relative_to(WEB)): [path.read_text(), without_comments(path, path.read_bytes()).decode()]
         for path in WEB.rglob("*.js")
@@ -76,14 +76,14 @@ def is_served_as_written() -> bool:
 def main() -> None:
     install()
     (BUILD / "openapi.json").write_text(json.dumps(create(Settings(_env_file=None)).openapi()))
-    # A request may leave out what has a default; a reply has it, and its schema says so.
+    # A request may omit a field with a default; a reply contains it, and the schemas must say so.
     options = ("--output", "api.d.ts", "--default-non-nullable=false")
     made = run(TOOLS / "openapi-typescript" / "bin" / "cli.js", "openapi.json", *options)
     typed = made and is_typed()
     linted = run(
         TOOLS / "@biomejs" / "biome" / "bin" / "biome",
         *("lint", "--error-on-warnings", f"--config-path={HERE}", WEB),
-        within=ROOT,  # where Biome looks for markup.grit from
+        within=ROOT,  # Biome searches markup.grit from here
     )
     sys.exit(not (typed and linted and is_served_as_written()))
 

@@ -1,4 +1,4 @@
-// The names that the page's modules use for what the API replies: `Api["DocumentView"]`.
+// Names of the API's schemas for the page's modules: `Api["DocumentView"]`.
 
 type Api = import("../../../build/page-types/api").components["schemas"];
 
@@ -6,12 +6,12 @@ interface Navigator {
   readonly locks: LockManager;
 }
 
-/** An event that happened to an element of a kind. */
+/** An event with its type of target. */
 type On<Target extends Element> = Event & { target: Target };
-/** The end of a drag, with what was dragged. */
+/** A drop with its data. */
 type Dropped = DragEvent & { dataTransfer: DataTransfer };
 
-/** A file or a folder that was dropped: `isFile` says which. */
+/** A dropped file or folder: `isFile` distinguishes them. */
 type DroppedEntry = (FileSystemFileEntry & { isFile: true }) | (FileSystemDirectoryEntry & { isFile: false });
 
 interface DataTransferItem {

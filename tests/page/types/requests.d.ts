@@ -1,4 +1,4 @@
-// Requests by their address: `get("/v1/documents/…")` knows the type of its reply, and no address that the API has not.
+// Requests by their address: `get("/v1/documents/…")` has the type of its reply, and unknown addresses are errors.
 
 import type { paths } from "../../../build/page-types/api";
 
@@ -7,7 +7,7 @@ type Parts<Path extends string> = Path extends `${infer First}/${infer Rest}` ? 
 type Part<Name extends string> = Name extends `{${string}}` ? string : Name;
 type Pattern<Path extends string> = Path extends `${infer First}/${infer Rest}` ? [Part<First>, ...Pattern<Rest>] : [Part<Path>];
 
-/** The described path of a request: itself, or one whose parts fit. */
+/** The path of a request in the OpenAPI: the same path, or a pattern that matches it. */
 type Described<Path extends string> = Path extends keyof paths
   ? Path
   : { [Each in keyof paths]: Parts<Path> extends Pattern<Each> ? Each : never }[keyof paths];
@@ -24,7 +24,7 @@ type BodyOf<Operated> = Operated extends { requestBody?: infer Request } ? Json<
 
 declare global {
   namespace Http {
-    /** A path that the API has, where a method is known at it. */
+    /** A path of the API that has this method. */
     type Known<Path extends string, Method extends string> = [Operation<Path, Method>] extends [never] ? "the API has no such address" : unknown;
     type Reply<Path extends string, Method extends string> = ReplyOf<Operation<Path, Method>>;
     type Body<Path extends string, Method extends string> = BodyOf<Operation<Path, Method>>;

@@ -1,4 +1,4 @@
-// Names the modules of a file {name: [written, served]} whose two texts differ in more than comments.
+// Prints the modules of a file {name: [written, served]} whose texts differ in more than comments.
 const { readFileSync } = require("node:fs");
 const { createRequire } = require("node:module");
 const typescript = createRequire(`${process.cwd()}/`)("typescript");
