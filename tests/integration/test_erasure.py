@@ -582,7 +582,7 @@ async def test_documented_erasure_page_shows_leftovers(services, foreask):
     document = await library.add("A text.", "a.md")
     await work(services)
     of_tenant, of_collection, of_document = commands_of(PAGE, "How do I erase?")
-    checks = commands_of(PAGE, "How do I know that nothing is left?")
+    checks = commands_of(PAGE, "How do I verify that nothing is left?")
     of_document, checks[2] = (f"{each.rsplit(' ', 1)[0]} {document.id}" for each in (of_document, checks[2]))
 
     code, said = await foreask(f"{of_document} --yes")
