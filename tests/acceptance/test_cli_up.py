@@ -166,7 +166,7 @@ def test_killed_worker_is_restarted_and_logged(up):
 
 
 @pytest.mark.slow
-def test_the_commands_of_a_client(up):
+def test_client_commands_reach_running_server(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
     (folder / "leave.md").write_text(LEAVE)
@@ -207,7 +207,7 @@ def test_the_commands_of_a_client(up):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
+def test_interrupted_ingest_leaves_server_working(up, provider):
     folder = up.folder / "reports"
     folder.mkdir()
     for number in range(5):
@@ -245,7 +245,7 @@ def test_busy_port_or_folder_prints_one_sentence(up):
 
 
 @pytest.mark.slow
-def test_a_second_signal_kills(up):
+def test_second_signal_kills_all_processes(up):
     children = up.children()
     api = up.child("api")
     up.child("workers", "generate").suspend()  # it cannot stop in order

@@ -208,12 +208,12 @@ def test_two_generate_workers_share_work_and_pay_once(composed, provider):
     assert provider.stats()["paid_twice"] == 0
 
 
-def test_logs_of_every_service_have_an_end():
+def test_log_size_of_every_service_is_limited():
     for name, service in SERVICES.items():
         assert name == "uploads" or set(service["logging"]["options"]) == {"max-size", "max-file"}, name
 
 
-def test_workers_can_be_scaled():
+def test_worker_services_have_no_fixed_name_or_port():
     for name in WORKERS:
         assert "container_name" not in SERVICES[name]
         assert "ports" not in SERVICES[name]
@@ -386,7 +386,7 @@ def test_example_contains_every_required_compose_variable():
     assert set(re.findall(r"\$\{(\w+)", COMPOSE)) <= named
 
 
-def test_the_image_holds_the_packages_that_servers_import():
+def test_image_contains_packages_imported_by_servers():
     copied = set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
     assert copied == {"api", "cli", "clients", "evaluation", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))

@@ -170,7 +170,7 @@ async def test_unsupported_feature_returns_501_with_name(replies, method, path, 
         ("payload", {"payload": 7, "points": [1]}, 400),
     ],
 )
-async def test_wrong_input_has_the_status_of_the_server(replies, path, body, status):
+async def test_invalid_input_returns_status_of_qdrant_server(replies, path, body, status):
     await create(replies)
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
 
@@ -227,14 +227,14 @@ async def test_quantization_follows_collection_or_vector_settings(replies, quant
 @pytest.mark.parametrize(
     "quantization", [{}, {"scalar": {}}, {"product": {"compression": "x3"}}, {"scalar": {"type": "int8"}, "turbo": {}}]
 )
-async def test_a_malformed_quantization_is_refused(replies, quantization):
+async def test_malformed_quantization_is_rejected(replies, quantization):
     reply = await replies.put("/collections/d", json={**SMALL, "quantization_config": quantization})
 
     assert reply.status_code == 400, reply.text
     assert (await replies.get("/collections/d/exists")).json()["result"] == {"exists": False}
 
 
-async def test_health_and_version(replies):
+async def test_server_reports_health_and_version(replies):
     assert [(await replies.get(path)).status_code for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
     assert (await replies.get("/")).json()["version"].startswith("1.")
 
@@ -304,7 +304,7 @@ async def test_incomplete_collection_is_removed_at_start(server):
         await create(http, "half")
 
 
-def test_a_second_process_is_refused(server):
+def test_second_process_on_same_folder_is_rejected(server):
     command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", server.directory / "data", "--port", "1"]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
@@ -365,7 +365,7 @@ async def test_grey_collection_is_nudged_once(server):
     await index.aclose()
 
 
-async def test_a_large_collection_is_indexed_in_the_background(http, server):
+async def test_large_collection_is_indexed_in_background(http, server):
     await create(http, **EAGER)
     await upsert(http, points(1, 2000))
 
@@ -439,7 +439,7 @@ async def test_writes_during_optimization_survive_kill_9(server):
         assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
 
 
-async def test_kill_9_while_optimizing(server):
+async def test_kill_9_during_optimization_loses_nothing(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
@@ -483,7 +483,7 @@ async def until_optimizing(server):
     return children
 
 
-async def test_load_is_indexed_incrementally_while_it_runs(http):
+async def test_bulk_load_is_indexed_incrementally(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
     written, segments, deadline = 0, 0, time.monotonic() + 60
     while segments < 3 and time.monotonic() < deadline:
@@ -495,7 +495,7 @@ async def test_load_is_indexed_incrementally_while_it_runs(http):
     assert await count(http) == written
 
 
-async def test_segments_are_joined_in_a_calm(shard, monkeypatch):
+async def test_idle_collection_merges_its_segments(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.5)
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501):
@@ -527,7 +527,7 @@ async def test_full_segments_are_not_merged_again_when_idle(shard, monkeypatch):
     assert not shard._joined
 
 
-async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
+async def test_writes_continue_during_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
@@ -597,7 +597,7 @@ async def test_collection_is_deletable_during_optimization(http):
     assert await count(http) == 10
 
 
-async def test_the_server_answers_while_it_indexes(http):
+async def test_server_answers_during_indexing(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 32, "ef_construct": 256})
     await upsert(http, points(1, 4000))
     query = {"searches": [{"query": vector(5), "using": "v", "limit": 3}]}
@@ -610,7 +610,7 @@ async def test_the_server_answers_while_it_indexes(http):
     assert answered_while_optimizing > 10
 
 
-async def test_replayed_conditional_update_decides_the_same(server):
+async def test_replayed_conditional_update_has_same_effect(server):
     newer = {"must": [{"key": "n", "range": {"lt": 5000}}]}
     async with server_client(server) as client, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)

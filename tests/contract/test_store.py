@@ -107,7 +107,7 @@ async def content(store, name):
 
 
 @pytest.mark.parametrize("size", [0, 5, LARGE])
-async def test_a_stream_is_read_as_it_was_stored(store, size):
+async def test_stored_stream_is_read_unchanged(store, size):
     expected = b"".join([piece async for piece in pieces(size)])
 
     upload = await store.store(pieces(size), max_bytes=LARGE)
@@ -138,7 +138,7 @@ async def test_fetched_upload_leaves_no_file(store, tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-async def test_part_is_read_in_pieces_missing_one_reported(store):
+async def test_part_is_read_in_pieces_missing_part_reported(store):
     _, part = await store.store_pack([b"first", b"second"])
     assert [piece async for piece in store.pieces(part.name, part.size_bytes)] == [b"second"]
 
@@ -147,7 +147,7 @@ async def test_part_is_read_in_pieces_missing_one_reported(store):
         await anext(store.pieces(part.name, part.size_bytes))
 
 
-async def test_many_small_documents_are_one_object(storage, store):
+async def test_small_documents_share_one_object(storage, store):
     documents = [f"Document {number}.".encode() for number in range(300)]
 
     parts = await store.store_pack(documents)
@@ -174,7 +174,7 @@ async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_too_much_is_refused_and_leaves_nothing(storage, store, size):
+async def test_oversized_stream_is_rejected_and_leaves_nothing(storage, store, size):
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
         await store.store(pieces(size), max_bytes=size - 1)
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
@@ -184,14 +184,14 @@ async def test_too_much_is_refused_and_leaves_nothing(storage, store, size):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_a_stream_that_breaks_off_leaves_nothing(storage, store, size):
+async def test_aborted_stream_leaves_nothing(storage, store, size):
     with pytest.raises(ZeroDivisionError):
         await store.store(pieces(size, error=ZeroDivisionError()), max_bytes=LARGE)
 
     assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
-async def test_a_request_that_is_cancelled_leaves_nothing(storage, store):
+async def test_cancelled_request_leaves_nothing(storage, store):
     reached = asyncio.Event()
 
     async def waiting():
@@ -233,7 +233,7 @@ async def test_truncated_pack_equals_missing_pack(store):
             await content(store, f"{part.stored_in}#{storage}")
 
 
-async def test_names_come_in_pages(storage, store):
+async def test_names_are_listed_in_pages(storage, store):
     uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
     await store.write_note(".foreask-note", b"no upload")
 
@@ -255,7 +255,7 @@ async def test_listing_spans_several_pages(store, monkeypatch):
     assert sum(map(len, pages)) == 1_001
 
 
-async def test_notes_are_remembered(storage, store, owner):
+async def test_latest_note_is_read_by_other_process(storage, store, owner):
     assert await store.read_note(".foreask-note") is None
     for note in (b"first", b"second"):
         await store.write_note(".foreask-note", note)
@@ -335,7 +335,7 @@ async def test_unavailable_store_is_reported(storage, owner):
         await away.require()
 
 
-async def test_ready_stores_and_leaves_nothing(storage, store):
+async def test_readiness_probe_leaves_no_object(storage, store):
     await store.ready()
 
     assert storage.names() == set()
@@ -387,7 +387,7 @@ async def test_write_protected_upload_stays_unchanged(s3):
         ("az://container/prefix", UploadBucket),
     ],
 )
-def test_a_url_says_which_store_it_is(url, kind, tmp_path):
+def test_url_selects_store(url, kind, tmp_path):
     options = {"azure_storage_account_name": "account"} if url and url.startswith("az") else {}
 
     store = open_uploads(url, options, tmp_path, Deployment())

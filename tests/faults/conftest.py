@@ -29,7 +29,7 @@ SETTINGS = {
 }
 # `make test` runs these; the others are slow.
 FAST = (
-    "test_a_random_worker_is_killed_every_second",
+    "test_random_worker_kills_lose_nothing",
     "test_qdrant_outage_delays_but_loses_nothing",
     "test_killed_broker_loses_no_work",
 )

@@ -40,7 +40,7 @@ def test_lost_wakeups_lose_no_work(fleet, provider, begin, scale, broker):
     assert_nothing_is_lost(scenario, scale)
 
 
-def test_the_end_of_its_file_is_lost(fleet, provider, begin, scale):
+def test_truncated_broker_file_loses_no_work(fleet, provider, begin, scale):
     scenario = begin("4c", "broker's file cut short")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents // 2))

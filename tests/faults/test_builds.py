@@ -109,7 +109,7 @@ class BuildsOfScenario:
         return bool(self._fleet.query(AT_REST, self._name)[0]["open"] == 0)
 
 
-def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
+def test_kills_at_each_build_step_lose_nothing(fleet, provider, begin, scale):
     scenario = begin("20", "kill -9 at each step of a build")
     chance = random.Random(scenario.seed)
     corpus = scenario.corpus(scale.documents)

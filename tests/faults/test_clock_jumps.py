@@ -5,7 +5,7 @@ from tests.support.fleet import Job, role_of
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
-def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
+def test_jumping_worker_clocks_change_nothing(fleet, provider, begin, scale):
     scenario = begin("16", "clocks 2 h ahead and behind")
     provider.script(latency_seconds=0.2)
     fleet.replace({name: Job("tests.support.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})

@@ -4,7 +4,7 @@ import random
 import time
 
 
-def test_only_the_newest_version_or_nothing_remains(provider, begin, scale):
+def test_changes_during_ingest_leave_only_newest_version(provider, begin, scale):
     scenario = begin("13", "updated and deleted")
     provider.script(latency_seconds=0.3)
     chance = random.Random(scenario.seed)

@@ -7,7 +7,7 @@ ROUNDS = 2
 WORKERS = ("generate-1", "generate-2")
 
 
-def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, scale):
+def test_small_upload_overtakes_flood_of_other_tenant(fleet, provider, begin, scale):
     fleet.replace({name: worker(name, llm_max_in_flight=scale.flood_in_flight) for name in WORKERS})
     provider.script(latency_seconds=LATENCY_SECONDS)
     few = begin("12b", "fairness: the few")

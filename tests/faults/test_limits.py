@@ -24,7 +24,7 @@ def fullest(arrivals, seconds):
 
 
 @pytest.mark.long
-def test_declared_limit_is_kept_and_used(fleet, provider, begin, scale):
+def test_declared_limit_is_respected_and_used(fleet, provider, begin, scale):
     scenario = begin("9a", f"{scale.limited_workers} workers, a declared limit")
     window = scale.minute_seconds
     limit = round(scale.limited_per_second * window)
@@ -44,7 +44,7 @@ def test_declared_limit_is_kept_and_used(fleet, provider, begin, scale):
     assert refused == 0, note
 
 
-def test_undeclared_limit_is_found_without_losses(fleet, provider, begin, scale):
+def test_undeclared_limit_is_detected_without_losses(fleet, provider, begin, scale):
     scenario = begin("9b", f"{scale.limited_workers} workers, no limit declared")
     hire(fleet, scale.limited_workers, llm_model="undeclared")
     provider.script(latency_seconds=0.3, requests_per_minute=UNDECLARED_PER_MINUTE, window_seconds=SMALL_WINDOW_SECONDS)

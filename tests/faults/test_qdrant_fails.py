@@ -40,7 +40,7 @@ def test_killed_qdrant_engine_loses_nothing(fleet, provider, begin, scale):
     assert row.calls == row.chunks
 
 
-def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, scale):
+def test_lost_write_replies_duplicate_no_points(fleet, provider, begin, scale):
     scenario = begin("8", "replies of Qdrant lost")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("qdrant", swallow="/points?wait=true", times=4)

@@ -8,7 +8,7 @@ OTHER_MODEL = {"embedding_model": "another-embedding"}
 ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))
 
 
-def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
+def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, begin, scale):
     scenario = begin("18a", "index workers with another model")
     fleet.replace({name: worker(name, **OTHER_MODEL) for name in ("index-1", "index-2")}, for_good=True)
     scenario.submit(scenario.corpus(scale.documents // 2))
@@ -26,7 +26,7 @@ def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
     assert row.calls == row.chunks
 
 
-def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
+def test_prompt_change_applies_to_waiting_chunks(fleet, provider, begin, scale):
     scenario = begin("18b", "prompt changed while chunks wait")
     address = f"/v1/collections/{scenario.collection}"
 

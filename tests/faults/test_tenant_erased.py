@@ -78,7 +78,7 @@ def holds(fleet: Fleet, name: str) -> bool:
     return fleet.held_by(fleet.processes[name].pid) > 0
 
 
-def test_killed_twice_while_a_tenant_is_erased(fleet, provider, begin, scale):
+def test_kills_during_tenant_erasure_leave_no_data(fleet, provider, begin, scale):
     kept, erased = begin("21b", "erasure: another tenant"), begin("21a", "kill -9 while a tenant is erased")
     documents = erased.corpus(scale.erased_documents, sections=1)
     names = list(documents)

@@ -18,7 +18,7 @@ AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after 
 
 
 @pytest.mark.long
-def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
+def test_random_worker_kills_lose_nothing(fleet, provider, begin, scale):
     scenario = begin("1a", "kill -9 every second")
     provider.script(latency_seconds=scale.storm_latency_seconds)
     chance = random.Random(scenario.seed)
@@ -35,7 +35,7 @@ def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
 
 
 @pytest.mark.parametrize("point", AT_A_POINT)
-def test_killed_at_a_point(fleet, provider, begin, scale, point):
+def test_worker_killed_at_point_loses_nothing(fleet, provider, begin, scale, point):
     scenario = begin("2" + "abcd"[AT_A_POINT.index(point)], f"kill -9 {point}")
     provider.script(latency_seconds=0.1)
     role = POINTS[point].role
@@ -54,7 +54,7 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
 
 
 @pytest.mark.parametrize("point", ["before the delete", "after the delete"])
-def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point):
+def test_kill_during_version_replacement_loses_nothing(fleet, provider, begin, scale, point):
     scenario = begin("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
     first = scenario.corpus(scale.documents // 2)
     scenario.submit(first)
@@ -167,7 +167,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
 
 
 @pytest.mark.long
-def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
+def test_rolling_restart_under_load_loses_nothing(fleet, provider, begin, scale):
     scenario = begin("14", "rolling restart")
     provider.script(latency_seconds=1.0)
     by_role = [list(names) for _, names in groupby((*CREW, "api"), role_of)]

@@ -70,7 +70,7 @@ def test_chunks_are_ordered_bounded_substrings(text, options, markdown):
 
 
 @given(TEXTS, OPTIONS)
-def test_the_same_text_gives_the_same_chunks(text, options):
+def test_same_text_gives_same_chunks(text, options):
     assert chunks_of(text, options) == chunks_of(text, options)
 
 

@@ -37,12 +37,12 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
-BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
+BUILDS = "tests/faults/test_builds.py::test_kills_at_each_build_step_lose_nothing"
 ONE_BUILD = "tests/integration/test_migrate.py::test_query_uses_one_build_during_switches"
 LEFT = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is_finished_later"
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
-ERASURE = "tests/faults/test_tenant_erased.py::test_killed_twice_while_a_tenant_is_erased"
+ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
 LATE = (
     "tests/integration/test_erasure.py::"
     "test_settlement_during_tenant_erasure_leaves_nothing[generate-when it has ended]"
@@ -51,19 +51,19 @@ HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_ex
 BUGS = (
     Bug(
         "what was in a worker that died is taken for what killed it",
-        WORKERS + "test_a_random_worker_is_killed_every_second",
+        WORKERS + "test_random_worker_kills_lose_nothing",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1:"),),
     ),
     Bug(
         "a chunk whose lease ended is never claimed again",
-        WORKERS + "test_killed_at_a_point[after the claim]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the claim]",
         "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a slot is free before its answer is committed",
-        WORKERS + "test_killed_at_a_point[after the answer]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the answer]",
         "shared/ingest/drain.py",
         (
             (
@@ -75,19 +75,19 @@ BUGS = (
     ),
     Bug(
         "what was paid for is not kept when it is committed",
-        WORKERS + "test_killed_at_a_point[after its commit]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after its commit]",
         "shared/ledger/work/work.py",
         (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
-        WORKERS + "test_killed_at_a_point[after the upsert]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the upsert]",
         "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"w.embedding_model = m.name AND w.leased_by IS NULL"'),),
     ),
     Bug(
         "nobody repeats the sweep that a killed worker began",
-        WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
+        WORKERS + "test_kill_during_version_replacement_loses_nothing[before the delete]",
         "shared/maintenance/cleanup.py",
         (('            "sweep": self.sweep,', ""),),
     ),
@@ -135,13 +135,13 @@ BUGS = (
     ),
     Bug(
         "a worker that is asked to end drops its calls",
-        WORKERS + "test_every_process_is_restarted_in_turn_under_load",
+        WORKERS + "test_rolling_restart_under_load_loses_nothing",
         "shared/ingest/drain.py",
         (("timeout=self._limits.grace.total_seconds()", "timeout=0"),),
     ),
     Bug(
         "the free slots go to whoever came first",
-        "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
+        "tests/faults/test_fairness.py::test_small_upload_overtakes_flood_of_other_tenant",
         "shared/ledger/work/claims.py",
         (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
@@ -188,7 +188,7 @@ BUGS = (
     ),
     Bug(
         "questions get other ids with each claim",
-        QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
+        QDRANT + "test_lost_write_replies_duplicate_no_points",
         "shared/vectors/points.py",
         (
             (
@@ -260,7 +260,7 @@ BUGS = (
     ),
     Bug(
         "a new version is left hidden",
-        DOCUMENTS + "test_only_the_newest_version_or_nothing_remains",
+        DOCUMENTS + "test_changes_during_ingest_leave_only_newest_version",
         "shared/vectors/writes.py",
         (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
@@ -287,13 +287,13 @@ BUGS = (
     ),
     Bug(
         "each process keeps the limit for itself",
-        "tests/faults/test_limits.py::test_declared_limit_is_kept_and_used",
+        "tests/faults/test_limits.py::test_declared_limit_is_respected_and_used",
         "shared/providers/limiter/script.py",
         (("{{{self._terms.provider}}}", "{{{self._terms.provider}{__import__('os').getpid()}}}"),),
     ),
     Bug(
         "a provider that says that there are too many calls is not listened to",
-        "tests/faults/test_limits.py::test_undeclared_limit_is_found_without_losses",
+        "tests/faults/test_limits.py::test_undeclared_limit_is_detected_without_losses",
         "shared/providers/limiter/limiter.lua",
         (("local function limited(call)", "local function limited(call) do return end"),),
     ),
@@ -314,13 +314,13 @@ BUGS = (
     ),
     Bug(
         "what kills its worker is never set aside",
-        "tests/faults/test_poison.py::test_poison_is_set_aside",
+        "tests/faults/test_poison.py::test_poison_is_set_aside_and_others_finish",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1_000:"),),
     ),
     Bug(
         "a wake-up expires by the clock of the worker that takes it",
-        "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
+        "tests/faults/test_clock_jumps.py::test_jumping_worker_clocks_change_nothing",
         "shared/broker/wakeups.py",
         (("retry=False)", "retry=False, expires=3600)"),),
     ),
@@ -343,7 +343,7 @@ BUGS = (
     ),
     Bug(
         "questions stand under the key of the prompt that was read when their document was parsed",
-        "tests/faults/test_settings_differ.py::test_a_prompt_changes_while_chunks_wait",
+        "tests/faults/test_settings_differ.py::test_prompt_change_applies_to_waiting_chunks",
         "shared/ingest/generate/stage.py",
         (("key_of=partial(_key_of, generator)", "key_of=None"),),
     ),

@@ -131,7 +131,7 @@ async def test_announced_oversize_is_rejected_before_reading(uploads):
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/x; b=1"])
-async def test_a_form_needs_a_boundary(uploads, content_type):
+async def test_form_without_boundary_is_rejected(uploads, content_type):
     with pytest.raises(MalformedRequest, match="boundary"):
         await read(uploads, FILE + END, content_type=content_type)
 

@@ -41,7 +41,7 @@ def made(cls):
         (errors.ForeaskError, 500),
     ],
 )
-def test_an_error_has_its_status(cls, status):
+def test_error_class_determines_status(cls, status):
     reply = reply_to(made(cls), "/v1/x")
 
     problem = ProblemDetails.model_validate_json(reply.body)
@@ -75,7 +75,7 @@ def test_missing_key_explains_authentication():
     assert reply_to(errors.Unauthorized("no key")).headers["www-authenticate"].startswith("Bearer")
 
 
-def test_several_wrong_fields_are_all_named():
+def test_all_invalid_fields_are_named():
     error = InvalidFields([{"field": "a", "message": "Wrong."}, {"field": "b.0", "message": "Wrong too."}])
 
     problem = orjson.loads(reply_to(error).body)
@@ -85,7 +85,7 @@ def test_several_wrong_fields_are_all_named():
     assert [e["field"] for e in problem["errors"]] == ["a", "b.0"]
 
 
-def test_foreign_error_reveals_nothing():
+def test_unexpected_error_reveals_no_details():
     reply = reply_to(RuntimeError("postgresql://user:secret@host"))
 
     assert reply.status_code == 500

@@ -34,7 +34,7 @@ def distinct(wanted, *chunks):
     return found
 
 
-def test_duplicate_text_is_given_once_with_other_sources():
+def test_duplicate_text_is_returned_once_with_sources():
     twins = [chunk(document="b"), chunk(document="c"), chunk(document="c")]
     found = distinct(10, chunk(), *twins, chunk(20, 40))
 
@@ -49,7 +49,7 @@ def test_repeated_source_is_not_a_duplicate():
     assert (len(found.chunks), found.duplicates, found.chunks[0].also_in) == (1, 0, ())
 
 
-def test_a_duplicate_makes_room_for_another():
+def test_duplicate_takes_no_slot_of_top_k():
     found = distinct(2, chunk(), chunk(document="b"))
     assert not found.full
 
@@ -75,13 +75,13 @@ def test_text_of_better_chunk_is_cut_from_next(spans, expected):
     assert [c.span for c in kept] == expected
 
 
-def test_other_documents_and_other_versions_do_not_overlap():
+def test_different_documents_or_versions_never_overlap():
     older = replace(chunk(), version=2)
 
     assert len(without_overlaps([chunk(), chunk(document="b"), older])) == 3
 
 
-def test_header_rows_are_no_part_of_the_span():
+def test_repeated_header_rows_are_outside_span():
     table = chunk(14, 27, header="| head |\n")
 
     assert table.body == DOCUMENT[14:27]
@@ -97,7 +97,7 @@ def test_budget_skips_oversized_chunks():
     assert [(c.text, c.tokens) for c in taken] == [(chunks[0].text, costs[0]), (chunks[2].text, costs[2])]
 
 
-def test_sections_stand_together_by_their_best_chunk():
+def test_sections_are_grouped_and_ordered_by_best_chunk():
     chunks = [
         chunk(40, 60, path=("B",)),
         chunk(0, 20, path=("A",)),

@@ -68,7 +68,7 @@ async def test_cancelled_reader_does_not_cancel_shared_read(blocks, store):
     assert len(store.requests) == 1
 
 
-async def test_a_failure_is_not_remembered(blocks, store):
+async def test_failed_read_is_not_cached(blocks, store):
     store.away = True
     with pytest.raises(ConnectionError):
         await blocks.read("pack", 0, 9)
@@ -77,7 +77,7 @@ async def test_a_failure_is_not_remembered(blocks, store):
     assert await blocks.read("pack", 0, 9) == PACK[:9]
 
 
-async def test_few_blocks_are_cached_and_no_removed_ones(blocks, store):
+async def test_cache_is_bounded_and_drops_removed_blocks(blocks, store):
     names = [f"pack-{number}" for number in range(17)]
     for name in names:
         await blocks.read(name, 0, 9)

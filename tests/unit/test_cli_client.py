@@ -59,7 +59,7 @@ def test_upload_sends_file_collection_lane_and_key(tmp_path):
         assert part in request.content
 
 
-def test_upload_retry_waits_for_retry_after_and_sends_complete_file(tmp_path, pauses):
+def test_upload_retry_honours_retry_after_and_resends_file(tmp_path, pauses):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(

@@ -91,7 +91,7 @@ async def drain(shop, limits=LIMITS, stopping=None):
     return await Drain(shop.stage(), limits, stopping or asyncio.Event()).run()
 
 
-async def test_everything_due_is_worked_on_and_settled_once():
+async def test_due_work_is_processed_and_settled_once():
     shop = Shop(100)
 
     more = await drain(shop)
@@ -128,7 +128,7 @@ async def test_slot_is_held_until_commit():
     assert len(shop.settled) == 20
 
 
-async def test_help_is_requested_once_when_more_is_due():
+async def test_other_workers_are_woken_once_for_backlog():
     busy, idle = Shop(50, slots=4), Shop(2, slots=4)
 
     await drain(busy)
@@ -193,7 +193,7 @@ async def test_leases_are_extended_while_working():
     assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
 
 
-async def test_item_bug_keeps_its_claim_and_others():
+async def test_bug_in_one_item_affects_no_other():
     shop = Shop(10, slots=2)
     shop.due.appendleft(666)
 
@@ -274,7 +274,7 @@ async def test_near_simultaneous_outcomes_are_settled_together():
     assert len(shop.groups) <= 3  # each by itself they would be nine
 
 
-async def test_the_last_outcome_waits_for_no_other(monkeypatch):
+async def test_last_outcome_is_settled_at_once(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
     shop = Shop(1)
 
@@ -296,7 +296,7 @@ async def test_settlement_bug_ends_drain_instead_of_hanging():
         await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
 
 
-async def test_suspects_are_worked_on_alone():
+async def test_suspect_is_processed_alone():
     shop = Shop(20, slots=4)
     shop.suspects.extend([100, 101, 102])
     beside = []
@@ -467,7 +467,7 @@ async def test_no_payment_after_possible_lease_expiry():
     assert calls.last - calls.first < 0.25
 
 
-async def test_no_payment_after_lease_loss_is_known():
+async def test_no_payment_after_known_lease_loss():
     async def lost(_):
         return set()
 

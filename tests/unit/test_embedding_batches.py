@@ -86,7 +86,7 @@ async def test_first_caller_does_not_wait(model, embedder):
     assert [await lengths(first), await lengths(second)] == [[3], [5]]
 
 
-async def test_questions_that_wait_make_one_request(model, embedder):
+async def test_waiting_questions_share_one_request(model, embedder):
     first, second, third, fourth = await begin(embedder, ["1"], ["22"], ["333", "4444"], ["55555"])
     assert model.requests == [["1"], ["22"]]
 
@@ -121,7 +121,7 @@ async def test_callers_wait_briefly_for_a_batch(model, embedder, monkeypatch):
         await task
 
 
-async def test_an_error_reaches_each_caller(model, embedder):
+async def test_error_reaches_every_caller(model, embedder):
     tasks = await begin(embedder, ["1"], ["22"], ["333"], ["4444"])
     model.answer(0)
     await settled()
@@ -137,7 +137,7 @@ async def test_an_error_reaches_each_caller(model, embedder):
     await asyncio.gather(*tasks[:2])
 
 
-async def test_a_refused_text_fails_its_own_caller_alone(model, embedder):
+async def test_rejected_text_fails_only_its_caller(model, embedder):
     _, _, third, fourth = await begin(embedder, ["1"], ["22"], ["bad"], ["4444"])
     model.answer(0)
     await settled()
@@ -204,7 +204,7 @@ async def test_cancelled_request_accepts_no_callers(model, embedder):
     assert await lengths(fourth) == [4]
 
 
-async def test_a_request_stays_within_the_limits_of_one(model, embedder, monkeypatch):
+async def test_batch_stays_within_limits_of_one_request(model, embedder, monkeypatch):
     monkeypatch.setattr(batching, "_MAX_INPUTS", 3)
     monkeypatch.setattr(batching, "_MAX_TOKENS", 100)
     await begin(embedder, ["1"], ["1"], ["1", "1"], ["1", "1"], ["x" * 297], ["x" * 30])

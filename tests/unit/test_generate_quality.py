@@ -37,7 +37,7 @@ SUBJECT = ChunkContent.whole("The lease of a chunk ends after sixty seconds.", t
         ("", ""),
     ],
 )
-def test_normalising(written, normal):
+def test_question_is_normalised(written, normal):
     assert normalise(written) == normal
     assert normalise(normal) == normal
 
@@ -56,7 +56,7 @@ def test_normalising(written, normal):
         ("Which short question begins with What?", "repeats the prompt"),
     ],
 )
-def test_a_bad_question_is_dropped_with_its_reason(question, reason):
+def test_bad_question_is_dropped_with_reason(question, reason):
     assert filter_by_text([question], SUBJECT) == [FilteredQuestion(normalise(question), passed=False, reason=reason)]
 
 
@@ -74,7 +74,7 @@ def test_a_bad_question_is_dropped_with_its_reason(question, reason):
         "Who is the author of Dune?",
     ],
 )
-def test_a_good_question_is_kept(question):
+def test_good_question_passes(question):
     assert filter_by_text([question], SUBJECT) == [FilteredQuestion(question, passed=True)]
 
 
@@ -95,7 +95,7 @@ def test_a_good_question_is_kept(question):
         ),
     ],
 )
-def test_foreign_language_questions_are_kept(text, questions):
+def test_foreign_language_questions_pass(text, questions):
     kept = filter_by_text(questions, ChunkContent.whole(text))
 
     assert [(each.text, each.reason) for each in kept] == [(question, None) for question in questions]
@@ -107,7 +107,7 @@ def test_prompt_words_in_text_are_not_echoes():
     assert filter_by_text([question], ChunkContent.whole("JSON is parsed from left to right."))[0].passed
 
 
-def test_repetitions_are_dropped_and_the_first_stays():
+def test_repeated_questions_are_dropped_first_one_passes():
     questions = [
         "When does the lease of a chunk end?",
         "when does the lease of a chunk end",
@@ -162,14 +162,14 @@ def test_dropped_question_keeps_reason_and_drops_no_other():
     assert judged == [replace(question, similarity=1.0) for question in filtered]
 
 
-def test_without_a_floor_distance_drops_nothing():
+def test_distant_question_passes_without_floor():
     filtered = [FilteredQuestion("Question 1?", passed=True)]
     (judged,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
     assert (judged.passed, judged.similarity) == (True, -1.0)
     assert filter_by_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
 
 
-def test_only_measured_models_have_a_floor():
+def test_only_measured_models_have_floor():
     assert floor_for("all-minilm-l6-v2-int8") == 0.1
     assert floor_for("sentence-transformers/all-MiniLM-L6-v2") == 0.1
     assert floor_for("text-embedding-3-small") is None

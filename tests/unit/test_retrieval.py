@@ -45,7 +45,7 @@ def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is froz
     return [named(match.chunk_id) for match in fuse(found, fusion, weights)]
 
 
-def test_a_chunk_counts_once_by_its_best_question():
+def test_chunk_counts_once_by_best_question():
     found = questions(question("a", 0.5), question("a", 0.9, 1), question("b", 0.7))
 
     first, second = fuse({"questions": found}, "max", Weights())
@@ -55,7 +55,7 @@ def test_a_chunk_counts_once_by_its_best_question():
     assert first.ranks == {"questions": ChannelRank(1, 0.9)}
 
 
-def test_a_weighted_mean():
+def test_score_is_weighted_mean_of_channels():
     found = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
 
     assert [(named(m.chunk_id), m.score) for m in fuse(found, "mean", Weights(questions=3, text=1))] == [
@@ -70,13 +70,13 @@ def test_unseen_chunk_gets_half_of_lowest_score():
     assert {named(m.chunk_id): m.score for m in fuse(found, "mean", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
 
 
-def test_a_channel_without_weight_says_nothing():
+def test_channel_without_weight_is_ignored():
     found = {"questions": questions(question("a", 0.9)), "text": text(b=0.1)}
 
     assert ranked(found, weights=Weights(questions=0)) == ["b", "a"]
 
 
-def test_noise_of_irrelevant_channel_decides_nothing():
+def test_irrelevant_channel_noise_does_not_change_order():
     found = {"questions": questions(question("a", 0.8), question("b", 0.5)), "text": text(b=0.06, a=0.01)}
 
     assert ranked(found) == ["a", "b"]
@@ -129,7 +129,7 @@ def test_only_weight_ratios_matter_zero_excludes_channel():
     assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
 
 
-def test_reciprocal_ranks():
+def test_rrf_score_sums_reciprocal_ranks():
     found = {"questions": questions(question("a", 0.9), question("b", 0.8)), "text": text(b=0.3)}
 
     assert [(named(m.chunk_id), m.score) for m in fuse(found, "rrf", Weights())] == [
@@ -138,13 +138,13 @@ def test_reciprocal_ranks():
     ]
 
 
-def test_max_takes_the_best_channel():
+def test_max_fusion_uses_best_channel():
     found = {"questions": questions(question("a", 0.5)), "text": text(a=0.7, b=0.6)}
 
     assert [(named(m.chunk_id), m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
 
 
-def test_nearer_text_names_no_question():
+def test_chunk_matched_by_text_names_no_question():
     found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
 
     assert {named(m.chunk_id): m.question for m in fuse(found, "scores", Weights())} == {
@@ -153,7 +153,7 @@ def test_nearer_text_names_no_question():
     }
 
 
-def test_equal_scores_have_one_order():
+def test_equal_scores_have_deterministic_order():
     hits = [question("b", 0.5), question("a", 0.5)]
 
     assert ranked({"questions": questions(*hits)}) == ranked({"questions": questions(*hits[::-1])}) == ["a", "b"]
@@ -188,7 +188,7 @@ def test_diversity_demotes_similar_chunks():
         ({"text": "annual report"}, {"match": {"text": "annual report"}}),
     ],
 )
-def test_a_filter_becomes_a_condition(condition, expected):
+def test_filter_becomes_qdrant_condition(condition, expected):
     (built,) = metadata_conditions({"field": condition})
 
     assert built.model_dump(exclude_none=True, by_alias=True) == {"key": "metadata.field"} | expected
@@ -200,7 +200,7 @@ def test_none_of_matches_missing_fields_and_lists():
     assert built.model_dump(exclude_none=True) == {"must_not": [{"key": "metadata.tags", "match": {"any": ["x"]}}]}
 
 
-def test_dates_become_a_range_of_dates():
+def test_date_bounds_become_date_range():
     (built,) = metadata_conditions({"published": {"gte": "2024-01-01"}})
 
     assert built.range.gte.year == 2024
@@ -291,7 +291,7 @@ def test_declared_field_filter_uses_index(name, condition, expected):
     assert built.model_dump(exclude_none=True, by_alias=True) == expected
 
 
-def test_dates_of_a_declared_field_have_an_index():
+def test_declared_date_field_uses_date_index():
     (built,) = metadata_conditions({"at": {"gte": "2024-01-01"}}, FIELDS)
 
     assert (built.key, built.range.gte.year) == ("datetime_0", 2024)

@@ -34,7 +34,7 @@ def test_merged_hits_are_ranked_again():
     assert list(merge(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
 
 
-def test_nothing_rewritten_changes_nothing():
+def test_no_rewriting_changes_no_order():
     direct = {"text": ChannelHits({"b": 0.5, "a": 0.4}, floor=0.3)}
 
     assert merge(direct, []) == direct
@@ -54,13 +54,13 @@ def test_chunks_gain_by_share_of_matched_names():
     assert [m.score for m in found] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
 
 
-def test_names_without_words_favour_no_chunk():
+def test_names_without_words_raise_no_chunk():
     matches = [match("a", 0.5), match("b", 0.4)]
 
     assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
 
 
-def test_a_name_never_lowers_a_chunk():
+def test_matched_name_never_lowers_chunk():
     assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
 
 
@@ -77,7 +77,7 @@ def test_reranked_chunks_precede_in_rerankers_order():
     ]
 
 
-def test_scores_are_handed_out_in_order():
+def test_scores_are_reassigned_in_descending_order():
     assert on_one_scale([match("c", 0.7), match("a", 0.9)]) == [match("c", 0.9), match("a", 0.7)]
 
 
@@ -95,7 +95,7 @@ def test_names_match_in_scripts_without_spaces():
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
-def test_unreturned_chunk_lacked_room_only_if_ranked_high():
+def test_left_out_reason_depends_on_rank():
     placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
     placed.append(ExpectedChunk("hidden", left_out="filter"))
 

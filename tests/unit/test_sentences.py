@@ -42,7 +42,7 @@ def split(text):
         (" \n\t", []),
     ],
 )
-def test_prose(text, expected):
+def test_prose_is_split_into_sentences(text, expected):
     assert split(text) == expected
 
 
@@ -56,7 +56,7 @@ def test_breaks_follow_final_marks_of_every_script():
     assert list(sentence_breaks(text, 5, 7)) == []
 
 
-def test_markdown():
+def test_markdown_is_split_by_blocks_and_sentences():
     text = """# The lease. Of a chunk
 Prose begins. It goes on
 to the next line.
@@ -100,7 +100,7 @@ def test_spans_are_in_order_trimmed_and_bounded(text):
 
 
 @pytest.mark.parametrize("pattern", [". ", "a", "(", "> ", "|", "\n", "a.b.", "!)", "- ", "```\n", "1. ", "= "])
-def test_the_time_is_linear(pattern):
+def test_splitting_time_is_linear_in_length(pattern):
     started = time.perf_counter()
     for _ in sentences(pattern * 200_000):
         pass

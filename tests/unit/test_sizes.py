@@ -79,7 +79,7 @@ async def test_cancelled_caller_does_not_cancel_shared_count():
     assert (await patient, len(slow.asked)) == (7, 1)
 
 
-async def test_a_count_that_failed_is_made_again():
+async def test_failed_count_is_repeated():
     slow = Slow(seconds=0.5)
     slow.number = None
     sizes = Sizes(slow.count, now=slow.clock)

@@ -54,7 +54,7 @@ def drawn():
     return rows
 
 
-def test_the_drawn_table_is_the_table():
+def test_drawn_transitions_equal_table():
     assert drawn() == [row(name, transition) for name, transition in TRANSITIONS.items()]
 
 
@@ -66,19 +66,19 @@ def test_no_other_module_names_a_state_in_sql():
     assert places(NAMES_A_STATE) == []
 
 
-def test_every_state_can_be_reached():
+def test_every_state_is_reachable():
     kinds = {"collections": BuildState, "documents": DocumentState}
     for table, kind in {**kinds, "chunks": ChunkState, "accepted_questions": AcceptedState}.items():
         targets = {target for t in TRANSITIONS.values() if t.table == table for target in t.targets}
         assert targets == set(kind)
 
 
-def test_a_condition_names_the_sources():
+def test_condition_names_source_states():
     assert states.INDEX_AGAIN.applies("d") == "d.state IN ('searchable', 'ready', 'degraded')"
     assert states.REOPEN.applies() == "state = 'degraded'"
 
 
-def test_an_assignment_chooses_among_the_targets():
+def test_assignment_selects_target_by_condition():
     assert states.DELETE.sets() == "state = 'deleting'"
     assert states.FINISH.sets("dead > 0") == "state = CASE WHEN dead > 0 THEN 'degraded' ELSE 'ready' END"
 

@@ -48,7 +48,7 @@ def supervised(tmp_path, abandoned):
         supervisor.stop()
 
 
-def test_a_check_that_raises_is_asked_again(supervised):
+def test_failing_health_check_is_repeated(supervised):
     answers = iter([subprocess.TimeoutExpired("check", 10), ValueError("what is this?"), ConnectionRefusedError()])
 
     def healthy():

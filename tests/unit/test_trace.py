@@ -41,7 +41,7 @@ def test_skipped_stage_drops_recorded_facts():
     assert (stage.facts, stage.skipped) == (None, "late")
 
 
-def test_every_kind_of_facts_has_a_sentence():
+def test_every_fact_type_has_sentence():
     assert {*get_args(StageFacts)} <= sentence.registry.keys()
 
 

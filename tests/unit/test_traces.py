@@ -28,14 +28,14 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
         ),
     ],
 )
-def test_the_variables_of_opentelemetry_switch_traces_on(given, wanted, warned):
+def test_opentelemetry_variables_enable_traces(given, wanted, warned):
     with capture_logs() as logs:
         assert _is_wanted(given) is wanted
 
     assert [entry["event"] for entry in logs] == ["traces.off"] * warned
 
 
-def test_a_span_without_traces_does_nothing():
+def test_span_does_nothing_without_traces():
     with traces.request("GET", [(b"traceparent", b"x")], {}) as span, traces.span("search") as child:
         child.note("http.route", "/")
         child.rename("other")
