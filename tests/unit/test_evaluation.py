@@ -34,7 +34,7 @@ def test_labelled_set_reports_skipped_rows(tmp_path):
     assert labelled.questions["p1"] == ("Where do herons nest during monsoon?",)
     assert labelled.notes == (
         "1 judgement (nowhere) of passages that the corpus does not have left out.",
-        "1 query (unjudged) without a passage to be found left out.",
+        "1 query (unrated) without a passage to be found left out.",
     )
 
 
