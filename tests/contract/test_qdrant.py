@@ -1,4 +1,4 @@
-"""One suite for everything that answers as Qdrant: local mode, the embedded engine and, at QDRANT_URL, a server."""
+"""One suite for every implementation of Qdrant: local mode, the embedded engine and, at QDRANT_URL, a server."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ async def ids_of(client, collection, condition):
 
 
 async def nearest(client, collection, query, **more):
-    """One search, sent as the product sends all of its searches: in a batch."""
+    """Send one search in a batch, as the product sends all its searches."""
     (reply,) = await client.query_batch_points(collection, [q.QueryRequest(query=query, **more)])
     return reply.points
 
@@ -136,7 +136,7 @@ async def test_missing_collection_raises_not_found(client, call):
         "scroll": lambda: client.scroll("nowhere"),
         "delete_missing_points": lambda: client.delete("nowhere", [1]),
     }
-    with pytest.raises(Exception, match=r"(?i)not found|doesn't exist") as caught:
+    with pytest.raises(Exception, match=r"(?i)not points|doesn't exist") as caught:
         await calls[call]()
     if not client.is_local:  # local mode raises ValueError, which has no status
         assert caught.value.status_code == 404
@@ -163,7 +163,7 @@ async def test_single_unnamed_vector_is_supported(client):
 
 @pytest.fixture
 async def grouped(client):
-    """An empty collection of many groups: a graph for each group in place of one over all points."""
+    """An empty collection of many groups, with a graph for each group instead of one over all points."""
     name = f"test-{uuid.uuid4().hex}"
     await client.create_collection(
         name,
@@ -183,7 +183,7 @@ async def grouped(client):
 INT8 = q.ScalarQuantization(scalar=q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True))
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps none of it
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode stores none of these parameters
 async def test_grouped_collection_info_shows_its_configuration(client, grouped):
     info = await client.get_collection(grouped)
 
@@ -206,9 +206,9 @@ async def test_group_search_returns_only_group_points(client, grouped):
     exactly = q.SearchParams(quantization=q.QuantizationSearchParams(rescore=True, oversampling=2.0))
     where = must(match("group", "b1/q"))
 
-    found = await nearest(client, grouped, [1.0, 0.0, 0.0, 0.1], using="dense", filter=where, limit=4, params=exactly)
+    points = await nearest(client, grouped, [1.0, 0.0, 0.0, 0.1], using="dense", filter=where, limit=4, params=exactly)
 
-    assert [p.id for p in found] == [1, 4, 7, 10]
+    assert [p.id for p in points] == [1, 4, 7, 10]
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
@@ -229,8 +229,8 @@ async def test_payload_index_is_added_to_existing_points(client, filled):
 
     index = (await client.get_collection(filled)).payload_schema["score"]
     assert (index.data_type, index.points) == (q.PayloadSchemaType.FLOAT, 1)
-    above = must(q.FieldCondition(key="score", range=q.Range(gt=0.4)))
-    assert await ids_of(client, filled, above) == [5]
+    high = must(q.FieldCondition(key="score", range=q.Range(gt=0.4)))
+    assert await ids_of(client, filled, high) == [5]
 
 
 # --- points ---
@@ -250,7 +250,7 @@ async def test_retrieved_points_equal_written_points(client, collection):
 
     assert point.id == identity
     assert point.payload == payload
-    assert point.vector["question"] == pytest.approx([0.0, 0.6, 0.8])  # cosine vectors are kept normalised
+    assert point.vector["question"] == pytest.approx([0.0, 0.6, 0.8])  # cosine vectors are stored normalised
     assert point.vector["text"] == [1.5, -2.0]
     assert point.vector["bm25"].indices == [7, 900_000]
     assert point.vector["bm25"].values == [0.5, 1.5]
@@ -281,12 +281,12 @@ async def test_update_filter_overwrites_matches_and_inserts_new_points(client, f
 
     await client.upsert(filled, points, wait=True, update_filter=older)
 
-    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
-    assert found == {1: 9, 2: 2, 99: 9}
+    points = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
+    assert points == {1: 9, 2: 2, 99: 9}
 
 
-async def refused(client, collection, vector):
-    """Write a point with this vector between two good ones; the points that stand although it was refused."""
+async def stored_after_rejection(client, collection, vector):
+    """Write a point with this vector between two valid ones; return the ids stored despite the rejection."""
     good = {"question": [1.0, 0.0, 0.0]}
     points = [q.PointStruct(id=i, vector=v, payload={}) for i, v in enumerate([good, vector, good], start=1)]
 
@@ -297,9 +297,9 @@ async def refused(client, collection, vector):
     return await ids_of(client, collection, None)
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps the points before the bad one
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode stores the points before the invalid one
 async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
-    assert await refused(client, collection, {"question": [1.0, 2.0]}) == []
+    assert await stored_after_rejection(client, collection, {"question": [1.0, 2.0]}) == []
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
@@ -309,13 +309,13 @@ async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
     ids=["name", "unnamed", "dense-for-sparse"],
 )
 async def test_unknown_vector_is_rejected_other_points_written(client, collection, vector):
-    written = await refused(client, collection, vector)
+    written = await stored_after_rejection(client, collection, vector)
 
-    assert written  # a server has written one or two of them
+    assert written  # a server may have written one or both valid points
     assert set(written) <= {1, 3}
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode does nothing with it
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode ignores it
 async def test_empty_optimizer_change_is_accepted(client, collection):
     assert await client.update_collection(collection, optimizers_config=q.OptimizersConfigDiff())
 
@@ -426,14 +426,14 @@ async def test_text_index_matches_words_and_phrases(client, collection):
 
 
 async def test_scroll_returns_every_point_once(client, filled):
-    seen, offset = [], None
+    scrolled, offset = [], None
     while True:
         points, offset = await client.scroll(filled, limit=4, offset=offset, with_payload=["tenant"])
-        seen += [(point.id, point.payload) for point in points]
+        scrolled += [(point.id, point.payload) for point in points]
         if offset is None:
             break
 
-    assert seen == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
+    assert scrolled == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
 
 
 async def test_returned_point_parts_are_selectable(client, filled):
@@ -449,10 +449,10 @@ async def test_returned_point_parts_are_selectable(client, filled):
 
 
 async def test_nearest_points_come_first_with_cosine_score(client, filled):
-    found = await nearest(client, filled, [1.0, 0.0, 0.0], using="question", limit=3)
+    points = await nearest(client, filled, [1.0, 0.0, 0.0], using="question", limit=3)
 
-    assert [point.id for point in found] == [1, 2, 3]
-    assert [point.score for point in found] == pytest.approx([1.0, 0.9939, 0.9363], abs=1e-4)
+    assert [point.id for point in points] == [1, 2, 3]
+    assert [point.score for point in points] == pytest.approx([1.0, 0.9939, 0.9363], abs=1e-4)
 
 
 async def test_query_applies_offset_threshold_and_parameters(client, filled):
@@ -485,10 +485,10 @@ async def sparse(client, filled):
 async def test_sparse_scores_are_weighted_by_rarity(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
 
-    found = await nearest(client, sparse, query, using="bm25")
+    points = await nearest(client, sparse, query, using="bm25")
 
-    assert {point.id for point in found} == {1, 2, 4}
-    by_id = {point.id: point.score for point in found}
+    assert {point.id for point in points} == {1, 2, 4}
+    by_id = {point.id: point.score for point in points}
     assert by_id[1] > by_id[2] > by_id[4]
     assert by_id[2] == pytest.approx(2 * by_id[4], rel=1e-4)
     assert by_id[1] / by_id[4] > 2  # token 2 is rarer than token 1
@@ -499,10 +499,10 @@ async def test_nested_filter_lists_points_with_vector(client, filled):
     visible = q.Filter(must=[match("tenant", "a")], must_not=[match("version", 1)])
     listed = q.Filter(must=[visible, chunks, q.HasVectorCondition(has_vector="question")])
 
-    (found,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
+    (points,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
 
-    assert (found.id, found.payload) == (2, POINTS[1][1])
-    assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
+    assert (points.id, points.payload) == (2, POINTS[1][1])
+    assert points.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
 
 
 async def test_group_idf_ignores_other_groups(client, sparse):

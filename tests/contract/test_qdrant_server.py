@@ -1,4 +1,4 @@
-"""What the embedded Qdrant server promises beyond its answers: status codes, durability, one owner, optimizing."""
+"""Guarantees of the embedded Qdrant server: status codes, durability, a single owner, optimization."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ DIMENSIONS = 64
 
 
 class Server:
-    """A server that can be killed and started again on the same data."""
+    """A server that can be killed and restarted on the same data."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -77,7 +77,7 @@ def lasting_server(tmp_path_factory):
 
 @pytest.fixture
 async def replies(lasting_server):
-    """A client of a server that tests share, which is emptied after each."""
+    """A client of a server that tests share; the server is emptied after each test."""
     async with httpx.AsyncClient(base_url=lasting_server.url, timeout=60) as http:
         yield http
         await http.delete("/collections/c")
@@ -290,8 +290,8 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     server.start()
 
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
-        found = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
-        assert len(found.json()["result"]) == len(answered)
+        reply = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
+        assert len(reply.json()["result"]) == len(answered)
 
 
 async def test_incomplete_collection_is_removed_at_start(server):
@@ -341,7 +341,7 @@ async def test_optimizer_after_start_waits_for_write(server):
     server.start()
 
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
-        await asyncio.sleep(2)  # longer than the pause after which it would begin by itself
+        await asyncio.sleep(2)  # longer than the pause after which it would start without a write
         assert (await http.get("/collections/c")).json()["result"]["status"] == "grey"
         await upsert(http, points(1, 1))
         info = await until_green(http)
@@ -390,9 +390,9 @@ async def test_group_graphs_are_built_in_background(http):
     assert info["indexed_vectors_count"] >= 1000
     where = {"must": [{"key": "group", "match": {"value": "from 501"}}]}
     query = {"searches": [{"query": vector(5), "using": "v", "limit": 20, "filter": where}]}
-    (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
-    assert len(found["points"]) == 20
-    assert all(501 <= point["id"] <= 1000 for point in found["points"])
+    (result,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+    assert len(result["points"]) == 20
+    assert all(501 <= point["id"] <= 1000 for point in result["points"])
 
 
 async def test_small_vector_scores_equal_full_vector_scores(http):
@@ -405,8 +405,8 @@ async def test_small_vector_scores_equal_full_vector_scores(http):
     searches = [body, body | {"params": SEARCH_PARAMS}]
     rough, exact = (await http.post("/collections/c/points/query/batch", json={"searches": searches})).json()["result"]
 
-    def error(found):
-        return max(abs(point["score"] - cosine(vector(5), vector(point["id"]))) for point in found["points"])
+    def error(result):
+        return max(abs(point["score"] - cosine(vector(5), vector(point["id"]))) for point in result["points"])
 
     assert error(exact) < 1e-6 < error(rough)
 
@@ -464,11 +464,11 @@ async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
             await asyncio.sleep(0.02)
         await upsert(http, points(10_000, 50))
         optimizers = await until_optimizing(server)
-    began = time.monotonic()
+    started = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - began < 3
-    _, running = psutil.wait_procs(optimizers, timeout=3)  # killed: the system takes its time to say so
+    assert time.monotonic() - started < 3
+    _, running = psutil.wait_procs(optimizers, timeout=3)  # killed: the system reports the exit with a delay
     assert not running
     server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -491,7 +491,7 @@ async def test_bulk_load_is_indexed_incrementally(http):
         written += 100
         segments = (await http.get("/collections/c")).json()["result"]["segments_count"]
 
-    assert segments == 3  # two that are indexed beside that which takes writes
+    assert segments == 3  # two indexed segments and the one for writes
     assert await count(http) == written
 
 
@@ -532,17 +532,17 @@ async def test_writes_continue_during_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
     await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, happened, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(shard, "_replay", lambda *given: happened.append("turn") or replay(*given))
+    optimization, events, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(shard, "_replay", lambda *arguments: events.append("replay") or replay(*arguments))
     await write(shard, points(10_000, 64 * 20))
 
     while not optimization.done():
-        if happened:
+        if events:
             await write(shard, points(20_000, 1))
-            happened.append("write")
+            events.append("write")
         await asyncio.sleep(0)
 
-    assert "write" in happened[: len(happened) - happened[::-1].index("turn")]  # before the last turn
+    assert "write" in events[: len(events) - events[::-1].index("replay")]  # before the last replay
     assert shard.info()["points_count"] == 500 + 64 * 20 + 1
 
 
@@ -551,15 +551,17 @@ async def test_fast_writes_wait_briefly_for_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
     await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, left, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(shard, "_replay", lambda *given: left.append(len(shard._recorded)) or replay(*given))
+    optimization, backlogs, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(
+        shard, "_replay", lambda *arguments: backlogs.append(len(shard._recorded)) or replay(*arguments)
+    )
     await write(shard, points(10_000, 64 * 20))
 
     while not optimization.done():
         await asyncio.gather(*(write(shard, points(20_000 + n, 1)) for n in range(8)))
 
-    assert left[0] >= 20
-    assert left[-1] <= 2 * 8, left
+    assert backlogs[0] >= 20
+    assert backlogs[-1] <= 2 * 8, backlogs
 
 
 @pytest.fixture
@@ -603,8 +605,8 @@ async def test_server_answers_during_indexing(http):
     query = {"searches": [{"query": vector(5), "using": "v", "limit": 3}]}
     answered_while_optimizing = 0
     while (status := (await http.get("/collections/c")).json()["result"]["status"]) != "green":
-        (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
-        assert len(found["points"]) == 3
+        (result,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+        assert len(result["points"]) == 3
         answered_while_optimizing += status == "yellow"
 
     assert answered_while_optimizing > 10

@@ -1,7 +1,7 @@
 """Histories: documents are uploaded, edited, deleted and queried while workers die, resume late and lose engines.
 
-Each history is a sequence of steps that Hypothesis chooses. At its end, when no work is due, Qdrant must contain exactly
-the points that the ledger derives from the live versions, and these must equal the uploaded documents.
+Each history is a sequence of steps that Hypothesis chooses. At its end, when no work is due, Qdrant must contain the
+points that the ledger derives from the live versions and no others, and the versions must equal the uploaded documents.
 """
 
 from __future__ import annotations

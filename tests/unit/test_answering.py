@@ -15,7 +15,7 @@ PASSAGES = [
 
 
 class PiecesModel:
-    """Answers with the pieces it is given and keeps the requests."""
+    """A model that replies with the given pieces and records the requests."""
 
     name = "scripted"
 
@@ -34,7 +34,7 @@ class PiecesModel:
 
 
 class WordEmbedder:
-    """Vectors by the words that texts share."""
+    """An embedder whose vectors depend on the words of a text."""
 
     name = "all-minilm-l6-v2-int8"
     prefixes = Prefixes()

@@ -35,7 +35,7 @@ def cleaned(pieces, numbers=(1, 2, 3, 4)):
 )
 def test_citation_variants_are_normalised(written, clean, cited, removed):
     assert cleaned([written]) == (clean, cited, removed)
-    assert cleaned(written) == (clean, cited, removed), "and so they are when they come by the character"
+    assert cleaned(written) == (clean, cited, removed), "the same if the text arrives character by character"
 
 
 def test_stream_delays_at_most_one_citation():

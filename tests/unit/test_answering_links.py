@@ -1,4 +1,4 @@
-"""Links and images in what a model wrote: nothing is loaded, nothing leads where a document chose."""
+"""Links and images in a model's answer: nothing is loaded, and no link leads to a document's target."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The tenant follows from the key alone; without keys only this machine is served."""
+"""The key alone determines the tenant; without keys, the API serves only this machine."""
 
 from types import SimpleNamespace
 
@@ -20,14 +20,14 @@ tenant_of = Needs(Scope.READ)
 
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    quotas = Quotas(settings, use=None, documents=None)  # nothing is counted of a tenant without limits
+    quotas = Quotas(settings, use=None, documents=None)  # requests of a tenant without limits are not counted
     state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
     app = SimpleNamespace(state=state)
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
 
 class EmptyLedger:
-    """Has no keys."""
+    """A store without keys."""
 
     async def find(self, hashes):
         return {}

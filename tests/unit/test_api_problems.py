@@ -1,4 +1,4 @@
-"""Every error has its status, says what to do, and shows nothing of the inside."""
+"""Every error has a status, explains the remedy, and reveals no internals."""
 
 from datetime import timedelta
 
@@ -11,12 +11,12 @@ from shared.domain import errors
 
 
 def every(cls):
-    return {cls, *(found for child in cls.__subclasses__() for found in every(child))}
+    return {cls, *(descendant for child in cls.__subclasses__() for descendant in every(child))}
 
 
 def made(cls):
     if issubclass(cls, errors.Unavailable):
-        return cls("It is away.", component="qdrant")
+        return cls("It is unavailable.", component="qdrant")
     if issubclass(cls, InvalidFields):
         return cls([{"field": "top_k", "message": "Too many."}])
     return cls("A sentence.")
@@ -64,7 +64,7 @@ def test_every_error_class_has_a_kind(cls):
 
 def test_retry_after_is_returned():
     after = timedelta(milliseconds=2300)
-    reply = reply_to(errors.Unavailable("away", component="ledger", retry_after=after))
+    reply = reply_to(errors.Unavailable("unavailable", component="ledger", retry_after=after))
 
     assert reply.headers["retry-after"] == "3"
     assert orjson.loads(reply.body)["component"] == "ledger"

@@ -1,4 +1,4 @@
-"""What requests may hold, and what becomes of the rest."""
+"""Validation of requests: accepted values, and errors for all others."""
 
 import asyncio
 import base64
@@ -192,7 +192,7 @@ def test_text_mentioning_nul_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "expected"),
     [
         ("a.md", "a.md"),
         ("/etc/passwd", "passwd"),
@@ -204,8 +204,8 @@ def test_text_mentioning_nul_is_accepted():
         (None, None),
     ],
 )
-def test_filename_is_reduced_to_last_component(name, kept):
-    assert filename_of(name) == kept
+def test_filename_is_reduced_to_last_component(name, expected):
+    assert filename_of(name) == expected
 
 
 @pytest.mark.parametrize("name", ["a\0.md", "a\n.md", "a\x7f", "\x1b[31m", "..", "a/..", ".", "ü" * 200])
@@ -215,7 +215,7 @@ def test_unusable_filename_is_rejected(name):
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [
         ("Text/Markdown; charset=utf-8", "text/markdown"),
         ("application/octet-stream", None),
@@ -223,8 +223,8 @@ def test_unusable_filename_is_rejected(name):
         (None, None),
     ],
 )
-def test_media_type_loses_its_parameters(value, kept):
-    assert media_type_of(value) == kept
+def test_media_type_loses_its_parameters(value, expected):
+    assert media_type_of(value) == expected
 
 
 @pytest.mark.parametrize("value", ["text", "text/", "a b/c", "text/ü"])
@@ -278,18 +278,18 @@ def test_invalid_base64_is_rejected(text):
 
 
 async def test_simultaneous_requests_start_in_batches_of_hundreds():
-    turns, passes, begun = Turns(), [0], Counter()
+    turns, passes, started = Turns(), [0], Counter()
 
     async def request():
         await turns.take()
-        begun[passes[0]] += 1
+        started[passes[0]] += 1
 
     async with asyncio.TaskGroup() as requests:
         for _ in range(1_000):
             requests.create_task(request())
-        while begun.total() < 1_000:
+        while started.total() < 1_000:
             await asyncio.sleep(0)
             passes[0] += 1
 
-    assert max(begun.values()) <= 100
-    assert len(begun) <= 12
+    assert max(started.values()) <= 100
+    assert len(started) <= 12

@@ -1,4 +1,4 @@
-"""The pictures and names of the docs show what the code says."""
+"""The pictures and test names in the documentation match the code."""
 
 import re
 import runpy
@@ -52,5 +52,5 @@ def test_security_page_cites_existing_tests():
         texts = [
             path.read_text() for path in tests.rglob("test_*.py") if path.name in (last_file, "test_parse_isolation.py")
         ]
-        assert any(re.search(rf"def test_\w*{test}", text) for text in texts), f"{name} is no test: {row}"
-        assert not file or list(tests.rglob(file)), f"{file} is no file: {row}"
+        assert any(re.search(rf"def test_\w*{test}", text) for text in texts), f"{name} is not a test: {row}"
+        assert not file or list(tests.rglob(file)), f"{file} is not a file: {row}"

@@ -22,11 +22,11 @@ def test_stop_words_have_no_weight():
 
 
 def test_weight_saturates_with_repetition_and_falls_with_length():
-    once, often = document_vector("cat").values[0], document_vector("cat " * 50).values[0]
+    single, repeated = document_vector("cat").values[0], document_vector("cat " * 50).values[0]
     buried = document_vector("cat " + " ".join(f"w{i}" for i in range(1000)))
 
-    assert once < often < 2.2
-    assert buried.values[buried.indices.index(query_vector("cat").indices[0])] < once
+    assert single < repeated < 2.2
+    assert buried.values[buried.indices.index(query_vector("cat").indices[0])] < single
 
 
 def test_weights_follow_bm25_formula():
@@ -87,8 +87,8 @@ def test_query_matches_words_of_every_language(language, text, query):
 @pytest.mark.parametrize(
     ("language", "text", "query"),
     [
-        ("vi", "Con ma", "má"),  # a ghost is no cheek
-        ("hi", "किताब", "ताब"),  # vowel signs divide no word
+        ("vi", "Con ma", "má"),  # "ghost" must not match "cheek"
+        ("hi", "किताब", "ताब"),  # vowel signs do not divide words
         ("ja", "東京都", "京東"),
     ],
 )

@@ -201,8 +201,8 @@ def test_empty_text_gives_no_chunks():
     ids=lambda text: repr(text[:6]),
 )
 def test_quarter_megabyte_is_chunked_in_seconds(text):
-    began = process_time()
+    started = process_time()
 
     assert chunks_of(text, 2_000, 100)
 
-    assert process_time() - began < 5  # a quadratic scan takes minutes
+    assert process_time() - started < 5  # a quadratic scan takes minutes

@@ -1,4 +1,4 @@
-"""The command line as its user sees it: sentences, exit codes, help."""
+"""The command line from its user's view: sentences, exit codes, help."""
 
 import io
 import json
@@ -26,7 +26,7 @@ from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
 
-NOWHERE = "http://127.0.0.1:9"  # discard: nobody listens
+NOWHERE = "http://127.0.0.1:9"  # discard: the port is closed
 
 
 def foreask(capsys, monkeypatch, *arguments):
@@ -170,23 +170,23 @@ def test_demo_contains_answers_to_its_questions(tmp_path):
     assert "HTTP/2" in text["packages/httpx.md"]
     assert "faster than psycopg" in " ".join(text["packages/asyncpg.rst"].split())
     assert any(name.startswith("foreask/docs/") for name in text)
-    assert sum(map(len, text.values())) < 35_000  # about a thousand characters a chunk, some seconds each
+    assert sum(map(len, text.values())) < 35_000  # about a thousand characters per chunk, which takes some seconds
     assert demo_documents.write(tmp_path) == files
 
 
 def test_demo_uploads_answering_documents_first(tmp_path):
     files = demo_documents.write(tmp_path)
-    turns = list(demo._in_order(files))
-    assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
-    assert [list(some) for _, some in turns] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
+    batches = list(demo._in_order(files))
+    assert [lane for lane, _ in batches] == ["interactive", "interactive", "bulk"]
+    assert [list(some) for _, some in batches] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
 
 
 class DemoServer:
-    """A client of a server: texts are found in the first round, questions are written in the second."""
+    """A client of a server that makes texts searchable in the first round and has questions in the second."""
 
     def __init__(self, *states):
         self.states = list(states)
-        self.asked = []
+        self.questions = []
 
     def upload(self, path, *, collection, external_id, lane):
         state = "queued" if len(self.states) > 1 else self.states[0]
@@ -197,14 +197,14 @@ class DemoServer:
         return [Document(**replies.document(id=name, external_id=name, state=state)) for name in ids]
 
     def query_events(self, question, collection, top_k):
-        self.asked.append((question, self.states[0]))
+        self.questions.append((question, self.states[0]))
         reply = replies.answer(form="extractive")
         if self.states[0] != "ready":
             reply["chunks"] = [reply["chunks"][0] | {"matched_question": None}]
         yield Event(name="done", data=reply)
 
 
-def shown_by_the_demo(server, folder, monkeypatch):
+def demo_output(server, folder, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     out = io.StringIO()
     console = Console(file=out, width=200)
@@ -215,10 +215,10 @@ def shown_by_the_demo(server, folder, monkeypatch):
 def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch):
     server = DemoServer("queued", "searchable", "searchable", "ready")
 
-    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path, monkeypatch)
 
     first, *others = demo.QUESTIONS
-    assert server.asked == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
+    assert server.questions == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
     assert "Found by its text" in shown
     assert "now found by a generated one" in shown
     assert "wait for more questions" not in shown
@@ -227,9 +227,9 @@ def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch
 def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
-    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path, monkeypatch)
 
-    assert [question for question, _ in server.asked] == list(demo.QUESTIONS)
+    assert [question for question, _ in server.questions] == list(demo.QUESTIONS)
     assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
@@ -239,7 +239,7 @@ def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
             stored = super().upload(path, external_id=external_id, **options)
             return stored if external_id.startswith("packages/") else stored.model_copy(update={"state": "queued"})
 
-    shown = shown_by_the_demo(WithChange("searchable"), tmp_path, monkeypatch)
+    shown = demo_output(WithChange("searchable"), tmp_path, monkeypatch)
 
     assert shown.count("? " + demo.QUESTIONS[0]) == 1
 
@@ -256,8 +256,8 @@ def test_demo_ignores_environment_variables(monkeypatch, tmp_path):
 
     settings = demo.settings_for(tmp_path)
 
-    given = (settings.database_url, settings.llm_base_url, settings.llm_model, settings.embedding_model)
-    assert given == (None, None, None, None)
+    configured = (settings.database_url, settings.llm_base_url, settings.llm_model, settings.embedding_model)
+    assert configured == (None, None, None, None)
 
 
 def test_excerpt_ends_between_paragraphs():
@@ -267,18 +267,18 @@ def test_excerpt_ends_between_paragraphs():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_000, "83 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
 )
-def test_duration_is_printed_in_readable_units(seconds, said):
-    assert duration(seconds) == said
+def test_duration_is_printed_in_readable_units(seconds, expected):
+    assert duration(seconds) == expected
 
 
 LETTER = replies.dead_letter(ordinal=3)
 
 
 class DeadLetterServer:
-    """A server that has one dead letter, and records the requests."""
+    """A server that has one dead letter and records the requests."""
 
     def __init__(self):
         self.requests = []
@@ -342,7 +342,7 @@ MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id
 
 @pytest.fixture
 def verified(monkeypatch):
-    """A server whose collection misses a point; it mends what it is told to mend."""
+    """A server whose collection lacks a point; it repairs the requested collection."""
     cursors = []
 
     def answer(request):
@@ -354,12 +354,12 @@ def verified(monkeypatch):
         cursors.append(body["cursor"])
         repaired = body["repair"]
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
-        told = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
+        events = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
         if body["cursor"] == "breaks":
-            told = [told[0], ("error", {"detail": "Qdrant is away."})]
+            events = [events[0], ("error", {"detail": "Qdrant is unavailable."})]
         return httpx.Response(
             200,
-            text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told),
+            text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in events),
             headers={"content-type": "text/event-stream"},
         )
 
@@ -384,10 +384,10 @@ def test_verification_prints_json_on_request(capsys, monkeypatch, verified):
 
 
 def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verified):
-    code, _, said = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
+    code, _, err = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
     assert code != 0
-    assert "Qdrant is away." in said
-    assert "foreask verify -c handbook --cursor here" in " ".join(said.split())
+    assert "Qdrant is unavailable." in err
+    assert "foreask verify -c handbook --cursor here" in " ".join(err.split())
     foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "here")
     assert verified == ["breaks", "here"]
 
@@ -405,7 +405,7 @@ def test_answer_names_skipped_stages():
 
 @pytest.fixture
 def queries(monkeypatch):
-    """The bodies of the queries to a server; it answers with an explanation."""
+    """The bodies of the queries to a server that replies with an explanation."""
     requests = []
     rank = {"rank": 1, "score": 0.82}
     chunk = {

@@ -1,4 +1,4 @@
-"""Which files a path means."""
+"""Selection of files by paths and patterns."""
 
 import pytest
 

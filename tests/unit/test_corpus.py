@@ -1,4 +1,4 @@
-"""Corpora: rows of JSON lines and of Parquet as documents, each bad one rejected by its number."""
+"""Corpora: rows of JSON lines and of Parquet as documents; an invalid row is rejected by its number."""
 
 from __future__ import annotations
 
@@ -130,12 +130,12 @@ def test_truncated_file_is_error_at_its_row(write):
     many = lines(*({"id": n, "text": f"{n} {hash(str(n))}"} for n in range(5_000)))
     path = write("corpus.jsonl.gz", gzip.compress(many)[:-2_000])
     corpus = corpus_in([path], Columns())
-    seen = []
+    numbers = []
     with pytest.raises(Truncated, match=r"is truncated after line [1-9]") as error:
-        seen.extend(row.number for row in corpus.rows())
-    assert seen == list(range(1, len(seen) + 1))
-    assert f"{len(seen):,}" in error.value.message
-    assert corpus.survey().rows == len(seen) < 5_000
+        numbers.extend(row.number for row in corpus.rows())
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert f"{len(numbers):,}" in error.value.message
+    assert corpus.survey().rows == len(numbers) < 5_000
 
 
 def test_survey_counts_rows_and_samples_everywhere(write):

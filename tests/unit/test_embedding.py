@@ -6,7 +6,7 @@ from shared.providers.embedding import embed_each, free, pack
 
 
 class Picky:
-    """An embedder that refuses a whole request for one text in it."""
+    """An embedder that rejects a whole request because of one text."""
 
     name = "picky"
 
@@ -20,7 +20,7 @@ class Picky:
     async def embed(self, texts, billed=free):
         self.requests.append(list(texts))
         if self._refused in texts:
-            raise Refused("not this one")
+            raise Refused("this text is rejected")
         return np.array([[float(len(text))] for text in texts], dtype=np.float32)
 
 
@@ -49,12 +49,12 @@ async def test_rejected_text_fails_alone():
 
 
 async def test_unavailable_provider_causes_no_bisection():
-    class Away(Picky):
+    class Down(Picky):
         async def embed(self, texts, billed=free):
             await super().embed(texts)
-            raise Unavailable("away", component="embedding")
+            raise Unavailable("unavailable", component="embedding")
 
-    embedder = Away()
+    embedder = Down()
 
     with pytest.raises(Unavailable):
         await embed_each(embedder, ["one", "two"])

@@ -8,7 +8,7 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 
 @dataclass
 class Chunk:
-    """What a bill needs to know of a chunk."""
+    """The part of a chunk that its costs depend on."""
 
     tenant: str
     token: int

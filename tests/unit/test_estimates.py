@@ -1,4 +1,4 @@
-"""The arithmetic of estimates: prices, tokens, times, and texts that are put together again."""
+"""Calculation of estimates: prices, tokens, times, and reassembled texts."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def test_uniform_calls_are_estimated_together(sizes):
 
 def test_twins_add_questions_without_calls():
     count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, asked=5, twins=5)
-    come_to = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
-    assert (come_to.calls, come_to.generate) == (1, Usage(500, 100))
-    assert come_to.embeddings == come_to.points == 12
+    total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
+    assert (total.calls, total.generate) == (1, Usage(500, 100))
+    assert total.embeddings == total.points == 12
 
 
 def test_prepended_questions_are_embedded_additionally():

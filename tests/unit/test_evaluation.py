@@ -1,4 +1,4 @@
-"""The parts of an evaluation that need no engine: a set's files, metrics, significance, layouts, what is shown."""
+"""The parts of an evaluation that need no engine: a set's files, metrics, significance, layouts, reports."""
 
 from html.parser import HTMLParser
 
@@ -64,7 +64,7 @@ def test_qrels_accept_beir_layout_without_header(tmp_path):
     (tmp_path / "qrels.tsv").unlink()
     (tmp_path / "qrels" / "test.tsv").write_text("first\tp0\t2\nsecond\tp1\t0\n")
 
-    assert read_set(tmp_path).judgements == {"first": {"p0": 2}}  # nothing answers the second
+    assert read_set(tmp_path).judgements == {"first": {"p0": 2}}  # no passage answers the second
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_metrics_follow_rank_order_not_passage_names():
 def test_metrics_equal_trec_eval(data):
     passages = [f"p{number}" for number in range(30)]
     queries = [f"q{number}" for number in range(data.draw(st.integers(1, 3)))]
-    judged = st.dictionaries(st.sampled_from(passages), st.integers(-1, 3), min_size=1, max_size=15)
-    judgements = {query: data.draw(judged) for query in queries}
+    ratings = st.dictionaries(st.sampled_from(passages), st.integers(-1, 3), min_size=1, max_size=15)
+    judgements = {query: data.draw(ratings) for query in queries}
     rankings = {query: data.draw(st.lists(st.sampled_from(passages), unique=True)) for query in queries}
 
     qrels = [ir_measures.Qrel(q, p, score) for q, passages in judgements.items() for p, score in passages.items()]
-    # The tool orders equal scores by id, so it gets ranks, which are never equal.
+    # The tool orders equal scores by id, so it receives ranks, which are never equal.
     run = [ir_measures.ScoredDoc(q, p, -float(n)) for q, ranked in rankings.items() for n, p in enumerate(ranked)]
     names = dict(zip((nDCG @ 10, RR @ 10, R @ 1, R @ 5, R @ 10), METRICS, strict=True))
     ours = scores(judgements, rankings)
@@ -146,9 +146,9 @@ def test_interval_contains_mean_with_expected_width():
 
 def test_blockwise_resampling_gives_expected_interval():
     values = np.random.default_rng(1).random(20_000)
-    found = interval(list(values))
+    estimate = interval(list(values))
     error = 1.96 * values.std() / np.sqrt(len(values))
-    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)
+    assert (estimate.low, estimate.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)
 
 
 def test_randomisation_test_agrees_with_exact_enumeration():
@@ -189,18 +189,18 @@ def test_footprint_counts_needed_channels():
 
 def test_saved_vectors_load_in_other_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
-    asked = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
+    generated = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
     answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
         cache.save_vectors("model", {"text": vector})
-        cache.save_questions(b"key", asked)
+        cache.save_questions(b"key", generated)
         cache.save_answer(b"key", answer)
 
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
         assert cache.load_vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
         assert cache.missing_vectors("model", ["text", "other", "other"]) == ["other"]
         assert cache.missing_vectors("another model", ["text"]) == ["text"]
-        assert cache.load_questions(b"key") == asked
+        assert cache.load_questions(b"key") == generated
         assert (cache.load_answer(b"key"), cache.load_answer(b"other")) == (answer, None)
         assert cache.load_questions(b"other") is None
 

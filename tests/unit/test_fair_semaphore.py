@@ -1,4 +1,4 @@
-"""Whose file is parsed next."""
+"""Fair assignment of parse slots to tenants."""
 
 import asyncio
 

@@ -96,9 +96,9 @@ def test_good_question_passes(question):
     ],
 )
 def test_foreign_language_questions_pass(text, questions):
-    kept = filter_by_text(questions, ChunkContent.whole(text))
+    results = filter_by_text(questions, ChunkContent.whole(text))
 
-    assert [(each.text, each.reason) for each in kept] == [(question, None) for question in questions]
+    assert [(each.text, each.reason) for each in results] == [(question, None) for question in questions]
 
 
 def test_prompt_words_in_text_are_not_echoes():
@@ -142,15 +142,15 @@ def test_distant_and_duplicate_questions_are_dropped():
     filtered = [FilteredQuestion(f"Question {i}?", passed=True) for i in range(4)]
     questions = vectors([1, 0, 0], [1, 0.01, 0], [0, 1, 0], [1, 1, 0])
 
-    judged = filter_by_similarity(filtered, questions, vectors([1, 0, 0])[0], floor=0.5)
+    results = filter_by_similarity(filtered, questions, vectors([1, 0, 0])[0], floor=0.5)
 
-    assert [s.reason for s in judged] == [
+    assert [s.reason for s in results] == [
         None,
         "means the same as an earlier question",
         "unlike its chunk (similarity 0.00, floor 0.50)",
         None,
     ]
-    assert [s.similarity for s in judged] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
+    assert [s.similarity for s in results] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
 
 
 def test_dropped_question_keeps_reason_and_drops_no_other():
@@ -158,14 +158,14 @@ def test_dropped_question_keeps_reason_and_drops_no_other():
         FilteredQuestion("Text?", passed=False, reason="too short"),
         FilteredQuestion("Question 1?", passed=True),
     ]
-    judged = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
-    assert judged == [replace(question, similarity=1.0) for question in filtered]
+    results = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
+    assert results == [replace(question, similarity=1.0) for question in filtered]
 
 
 def test_distant_question_passes_without_floor():
     filtered = [FilteredQuestion("Question 1?", passed=True)]
-    (judged,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
-    assert (judged.passed, judged.similarity) == (True, -1.0)
+    (results,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
+    assert (results.passed, results.similarity) == (True, -1.0)
     assert filter_by_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
 
 

@@ -18,13 +18,13 @@ VERSIONS = st.integers(1, 2**24 - 1)
 
 
 def test_ids_are_stable():
-    asked = accepted_id(CHUNK, "Why?")
+    accepted = accepted_id(CHUNK, "Why?")
 
     assert str(CHUNK) == "bffff3f8-9959-f223-f629-000000000000"
-    assert str(asked) == "bffff3f8-9959-f223-f629-000000f473b5"
+    assert str(accepted) == "bffff3f8-9959-f223-f629-000000f473b5"
     assert chunk_point_id(CHUNK, 1) == "bffff3f8-9959-f223-f629-000001000000"
     assert question_point_id(CHUNK, 26, 9) == "bffff3f8-9959-f223-f629-00001a00000a"
-    assert accepted_point_id(asked, 2) == "bffff3f8-9959-f223-f629-000002f473b5"
+    assert accepted_point_id(accepted, 2) == "bffff3f8-9959-f223-f629-000002f473b5"
 
 
 @given(st.tuples(st.uuids(), st.uuids(), st.text(), st.integers(0, 99)), VERSIONS, st.integers(0, 9_999), st.text())

@@ -1,4 +1,4 @@
-"""The pure parts of the limiter: buckets, outcomes, settings, what a process asks for and in which order."""
+"""The pure parts of the limiter: buckets, outcomes, settings, and the order of a process's requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_limiter_keys_hide_provider_name():
 
 
 class Broker:
-    """Answers as the script does, and keeps what it was asked."""
+    """A broker that replies like the script and records the requests."""
 
     def __init__(self, reply):
         self.reply = reply

@@ -1,4 +1,4 @@
-"""What every line of a log has."""
+"""The fields of every log line."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ from shared.settings import Settings
 
 @pytest.fixture
 def in_a_process(capsys):
-    """Logging set up as in a process of its own, and put back."""
+    """Set logging up as in a separate process, and restore it afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configure(Settings(_env_file=None), "generate")

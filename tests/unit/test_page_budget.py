@@ -1,4 +1,4 @@
-"""What a browser must fetch for a screen stays small."""
+"""The size of the files that a browser loads for a screen."""
 
 import gzip
 from pathlib import Path
@@ -13,7 +13,7 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 
 
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
-def test_one_screen_loads_at_most_35_kilobytes(screen):
+def test_screen_loads_at_most_35_kilobytes(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 35_000
 

@@ -13,9 +13,9 @@ POLICY = RetryPolicy(max_attempts=4, base=SECOND, ceiling=timedelta(seconds=5))
     ("failed_before", "expected_seconds"), [(0, 1), (1, 2), (2, 4)], ids=["first", "second", "third"]
 )
 def test_wait_doubles_up_to_ceiling(failed_before, expected_seconds):
-    decision = decide(Transient("away"), failed_before, POLICY, lambda: 1.0)
+    decision = decide(Transient("unavailable"), failed_before, POLICY, lambda: 1.0)
 
-    assert decision == Retry(after=SECOND * expected_seconds, reason="away")
+    assert decision == Retry(after=SECOND * expected_seconds, reason="unavailable")
 
 
 def test_ceiling_holds_for_any_number_of_attempts():
@@ -26,18 +26,18 @@ def test_ceiling_holds_for_any_number_of_attempts():
 
 
 def test_jitter_spans_zero_to_full_wait():
-    assert decide(Transient("away"), 0, POLICY, lambda: 0.0) == Retry(after=timedelta(), reason="away")
+    assert decide(Transient("unavailable"), 0, POLICY, lambda: 0.0) == Retry(after=timedelta(), reason="unavailable")
 
 
 def test_wait_is_never_shorter_than_retry_after():
-    decision = decide(Transient("away", retry_after=timedelta(seconds=9)), 0, POLICY, lambda: 0.0)
+    decision = decide(Transient("unavailable", retry_after=timedelta(seconds=9)), 0, POLICY, lambda: 0.0)
 
     assert isinstance(decision, Retry)
     assert decision.after == timedelta(seconds=9)
 
 
 def test_last_attempt_decides_dead():
-    assert decide(Transient("away"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: away")
+    assert decide(Transient("unavailable"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: unavailable")
 
 
 def test_permanent_error_is_never_retried():

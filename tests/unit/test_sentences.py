@@ -110,19 +110,19 @@ def test_splitting_time_is_linear_in_length(pattern):
 def test_thai_is_split_into_phrases():
     phrases = ["ทีมรับของแพนเธอร์สยอมแพ้ที่คะแนนสูงสุดในลีกในฤดูกาลนั้น", "และทำแซ็คได้มากกว่าทีมอื่นทั้งหมดในการแข่งขันประจำปี"]
     text = " ".join(phrases * 4)
-    found = split(text)
+    pieces = split(text)
 
-    assert len(found) > 2
-    assert " ".join(found) == text
-    assert all(len(piece) < 200 for piece in found)
+    assert len(pieces) > 2
+    assert " ".join(pieces) == text
+    assert all(len(piece) < 200 for piece in pieces)
 
 
 def test_long_text_without_spaces_breaks_after_comma():
     text = "这是一个很长的句子里的一部分，" * 60
-    found = split(text)
+    pieces = split(text)
 
-    assert len(found) > 1
-    assert all(piece.endswith("，") for piece in found)
+    assert len(pieces) > 1
+    assert all(piece.endswith("，") for piece in pieces)
 
 
 def test_long_word_is_cut_between_graphemes():

@@ -75,11 +75,11 @@ def test_unusable_setting_is_named_by_variable(monkeypatch, tmp_path):
 
 
 def test_environment_reproduces_settings_in_other_process(monkeypatch):
-    given = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
-    for name, value in given.environment().items():
+    loaded = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
+    for name, value in loaded.environment().items():
         monkeypatch.setenv(name, value)
 
-    assert settings() == given
+    assert settings() == loaded
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_several_qdrant_urls_are_read_without_passwords(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", "http://me:secret@a:6333, https://me:secret@b:6333")
 
-    given = load()
+    loaded = load()
 
-    assert given.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
-    described = {setting.variable: setting.value for setting in given.described()}
+    assert loaded.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
+    described = {setting.variable: setting.value for setting in loaded.described()}
     assert described["FOREASK_QDRANT_URL"] == "http://me:***@a:6333,https://me:***@b:6333"
 
 
@@ -341,7 +341,7 @@ def test_embeddings_reach_processes_without_printing_keys(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         ('{"e5": {"model": "secret"', "FOREASK_EMBEDDINGS: .*no JSON: .* at character"),
         ('["secret"]', "names of A-Z"),
@@ -351,10 +351,10 @@ def test_embeddings_reach_processes_without_printing_keys(monkeypatch, tmp_path)
         ('{"e5": {"model": "m", "dimensions": 0, "api_key": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 dimensions\)"),
     ],
 )
-def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, value, says):
+def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, value, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDINGS", value)
 
-    with pytest.raises(InvalidInput, match=says) as caught:
+    with pytest.raises(InvalidInput, match=message) as caught:
         load()
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""States are set by the transitions of one table, which is drawn at its top."""
+"""All states are set by the transitions of one table, which its module draws at the top."""
 
 import re
 from pathlib import Path
@@ -24,20 +24,20 @@ def modules():
         for path in sorted((ROOT / package).rglob("*.py")):
             if (
                 path != Path(states.__file__) and "migrations" not in path.parts
-            ):  # a migration keeps the words of its time
+            ):  # a migration keeps its original states
                 yield path
 
 
-def places(pattern):
+def occurrences(pattern):
     return [
-        f"{path.relative_to(ROOT)}: {found.group()}"
+        f"{path.relative_to(ROOT)}: {match.group()}"
         for path in modules()
-        for found in pattern.finditer(path.read_text())
+        for match in pattern.finditer(path.read_text())
     ]
 
 
 def row(name, transition):
-    """The line of a transition in the drawn table."""
+    """Return the line of a transition in the drawn table."""
     sources = ", ".join(source or "new" for source in transition.sources)
     if transition.sources == states.EXISTING_DOCUMENTS:
         sources = "any but deleting"
@@ -59,11 +59,11 @@ def test_drawn_transitions_equal_table():
 
 
 def test_no_other_module_sets_a_state():
-    assert places(SETS_A_STATE) == []
+    assert occurrences(SETS_A_STATE) == []
 
 
 def test_no_other_module_names_a_state_in_sql():
-    assert places(NAMES_A_STATE) == []
+    assert occurrences(NAMES_A_STATE) == []
 
 
 def test_every_state_is_reachable():

@@ -1,4 +1,4 @@
-"""A query's trace has numbers of every stage, and each can be said."""
+"""A query's trace has numbers of every stage, and a sentence for each."""
 
 from typing import get_args
 
@@ -46,7 +46,7 @@ def test_every_fact_type_has_sentence():
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "expected"),
     [
         (RewriteFacts(1), "one call, 1 more text searched"),
         (RewriteFacts(3), "one call, 3 more texts searched"),
@@ -59,5 +59,5 @@ def test_every_fact_type_has_sentence():
         (None, None),
     ],
 )
-def test_facts_become_sentences(facts, said):
-    assert sentence(facts) == said
+def test_facts_become_sentences(facts, expected):
+    assert sentence(facts) == expected
