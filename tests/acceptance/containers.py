@@ -162,7 +162,7 @@ def repair_volume(containers: Containers) -> None:
         "/data/uploads",
     )
     containers.compose(*change_owner)
-    eventually("with a read-only folder of uploads the API is not ready", lambda: not containers.is_ready())
+    eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)
     print(containers.compose("exec", "-T", "api", "foreask", "uploads", "check"))

@@ -132,7 +132,7 @@ def deployment(provider_process, tmp_path_factory):
 
 @pytest.fixture
 def composed(deployment, provider):
-    """The running services, none of which may exit."""
+    """The running services; the test fails if one of them exits."""
     with deployment.alive():
         yield deployment
 

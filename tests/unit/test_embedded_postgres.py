@@ -13,7 +13,7 @@ echo end >> {log}
 
 
 def test_concurrent_first_starts_create_user_serially(tmp_path, monkeypatch):
-    """Concurrent `useradd` commands would give one name two ids, the first of which then belongs to no user."""
+    """Concurrent `useradd` commands would give one name two ids, and the first id would belong to no user."""
     log, command = tmp_path / "log", tmp_path / "useradd"
     command.write_text(USERADD.format(log=log))
     command.chmod(stat.S_IRWXU)
