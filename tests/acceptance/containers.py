@@ -148,7 +148,7 @@ def scale_and_kill(containers: Containers) -> None:
 
 def repair_volume(containers: Containers) -> None:
     """Give the volume to root, as an older image did; the API must report it, and the next start must repair it."""
-    change_owner = (
+    chown = (
         "run",
         "--rm",
         "--no-deps",
@@ -161,7 +161,7 @@ def repair_volume(containers: Containers) -> None:
         "root",
         "/data/uploads",
     )
-    containers.compose(*change_owner)
+    containers.compose(*chown)
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)

@@ -32,10 +32,8 @@ class Up:
             for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
         }
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
-        traced |= {
-            "FASTAPI_OTEL_AUTO_CONFIGURE": "true",
-            "no_proxy": "127.0.0.1",
-        }  # whose spans would contain addresses
+        # FastAPI's spans would contain addresses.
+        traced |= {"FASTAPI_OTEL_AUTO_CONFIGURE": "true", "no_proxy": "127.0.0.1"}
         self.collector = collector
         self.folder = data_dir.parent
         temporary = self.folder / "tmp"  # killed processes leave files
@@ -178,9 +176,8 @@ def test_client_commands_reach_running_server(up):
     (folder / ".hidden").write_text("not for you")
     (folder / "gone.md").symlink_to(folder / "nowhere.md")
 
-    out = up.foreask(
-        "ingest", "docs", code=1
-    )  # one file cannot be read by the client, one cannot be parsed by the server
+    # The client cannot read one file, and the server cannot parse another.
+    out = up.foreask("ingest", "docs", code=1)
     assert "4 files (left out: 1 hidden)" in out
     assert "docs/gone.md" in out
     assert "docs/broken.pdf" in out

@@ -136,7 +136,7 @@ async def test_missing_collection_raises_not_found(client, call):
         "scroll": lambda: client.scroll("nowhere"),
         "delete_missing_points": lambda: client.delete("nowhere", [1]),
     }
-    with pytest.raises(Exception, match=r"(?i)not points|doesn't exist") as caught:
+    with pytest.raises(Exception, match=r"(?i)not found|doesn't exist") as caught:
         await calls[call]()
     if not client.is_local:  # local mode raises ValueError, which has no status
         assert caught.value.status_code == 404
@@ -281,8 +281,8 @@ async def test_update_filter_overwrites_matches_and_inserts_new_points(client, f
 
     await client.upsert(filled, points, wait=True, update_filter=older)
 
-    points = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
-    assert points == {1: 9, 2: 2, 99: 9}
+    versions = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
+    assert versions == {1: 9, 2: 2, 99: 9}
 
 
 async def stored_after_rejection(client, collection, vector):
@@ -499,10 +499,10 @@ async def test_nested_filter_lists_points_with_vector(client, filled):
     visible = q.Filter(must=[match("tenant", "a")], must_not=[match("version", 1)])
     listed = q.Filter(must=[visible, chunks, q.HasVectorCondition(has_vector="question")])
 
-    (points,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
+    (point,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
 
-    assert (points.id, points.payload) == (2, POINTS[1][1])
-    assert points.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
+    assert (point.id, point.payload) == (2, POINTS[1][1])
+    assert point.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
 
 
 async def test_group_idf_ignores_other_groups(client, sparse):

@@ -56,7 +56,7 @@ def test_silent_broker_delays_but_loses_nothing(fleet, provider, start_scenario,
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
     slowest = slowest_upload_seconds(scenario, corpus)
-    time.sleep(scale.away_seconds)
+    time.sleep(scale.outage_seconds)
     fleet.fault("broker")
 
     assert_recovered(scenario, scale, slowest)
@@ -67,7 +67,7 @@ def test_broker_connections_silent_forever_are_replaced(fleet, provider, start_s
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
     slowest = slowest_upload_seconds(scenario, corpus)
-    time.sleep(scale.away_seconds)
+    time.sleep(scale.outage_seconds)
     fleet.fault("broker", "stale")
 
     assert_recovered(scenario, scale, slowest)

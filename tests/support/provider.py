@@ -262,7 +262,7 @@ class ScriptedEndpoints:
         defaults = {
             "hypothetical_answer": f"It is so: {question}.",
             "queries": [f"{question} {n}?" for n in range(8)],
-            "step_back_question": f"What is to be names of {question}?",
+            "step_back_question": f"What is to be known of {question}?",
             "entities": [],
         }
         return orjson.dumps({name: (defaults | self.script.rewriting)[name] for name in fields}).decode()
