@@ -1,6 +1,6 @@
-"""`make compose-test`: docker-compose.yml in real containers, used and broken, then taken down with its volumes.
+"""`make compose-test`: docker-compose.yml in real containers, used, broken, and removed with its volumes.
 
-Where no engine answers it says so, and what can be seen without one is run: tests/acceptance/test_compose.py.
+Without a container engine it runs tests/acceptance/test_compose.py instead, which needs none.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.support.deployment import ROOT
 
 ENGINES = ("docker", "podman")
 PROJECT = "foreask-compose-test"
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 
 
 def engine() -> str | None:
-    """The first container engine that answers and has `compose`; None where there is none."""
+    """Return the first container engine that answers and has `compose`, or None."""
     for name in ENGINES:
         if all(_answers(name, *arguments) for arguments in (("info",), ("compose", "version"))):
             return name
@@ -55,7 +55,7 @@ class Containers:
         done = subprocess.run([*self._compose, *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
         return done.stdout
 
-    def hand_in(self, name: str, content: bytes) -> None:
+    def upload(self, name: str, content: bytes) -> None:
         reply = self.client.post("/v1/documents", files={"file": (name, content)})
         assert reply.status_code == 202, reply.text
 
@@ -65,7 +65,7 @@ class Containers:
         assert not bad, bad
         return [each["state"] for each in documents] == ["ready"] * count
 
-    def says_ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             return self.client.get("/health/ready").json().get("status") == "ready"
         except httpx.TransportError:
@@ -110,7 +110,7 @@ def running(engine: str) -> Iterator[Containers]:
             try:
                 containers.compose("build")
                 containers.compose("up", "--detach")
-                eventually("everything is ready", containers.says_ready)
+                eventually("everything is ready", containers.is_ready)
                 yield containers
             except BaseException:
                 print(containers.compose("logs", "--tail", "50"))
@@ -119,17 +119,17 @@ def running(engine: str) -> Iterator[Containers]:
                 containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
 
 
-def eventually(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS:g} s: {what}"
+def eventually(description: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"timeout after {TIMEOUT_SECONDS:g} s: {description}"
         time.sleep(0.5)
-    print(f"  {what}", flush=True)
+    print(f"  {description}", flush=True)
 
 
 def use(containers: Containers) -> None:
-    containers.hand_in("leave.md", b"# Leave\n\nEverybody has thirty days of leave a year.\n")
-    containers.hand_in("text.pdf", (ROOT / "tests/files/good/docling_text_document.pdf").read_bytes())
+    containers.upload("leave.md", b"# Leave\n\nEmployees have thirty days of leave a year.\n")
+    containers.upload("text.pdf", (ROOT / "tests/files/good/docling_text_document.pdf").read_bytes())
     eventually("a text and a PDF are ready", lambda: containers.all_ready(2))
     reply = containers.client.post("/v1/query", json={"question": "How many days of leave are there?"})
     assert reply.status_code == 200, reply.text
@@ -140,29 +140,41 @@ def use(containers: Containers) -> None:
 def scale_and_kill(containers: Containers) -> None:
     containers.compose("up", "--detach", "--no-recreate", "--scale", "worker-generate=2")
     for number in range(60):
-        containers.hand_in(f"report-{number}.md", f"# Report {number}\n\nIts number is {number * number}.".encode())
+        containers.upload(f"report-{number}.md", f"# Report {number}\n\nIts number is {number * number}.".encode())
     one, _ = containers.compose("ps", "--quiet", "worker-generate").split()
     subprocess.run([containers.engine, "kill", one], check=True, stdout=subprocess.DEVNULL)
     eventually("60 documents are ready though a generate worker was killed", lambda: containers.all_ready(62))
 
 
 def repair_volume(containers: Containers) -> None:
-    """A volume that belongs to root, as one that an older image filled: ready says so, and the next start mends it."""
-    give = ("run", "--rm", "--no-deps", "--user", "root", "--entrypoint", "chown", "api", "-R", "root", "/data/uploads")
-    containers.compose(*give)
-    eventually("a folder that takes no upload is not ready", lambda: not containers.says_ready())
+    """Give the volume to root, as an older image did; the API must report it, and the next start must repair it."""
+    chown = (
+        "run",
+        "--rm",
+        "--no-deps",
+        "--user",
+        "root",
+        "--entrypoint",
+        "chown",
+        "api",
+        "-R",
+        "root",
+        "/data/uploads",
+    )
+    containers.compose(*chown)
+    eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
-    eventually("the folder is the image's user's again", containers.says_ready)
+    eventually("the folder belongs to the image's user again", containers.is_ready)
     print(containers.compose("exec", "-T", "api", "foreask", "uploads", "check"))
 
 
 def main() -> int:
-    found = engine()
-    if found is None:
-        print(f"No container engine with compose answers here ({', '.join(ENGINES)}): no container was started.")
+    available = engine()
+    if available is None:
+        print(f"No container engine with compose ({', '.join(ENGINES)}) answers, so no container was started.")
         command = [sys.executable, "-m", "pytest", "tests/acceptance/test_compose.py"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
-    with running(found) as containers:
+    with running(available) as containers:
         use(containers)
         scale_and_kill(containers)
         repair_volume(containers)

@@ -1,4 +1,4 @@
-"""`foreask up` from start to stop, and the other commands against it."""
+"""`foreask up` from start to stop, and other commands against it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ CLI = [sys.executable, "-m", "cli"]
 
 
 class Up:
-    """`foreask up` as a process, with a scripted provider for its models; each part sends its spans when it ends."""
+    """`foreask up` as a process, with a scripted provider for its models; each process sends its spans at its exit."""
 
     def __init__(self, provider, data_dir, collector):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
@@ -32,10 +32,11 @@ class Up:
             for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
         }
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
-        traced |= {"FASTAPI_OTEL_AUTO_CONFIGURE": "true", "no_proxy": "127.0.0.1"}  # its spans would have addresses
+        # FastAPI's spans would contain addresses.
+        traced |= {"FASTAPI_OTEL_AUTO_CONFIGURE": "true", "no_proxy": "127.0.0.1"}
         self.collector = collector
         self.folder = data_dir.parent
-        temporary = self.folder / "tmp"  # whoever is killed leaves files
+        temporary = self.folder / "tmp"  # killed processes leave files
         temporary.mkdir()
         own = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "TMPDIR": str(temporary)}
         self.environment = clean | models | traced | own
@@ -60,9 +61,9 @@ class Up:
     def wait_for(self, pattern, timeout=90):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            found = re.search(pattern, self.log.read_text())
-            if found:
-                return found[1] if found.groups() else found[0]
+            match = re.search(pattern, self.log.read_text())
+            if match:
+                return match[1] if match.groups() else match[0]
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)
         raise AssertionError(f"{pattern} did not appear:\n{self.log.read_text()}")
@@ -92,7 +93,7 @@ class Up:
 
 @pytest.fixture
 def interruptible():
-    """A shell's background job ignores SIGINT, and so would every process that the tests start."""
+    """Reset SIGINT, because a shell's background jobs ignore it, and so would all processes that the tests start."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -110,13 +111,13 @@ def deployment(provider_process, tmp_path_factory):
 
 @pytest.fixture
 def up(deployment, provider):
-    """`foreask up` at work: a start costs the processors seconds, so tests share one until it ends."""
+    """A running `foreask up`, which tests share until it exits because each start takes seconds of processor time."""
     if not deployment.running:
         deployment.start()
     return deployment
 
 
-def gone(processes):
+def have_exited(processes):
     _, alive = psutil.wait_procs(processes, timeout=10)
     return not alive
 
@@ -130,7 +131,7 @@ def test_stop_and_start_keeps_data_leaves_no_process(up):
     children = up.children()
 
     assert up.stop(signal.SIGTERM) == 0  # as a service manager does
-    assert gone(children)
+    assert have_exited(children)
     assert "stopped; the data stays in" in up.log.read_text()
     written = (up.data_dir / "logs" / "worker-index.log").read_text().splitlines()
     lines = [json.loads(line) for line in written if line.startswith("{")]
@@ -158,7 +159,7 @@ def test_killed_worker_is_restarted_and_logged(up):
     while time.monotonic() < deadline:
         with suppress(StopIteration, psutil.Error):
             worker = up.child("workers", "generate")
-            if worker.pid != killed.pid and worker.nice() > up.child("api").nice():  # queries go first
+            if worker.pid != killed.pid and worker.nice() > up.child("api").nice():  # queries run first
                 break
         time.sleep(0.1)
     else:
@@ -166,7 +167,7 @@ def test_killed_worker_is_restarted_and_logged(up):
 
 
 @pytest.mark.slow
-def test_the_commands_of_a_client(up):
+def test_client_commands_reach_running_server(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
     (folder / "leave.md").write_text(LEAVE)
@@ -175,14 +176,15 @@ def test_the_commands_of_a_client(up):
     (folder / ".hidden").write_text("not for you")
     (folder / "gone.md").symlink_to(folder / "nowhere.md")
 
-    out = up.foreask("ingest", "docs", code=1)  # one file cannot be read here, one cannot be parsed there
+    # The client cannot read one file, and the server cannot parse another.
+    out = up.foreask("ingest", "docs", code=1)
     assert "4 files (left out: 1 hidden)" in out
     assert "docs/gone.md" in out
     assert "docs/broken.pdf" in out
     assert "1 not uploaded" in out
 
     assert up.foreask("ingest", "docs/leave.md", "docs/broken.pdf", code=3)
-    assert "1 files: 1 ready" in up.foreask("ingest", "docs/leave.md")  # there already
+    assert "1 files: 1 ready" in up.foreask("ingest", "docs/leave.md")  # it exists already
     assert "docs/nowhere" not in out
 
     listed = [line for line in up.foreask("documents", "--state", "ready").splitlines() if "default/docs/" in line]
@@ -207,7 +209,7 @@ def test_the_commands_of_a_client(up):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
+def test_interrupted_ingest_leaves_server_working(up, provider):
     folder = up.folder / "reports"
     folder.mkdir()
     for number in range(5):
@@ -245,10 +247,10 @@ def test_busy_port_or_folder_prints_one_sentence(up):
 
 
 @pytest.mark.slow
-def test_a_second_signal_kills(up):
+def test_second_signal_kills_all_processes(up):
     children = up.children()
     api = up.child("api")
-    up.child("workers", "generate").suspend()  # it cannot stop in order
+    up.child("workers", "generate").suspend()  # so that it cannot stop in an orderly way
 
     up.process.send_signal(signal.SIGINT)
     wait_until(lambda: not api.is_running() or api.status() == psutil.STATUS_ZOMBIE, "the API does not stop")
@@ -256,4 +258,4 @@ def test_a_second_signal_kills(up):
     up.process.send_signal(signal.SIGINT)
 
     assert up.process.wait(timeout=TIMEOUT_SECONDS) == 128 + signal.SIGINT
-    assert gone(children)
+    assert have_exited(children)

@@ -1,4 +1,4 @@
-"""docker-compose.yml by its own commands: the same processes here, over the embedded engines."""
+"""The commands of docker-compose.yml as local processes over the embedded engines."""
 
 import os
 import re
@@ -28,7 +28,7 @@ SERVICES = yaml.safe_load(COMPOSE)["services"]
 ENGINES = ("postgres", "valkey", "qdrant")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 USERS = {"foreask": "10001"}
-# What the image's user does first with a fresh volume.
+# The first step of the image's user with a new volume.
 STORE = """
 import asyncio, os, sys
 from pathlib import Path
@@ -63,12 +63,12 @@ exec "$@"
 WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
 ROLES = (APP_ROLE, PARSE_ROLE)
 LEAVE = (
-    "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
+    "# Leave\n\nEmployees have thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
 )
 
 
 def read_only(folders):
-    """What runs a command with a read-only root but for these folders; nothing where this user may not mount."""
+    """Return a command prefix that makes all other folders read-only, or nothing if this user may not mount."""
     become_root = ["--user", "--map-root-user"] if os.geteuid() else []
     wrapper = ["unshare", *become_root, "--mount", "sh", "-c", READ_ONLY, "sh", *map(str, folders), "--"]
     permitted = subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
@@ -76,7 +76,7 @@ def read_only(folders):
 
 
 def role_of(service):
-    """The role in PostgreSQL."""
+    """Return the service's role in PostgreSQL."""
     return re.match(r"postgresql://(\w+):", service["environment"]["FOREASK_DATABASE_URL"])[1]
 
 
@@ -92,12 +92,12 @@ class Composed(Deployment):
         return self
 
     def service(self, name, number=1):
-        # What the image's entry point is to a service's command, `python -m cli` is here.
+        # `python -m cli` replaces the image's entry point.
         command = [sys.executable, "-m", "cli", *SERVICES[name]["command"]]
         return self.run(f"{name}-{number}", self.confined(name, command), database_url=self.database_url(name))
 
     def database_url(self, name):
-        """PostgreSQL's URL with the role that the service has in compose."""
+        """Return PostgreSQL's URL with the service's role in docker-compose.yml."""
         owner = self.stack.settings.database_url.get_secret_value()
         passwords = {
             role: getattr(self.stack.settings, f"{role.removeprefix('foreask_')}_database_password") for role in ROLES
@@ -108,7 +108,7 @@ class Composed(Deployment):
         return f"postgresql://{role}:{passwords[role].get_secret_value()}@" + owner.rpartition("@")[2]
 
     def confined(self, name, command):
-        """The command with the folders that it may write in a container: the service's volumes and tmpfs."""
+        """Return the command confined to the folders that it may write in a container: volumes and tmpfs."""
         data, temporary = self.data_dir / "image" / "data", self.data_dir / "image" / name
         folders = [data / "uploads", *([temporary] if "tmpfs" in SERVICES[name] else [])]
         for folder in folders:
@@ -119,8 +119,8 @@ class Composed(Deployment):
     @contextmanager
     def alive(self):
         yield
-        ended = {name: process.poll() for name, process in self.processes.items() if not name.startswith("schema")}
-        assert not any(code is not None for code in ended.values()), (ended, self.logs())
+        exit_codes = {name: process.poll() for name, process in self.processes.items() if not name.startswith("schema")}
+        assert not any(code is not None for code in exit_codes.values()), (exit_codes, self.logs())
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def deployment(provider_process, tmp_path_factory):
 
 @pytest.fixture
 def composed(deployment, provider):
-    """The services at work, none of which may end."""
+    """The running services; the test fails if one of them exits."""
     with deployment.alive():
         yield deployment
 
@@ -144,8 +144,8 @@ def test_compose_commands_make_document_ready(composed):
     (document,) = composed.wait_until_settled(1)
 
     assert document["state"] == "ready"
-    found = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
-    assert "thirty days" in found["chunks"][0]["text"]
+    reply = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
+    assert "thirty days" in reply["chunks"][0]["text"]
 
 
 @pytest.mark.slow
@@ -154,19 +154,19 @@ def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     with httpx.Client(trust_env=False, timeout=10) as client:
         targets = [Target(port) for port in range(first, first + 8)]
 
-        def all_shown():  # a worker serves metrics some time after the API answers
+        def all_roles_visible():  # a worker serves metrics some time after the API answers
             for target in targets:
                 target.scrape(client)
             return {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
 
-        wait_until(all_shown, "a process shows no metrics")
+        wait_until(all_roles_visible, "a process serves no metrics")
 
     checks = {name: SERVICES[name]["healthcheck"]["test"] for name in WORKERS}
     assert all(check[:2] == ["CMD", "foreask"] for check in checks.values())
     for name, check in checks.items():
         composed.run(f"health-{name}", [sys.executable, "-m", "cli", *check[2:]])
-    ended = {name: composed.processes.pop(f"health-{name}").wait(timeout=120) for name in WORKERS}
-    assert ended == dict.fromkeys(WORKERS, 0), composed.logs()
+    exit_codes = {name: composed.processes.pop(f"health-{name}").wait(timeout=120) for name in WORKERS}
+    assert exit_codes == dict.fromkeys(WORKERS, 0), composed.logs()
 
 
 @pytest.mark.slow
@@ -208,12 +208,12 @@ def test_two_generate_workers_share_work_and_pay_once(composed, provider):
     assert provider.stats()["paid_twice"] == 0
 
 
-def test_logs_of_every_service_have_an_end():
+def test_log_size_of_every_service_is_limited():
     for name, service in SERVICES.items():
         assert name == "uploads" or set(service["logging"]["options"]) == {"max-size", "max-file"}, name
 
 
-def test_workers_can_be_scaled():
+def test_worker_services_have_no_fixed_name_or_port():
     for name in WORKERS:
         assert "container_name" not in SERVICES[name]
         assert "ports" not in SERVICES[name]
@@ -242,11 +242,11 @@ def test_broker_persists_data_and_hides_password_from_arguments(tmp_path):
     try:
         with Redis(port=port, password="hidden", retry=Retry(ConstantBackoff(0.05), 100)) as redis:
             assert redis.ping()
-            kept = redis.config_get("appendonly", "maxmemory-policy", "appendfsync", "save")
-        assert kept == {"appendonly": "yes", "maxmemory-policy": "noeviction", "appendfsync": "everysec", "save": ""}
+            config = redis.config_get("appendonly", "maxmemory-policy", "appendfsync", "save")
+        assert config == {"appendonly": "yes", "maxmemory-policy": "noeviction", "appendfsync": "everysec", "save": ""}
         assert "hidden" not in " ".join(psutil.Process(process.pid).cmdline())
-        with Redis(port=port) as stranger, pytest.raises(AuthenticationError):
-            stranger.ping()
+        with Redis(port=port) as unauthenticated, pytest.raises(AuthenticationError):
+            unauthenticated.ping()
     finally:
         process.terminate()
         process.wait()
@@ -256,17 +256,17 @@ def test_no_secret_has_a_usable_default():
     secrets = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS?))\b([^}]*)\}", COMPOSE)
     names = {name for name, _ in secrets}
     made = {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY"}
-    of_roles = {"FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"}
-    assert names == made | of_roles | {"FOREASK_API_KEYS"}
+    role_passwords = {"FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"}
+    assert names == made | role_passwords | {"FOREASK_API_KEYS"}
     assert all(rest.startswith(":?") for _, rest in secrets)
 
 
 def test_parse_worker_has_own_role_without_provider_key():
     service = SERVICES["worker-parse"]
-    given = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
+    credentials = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
 
     assert service["env_file"] == []
-    assert given == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # of the uploads, where it is given
+    assert credentials == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # of a store of uploads, if configured
     assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
     assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
 
@@ -277,7 +277,7 @@ def test_only_migration_service_has_owner_password():
             continue
         environment = service["environment"]
         assert role_of(service) == {"schema": "foreask", "worker-parse": PARSE_ROLE}.get(name, APP_ROLE)
-        # The file of settings has every password: what a service may not have is empty there.
+        # The settings file has every password, so the service's environment must empty the forbidden ones.
         others = ["POSTGRES_PASSWORD", "FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"]
         assert service["env_file"] == [] or [environment[other] for other in others] == ["", "", ""]
 
@@ -292,7 +292,7 @@ def test_engines_have_no_network_parsers_reach_engines_only():
         service = SERVICES[name]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert bool(service["cap_add"]) is (name == "postgres")  # which begins as root
+        assert bool(service["cap_add"]) is (name == "postgres")  # which starts as root
         assert service["pids_limit"] > 0
         assert re.fullmatch(r"\$\{\w+_MEMORY:-\d+g\}", service["mem_limit"])
 
@@ -309,12 +309,12 @@ def test_uploads_volume_is_mounted_where_needed():
 
 
 def test_new_volume_is_writable_for_image_user(tmp_path):
-    """A new volume has the owner of the folder that the image has in its place, and is root's where there is none."""
+    """A new volume has the owner of the image's folder at its mount point, or root if the image has no such folder."""
     (step,) = re.findall(r"install -d -o (\w+) -g (\w+) (.*)$", DOCKERFILE, re.MULTILINE)
     user, group, folders = step
     assert (user, group) == ("foreask", "foreask")
     assert f"useradd --system --uid {USERS[user]} " in DOCKERFILE
-    number = int(USERS[user]) if os.geteuid() == 0 else os.geteuid()  # nobody but root can give files away
+    number = int(USERS[user]) if os.geteuid() == 0 else os.geteuid()  # only root can change the owner of files
     made = [tmp_path / folder.lstrip("/") for folder in folders.split()]
     subprocess.run(["install", "-d", "-o", str(number), "-g", str(number), *made], check=True)
 
@@ -343,14 +343,17 @@ def test_existing_volume_is_chowned_to_image_user(tmp_path):
     (tmp_path / "ab").mkdir()
     (tmp_path / "ab" / "abc").write_text("an upload")
 
-    def given(user):
+    def changed_owners(user):
         changed = {volume.partition(":")[2]: str(tmp_path), "foreask": user, "chown": "echo"}
         command = [changed.get(word, word) for word in service["entrypoint"]]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert given(str(os.geteuid())) == []
-    assert given("54321") == ["foreask:foreask", *map(str, (tmp_path, tmp_path / "ab", tmp_path / "ab" / "abc"))]
+    assert changed_owners(str(os.geteuid())) == []
+    assert changed_owners("54321") == [
+        "foreask:foreask",
+        *map(str, (tmp_path, tmp_path / "ab", tmp_path / "ab" / "abc")),
+    ]
 
 
 def test_compose_variables_are_settings(monkeypatch, tmp_path):
@@ -374,7 +377,7 @@ def test_open_file_limits_are_realistic():
 
 
 def test_parser_temporary_folder_allows_execution():
-    """The extractor's PDF library is unpacked into /tmp and loaded; an engine mounts a tmpfs `noexec` unless told."""
+    """The extractor's PDF library is unpacked into /tmp and loaded; a tmpfs is `noexec` by default."""
     (tmpfs,) = SERVICES["worker-parse"]["tmpfs"]
     folder, _, options = tmpfs.partition(":")
     assert folder == "/tmp"  # noqa: S108
@@ -386,7 +389,7 @@ def test_example_contains_every_required_compose_variable():
     assert set(re.findall(r"\$\{(\w+)", COMPOSE)) <= named
 
 
-def test_the_image_holds_the_packages_that_servers_import():
+def test_image_contains_packages_imported_by_servers():
     copied = set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
     assert copied == {"api", "cli", "clients", "evaluation", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))

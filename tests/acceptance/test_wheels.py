@@ -91,15 +91,15 @@ def environment(name, wheels, folder):
 
 
 def dependencies(name, wheels):
-    """Return a distribution and all that it requires, directly or not."""
-    found, missing = set(), [(name, frozenset())]
+    """Return a distribution and its direct and indirect requirements."""
+    visited, missing = set(), [(name, frozenset())]
     while missing:
         (of, extras) = new = missing.pop()
-        found.add(new)
+        visited.add(new)
         requirements = [each for each in requirements_of(of, wheels) if applies(each, extras)]
         required = {(canonicalize_name(each.name), frozenset(each.extras)) for each in requirements}
-        missing += required - found
-    return {of for of, _ in found}
+        missing += required - visited
+    return {of for of, _ in visited}
 
 
 def requirements_of(name, wheels):

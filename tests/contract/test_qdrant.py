@@ -1,4 +1,4 @@
-"""One suite for everything that answers as Qdrant: local mode, the embedded engine and, at QDRANT_URL, a server."""
+"""One suite for every implementation of Qdrant: local mode, the embedded engine and, at QDRANT_URL, a server."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ async def ids_of(client, collection, condition):
 
 
 async def nearest(client, collection, query, **more):
-    """One search, sent as the product sends all of its searches: in a batch."""
+    """Send one search in a batch, as the product sends all its searches."""
     (reply,) = await client.query_batch_points(collection, [q.QueryRequest(query=query, **more)])
     return reply.points
 
@@ -117,7 +117,7 @@ async def test_collection_info_shows_creation_parameters(client, collection):
         assert info.payload_schema["version"].data_type == q.PayloadSchemaType.INTEGER
 
 
-async def test_collections_are_listed_exist_and_go(client):
+async def test_collection_is_listed_until_deleted(client):
     name = f"test-{uuid.uuid4().hex}.with a strange näme"
     await client.create_collection(name, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
 
@@ -129,7 +129,7 @@ async def test_collections_are_listed_exist_and_go(client):
 
 
 @pytest.mark.parametrize("call", ["get_collection", "count", "scroll", "delete_missing_points"])
-async def test_a_missing_collection_is_an_error(client, call):
+async def test_missing_collection_raises_not_found(client, call):
     calls = {
         "get_collection": lambda: client.get_collection("nowhere"),
         "count": lambda: client.count("nowhere"),
@@ -142,7 +142,7 @@ async def test_a_missing_collection_is_an_error(client, call):
         assert caught.value.status_code == 404
 
 
-async def test_a_collection_is_made_once(client, collection):
+async def test_second_creation_of_collection_is_rejected(client, collection):
     with pytest.raises(Exception, match="already exists") as caught:
         await client.create_collection(collection, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
     if not client.is_local:
@@ -163,7 +163,7 @@ async def test_single_unnamed_vector_is_supported(client):
 
 @pytest.fixture
 async def grouped(client):
-    """An empty collection of many groups: a graph for each group in place of one over all points."""
+    """An empty collection of many groups, with a graph for each group instead of one over all points."""
     name = f"test-{uuid.uuid4().hex}"
     await client.create_collection(
         name,
@@ -183,7 +183,7 @@ async def grouped(client):
 INT8 = q.ScalarQuantization(scalar=q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True))
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps none of it
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode stores none of these parameters
 async def test_grouped_collection_info_shows_its_configuration(client, grouped):
     info = await client.get_collection(grouped)
 
@@ -206,9 +206,9 @@ async def test_group_search_returns_only_group_points(client, grouped):
     exactly = q.SearchParams(quantization=q.QuantizationSearchParams(rescore=True, oversampling=2.0))
     where = must(match("group", "b1/q"))
 
-    found = await nearest(client, grouped, [1.0, 0.0, 0.0, 0.1], using="dense", filter=where, limit=4, params=exactly)
+    points = await nearest(client, grouped, [1.0, 0.0, 0.0, 0.1], using="dense", filter=where, limit=4, params=exactly)
 
-    assert [p.id for p in found] == [1, 4, 7, 10]
+    assert [p.id for p in points] == [1, 4, 7, 10]
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
@@ -229,14 +229,14 @@ async def test_payload_index_is_added_to_existing_points(client, filled):
 
     index = (await client.get_collection(filled)).payload_schema["score"]
     assert (index.data_type, index.points) == (q.PayloadSchemaType.FLOAT, 1)
-    above = must(q.FieldCondition(key="score", range=q.Range(gt=0.4)))
-    assert await ids_of(client, filled, above) == [5]
+    high = must(q.FieldCondition(key="score", range=q.Range(gt=0.4)))
+    assert await ids_of(client, filled, high) == [5]
 
 
 # --- points ---
 
 
-async def test_points_are_retrieved_as_they_were_written(client, collection):
+async def test_retrieved_points_equal_written_points(client, collection):
     identity = str(uuid.uuid4())
     vectors = {
         "question": [0.0, 3.0, 4.0],
@@ -250,14 +250,14 @@ async def test_points_are_retrieved_as_they_were_written(client, collection):
 
     assert point.id == identity
     assert point.payload == payload
-    assert point.vector["question"] == pytest.approx([0.0, 0.6, 0.8])  # cosine vectors are kept normalised
+    assert point.vector["question"] == pytest.approx([0.0, 0.6, 0.8])  # cosine vectors are stored normalised
     assert point.vector["text"] == [1.5, -2.0]
     assert point.vector["bm25"].indices == [7, 900_000]
     assert point.vector["bm25"].values == [0.5, 1.5]
 
 
 @pytest.mark.parametrize("bits", [1, 2**128 - 1, 0xBFFFF3F8_9959_F223_F629_00000100000A])
-async def test_an_id_may_be_any_128_bits(client, collection, bits):
+async def test_point_id_may_use_all_128_bits(client, collection, bits):
     identity = str(uuid.UUID(int=bits))
     await client.upsert(collection, [q.PointStruct(id=identity, vector={"question": [0, 1, 0]}, payload={})], wait=True)
 
@@ -265,7 +265,7 @@ async def test_an_id_may_be_any_128_bits(client, collection, bits):
     assert [point.id for point in await client.retrieve(collection, [identity])] == [identity]
 
 
-async def test_an_upsert_replaces_the_whole_point(client, filled):
+async def test_upsert_replaces_whole_point(client, filled):
     await client.upsert(filled, [q.PointStruct(id=1, vector={"text": [1.0, 1.0]}, payload={"new": 1})], wait=True)
 
     (point,) = await client.retrieve(filled, [1], with_vectors=True)
@@ -281,12 +281,12 @@ async def test_update_filter_overwrites_matches_and_inserts_new_points(client, f
 
     await client.upsert(filled, points, wait=True, update_filter=older)
 
-    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
-    assert found == {1: 9, 2: 2, 99: 9}
+    versions = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
+    assert versions == {1: 9, 2: 2, 99: 9}
 
 
-async def refused(client, collection, vector):
-    """Write a point with this vector between two good ones; the points that stand although it was refused."""
+async def stored_after_rejection(client, collection, vector):
+    """Write a point with this vector between two valid ones; return the ids stored despite the rejection."""
     good = {"question": [1.0, 0.0, 0.0]}
     points = [q.PointStruct(id=i, vector=v, payload={}) for i, v in enumerate([good, vector, good], start=1)]
 
@@ -297,9 +297,9 @@ async def refused(client, collection, vector):
     return await ids_of(client, collection, None)
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps the points before the bad one
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode stores the points before the invalid one
 async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
-    assert await refused(client, collection, {"question": [1.0, 2.0]}) == []
+    assert await stored_after_rejection(client, collection, {"question": [1.0, 2.0]}) == []
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
@@ -309,18 +309,18 @@ async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
     ids=["name", "unnamed", "dense-for-sparse"],
 )
 async def test_unknown_vector_is_rejected_other_points_written(client, collection, vector):
-    written = await refused(client, collection, vector)
+    written = await stored_after_rejection(client, collection, vector)
 
-    assert written  # a server has written one or two of them
+    assert written  # a server may have written one or both valid points
     assert set(written) <= {1, 3}
 
 
-@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode does nothing with it
-async def test_an_empty_change_of_the_optimizer_is_taken(client, collection):
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode ignores it
+async def test_empty_optimizer_change_is_accepted(client, collection):
     assert await client.update_collection(collection, optimizers_config=q.OptimizersConfigDiff())
 
 
-async def test_points_go_by_id_and_by_filter(client, filled):
+async def test_points_are_deleted_by_id_and_filter(client, filled):
     await client.delete(filled, [1, 4, 12345], wait=True)
     assert await ids_of(client, filled, None) == [2, 3, 5, 6]
 
@@ -328,7 +328,7 @@ async def test_points_go_by_id_and_by_filter(client, filled):
     assert await ids_of(client, filled, None) == [2, 3]
 
 
-async def test_payload_is_set_by_id_and_by_filter(client, filled):
+async def test_payload_is_set_by_id_and_filter(client, filled):
     await client.set_payload(filled, {"version": 7}, [1], wait=True)
     await client.set_payload(filled, {"seen": True}, q.Filter(must=[match("tenant", "b")]), wait=True)
 
@@ -338,7 +338,7 @@ async def test_payload_is_set_by_id_and_by_filter(client, filled):
     assert payloads[4]["seen"] is payloads[6]["seen"] is True
 
 
-async def test_a_batch_of_updates_is_applied_in_order(client, filled):
+async def test_batch_updates_are_applied_in_order(client, filled):
     point = q.PointStruct(id=50, vector={"question": [1.0, 0.0, 0.0]}, payload={"a": 1})
     results = await client.batch_update_points(
         filled,
@@ -355,7 +355,7 @@ async def test_a_batch_of_updates_is_applied_in_order(client, filled):
     assert [p.payload for p in await client.retrieve(filled, [50, 1])] == [{"a": 1, "b": 3}]
 
 
-async def test_a_reply_that_waited_says_completed(client, collection):
+async def test_waiting_upsert_returns_completed(client, collection):
     point = q.PointStruct(id=1, vector={"question": [1.0, 0.0, 0.0]}, payload={})
 
     assert (await client.upsert(collection, [point], wait=True)).status == q.UpdateStatus.COMPLETED
@@ -396,7 +396,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-async def test_filters(client, filled, name):
+async def test_filter_selects_matching_points(client, filled, name):
     condition, expected = FILTERS[name]
 
     assert await ids_of(client, filled, condition) == expected
@@ -405,7 +405,7 @@ async def test_filters(client, filled, name):
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode compares substrings
-async def test_words_and_phrases_of_an_indexed_text(client, collection):
+async def test_text_index_matches_words_and_phrases(client, collection):
     await client.create_payload_index(
         collection, "body", q.TextIndexParams(type="text", tokenizer="word", lowercase=True, phrase_matching=True)
     )
@@ -425,15 +425,15 @@ async def test_words_and_phrases_of_an_indexed_text(client, collection):
 # --- scrolling ---
 
 
-async def test_scrolling_reaches_every_point_once(client, filled):
-    seen, offset = [], None
+async def test_scroll_returns_every_point_once(client, filled):
+    scrolled, offset = [], None
     while True:
         points, offset = await client.scroll(filled, limit=4, offset=offset, with_payload=["tenant"])
-        seen += [(point.id, point.payload) for point in points]
+        scrolled += [(point.id, point.payload) for point in points]
         if offset is None:
             break
 
-    assert seen == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
+    assert scrolled == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
 
 
 async def test_returned_point_parts_are_selectable(client, filled):
@@ -448,21 +448,21 @@ async def test_returned_point_parts_are_selectable(client, filled):
 # --- queries ---
 
 
-async def test_the_nearest_come_first_with_their_cosine(client, filled):
-    found = await nearest(client, filled, [1.0, 0.0, 0.0], using="question", limit=3)
+async def test_nearest_points_come_first_with_cosine_score(client, filled):
+    points = await nearest(client, filled, [1.0, 0.0, 0.0], using="question", limit=3)
 
-    assert [point.id for point in found] == [1, 2, 3]
-    assert [point.score for point in found] == pytest.approx([1.0, 0.9939, 0.9363], abs=1e-4)
+    assert [point.id for point in points] == [1, 2, 3]
+    assert [point.score for point in points] == pytest.approx([1.0, 0.9939, 0.9363], abs=1e-4)
 
 
-async def test_offset_threshold_and_parameters(client, filled):
+async def test_query_applies_offset_threshold_and_parameters(client, filled):
     exact = None if client.is_local else q.SearchParams(exact=True, hnsw_ef=64)  # local mode warns that it has no index
 
     assert await ids_near(client, filled, [1.0, 0.0, 0.0], limit=2, offset=1, params=exact) == [2, 3]
     assert await ids_near(client, filled, [1.0, 0.0, 0.0], score_threshold=0.99) == [1, 2]
 
 
-async def test_a_query_of_the_wrong_size_is_refused(client, filled):
+async def test_query_vector_of_wrong_size_is_rejected(client, filled):
     with pytest.raises(Exception) as caught:  # noqa: PT011
         await ids_near(client, filled, [1.0, 0.0])
     if not client.is_local:
@@ -485,10 +485,10 @@ async def sparse(client, filled):
 async def test_sparse_scores_are_weighted_by_rarity(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
 
-    found = await nearest(client, sparse, query, using="bm25")
+    points = await nearest(client, sparse, query, using="bm25")
 
-    assert {point.id for point in found} == {1, 2, 4}
-    by_id = {point.id: point.score for point in found}
+    assert {point.id for point in points} == {1, 2, 4}
+    by_id = {point.id: point.score for point in points}
     assert by_id[1] > by_id[2] > by_id[4]
     assert by_id[2] == pytest.approx(2 * by_id[4], rel=1e-4)
     assert by_id[1] / by_id[4] > 2  # token 2 is rarer than token 1
@@ -499,10 +499,10 @@ async def test_nested_filter_lists_points_with_vector(client, filled):
     visible = q.Filter(must=[match("tenant", "a")], must_not=[match("version", 1)])
     listed = q.Filter(must=[visible, chunks, q.HasVectorCondition(has_vector="question")])
 
-    (found,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
+    (point,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
 
-    assert (found.id, found.payload) == (2, POINTS[1][1])
-    assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
+    assert (point.id, point.payload) == (2, POINTS[1][1])
+    assert point.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
 
 
 async def test_group_idf_ignores_other_groups(client, sparse):
@@ -524,7 +524,7 @@ async def test_group_idf_ignores_other_groups(client, sparse):
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode has no indexes and warns of parameters
-async def test_global_idf_is_selectable_by_name(client, sparse):
+async def test_explicit_global_idf_equals_default(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
     everywhere = q.SearchParams(idf=q.IdfScope.GLOBAL)
 
@@ -533,7 +533,7 @@ async def test_global_idf_is_selectable_by_name(client, sparse):
     assert [p.score for p in named] == [p.score for p in await nearest(client, sparse, query, using="bm25")]
 
 
-async def test_a_batch_of_queries_is_answered_in_order(client, filled):
+async def test_batch_queries_are_answered_in_order(client, filled):
     requests = [
         q.QueryRequest(query=[1.0, 0.0, 0.0], using="question", limit=1, with_payload=True),
         q.QueryRequest(query=[0.0, 0.0, 1.0], using="question", limit=2, filter=must(match("tenant", "b"))),
@@ -547,7 +547,7 @@ async def test_a_batch_of_queries_is_answered_in_order(client, filled):
     assert third.points[0].vector["question"] == pytest.approx([1.0, 0.0, 0.0])
 
 
-async def test_queries_are_answered_while_points_are_written(client, filled):
+async def test_queries_are_answered_during_writes(client, filled):
     async def write(stream):
         for batch in range(10):
             base = 1000 + stream * 10_000 + batch * 100

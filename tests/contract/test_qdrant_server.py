@@ -1,4 +1,4 @@
-"""What the embedded Qdrant server promises beyond its answers: status codes, durability, one owner, optimizing."""
+"""Guarantees of the embedded Qdrant server: status codes, durability, a single owner, optimization."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ DIMENSIONS = 64
 
 
 class Server:
-    """A server that can be killed and started again on the same data."""
+    """A server that can be killed and restarted on the same data."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -77,7 +77,7 @@ def lasting_server(tmp_path_factory):
 
 @pytest.fixture
 async def replies(lasting_server):
-    """A client of a server that tests share, which is emptied after each."""
+    """A client of a server that tests share; the server is emptied after each test."""
     async with httpx.AsyncClient(base_url=lasting_server.url, timeout=60) as http:
         yield http
         await http.delete("/collections/c")
@@ -170,7 +170,7 @@ async def test_unsupported_feature_returns_501_with_name(replies, method, path, 
         ("payload", {"payload": 7, "points": [1]}, 400),
     ],
 )
-async def test_wrong_input_has_the_status_of_the_server(replies, path, body, status):
+async def test_invalid_input_returns_status_of_qdrant_server(replies, path, body, status):
     await create(replies)
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
 
@@ -227,14 +227,14 @@ async def test_quantization_follows_collection_or_vector_settings(replies, quant
 @pytest.mark.parametrize(
     "quantization", [{}, {"scalar": {}}, {"product": {"compression": "x3"}}, {"scalar": {"type": "int8"}, "turbo": {}}]
 )
-async def test_a_malformed_quantization_is_refused(replies, quantization):
+async def test_malformed_quantization_is_rejected(replies, quantization):
     reply = await replies.put("/collections/d", json={**SMALL, "quantization_config": quantization})
 
     assert reply.status_code == 400, reply.text
     assert (await replies.get("/collections/d/exists")).json()["result"] == {"exists": False}
 
 
-async def test_health_and_version(replies):
+async def test_server_reports_health_and_version(replies):
     assert [(await replies.get(path)).status_code for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
     assert (await replies.get("/")).json()["version"].startswith("1.")
 
@@ -290,8 +290,8 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     server.start()
 
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
-        found = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
-        assert len(found.json()["result"]) == len(answered)
+        reply = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
+        assert len(reply.json()["result"]) == len(answered)
 
 
 async def test_incomplete_collection_is_removed_at_start(server):
@@ -304,7 +304,7 @@ async def test_incomplete_collection_is_removed_at_start(server):
         await create(http, "half")
 
 
-def test_a_second_process_is_refused(server):
+def test_second_process_on_same_folder_is_rejected(server):
     command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", server.directory / "data", "--port", "1"]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
@@ -341,7 +341,7 @@ async def test_optimizer_after_start_waits_for_write(server):
     server.start()
 
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
-        await asyncio.sleep(2)  # longer than the pause after which it would begin by itself
+        await asyncio.sleep(2)  # longer than the pause after which it would start without a write
         assert (await http.get("/collections/c")).json()["result"]["status"] == "grey"
         await upsert(http, points(1, 1))
         info = await until_green(http)
@@ -365,7 +365,7 @@ async def test_grey_collection_is_nudged_once(server):
     await index.aclose()
 
 
-async def test_a_large_collection_is_indexed_in_the_background(http, server):
+async def test_large_collection_is_indexed_in_background(http, server):
     await create(http, **EAGER)
     await upsert(http, points(1, 2000))
 
@@ -390,9 +390,9 @@ async def test_group_graphs_are_built_in_background(http):
     assert info["indexed_vectors_count"] >= 1000
     where = {"must": [{"key": "group", "match": {"value": "from 501"}}]}
     query = {"searches": [{"query": vector(5), "using": "v", "limit": 20, "filter": where}]}
-    (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
-    assert len(found["points"]) == 20
-    assert all(501 <= point["id"] <= 1000 for point in found["points"])
+    (result,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+    assert len(result["points"]) == 20
+    assert all(501 <= point["id"] <= 1000 for point in result["points"])
 
 
 async def test_small_vector_scores_equal_full_vector_scores(http):
@@ -405,8 +405,8 @@ async def test_small_vector_scores_equal_full_vector_scores(http):
     searches = [body, body | {"params": SEARCH_PARAMS}]
     rough, exact = (await http.post("/collections/c/points/query/batch", json={"searches": searches})).json()["result"]
 
-    def error(found):
-        return max(abs(point["score"] - cosine(vector(5), vector(point["id"]))) for point in found["points"])
+    def error(result):
+        return max(abs(point["score"] - cosine(vector(5), vector(point["id"]))) for point in result["points"])
 
     assert error(exact) < 1e-6 < error(rough)
 
@@ -439,7 +439,7 @@ async def test_writes_during_optimization_survive_kill_9(server):
         assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
 
 
-async def test_kill_9_while_optimizing(server):
+async def test_kill_9_during_optimization_loses_nothing(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 3000))
@@ -464,11 +464,11 @@ async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
             await asyncio.sleep(0.02)
         await upsert(http, points(10_000, 50))
         optimizers = await until_optimizing(server)
-    began = time.monotonic()
+    started = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - began < 3
-    _, running = psutil.wait_procs(optimizers, timeout=3)  # killed: the system takes its time to say so
+    assert time.monotonic() - started < 3
+    _, running = psutil.wait_procs(optimizers, timeout=3)  # killed: the system reports the exit with a delay
     assert not running
     server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -483,7 +483,7 @@ async def until_optimizing(server):
     return children
 
 
-async def test_load_is_indexed_incrementally_while_it_runs(http):
+async def test_bulk_load_is_indexed_incrementally(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
     written, segments, deadline = 0, 0, time.monotonic() + 60
     while segments < 3 and time.monotonic() < deadline:
@@ -491,11 +491,11 @@ async def test_load_is_indexed_incrementally_while_it_runs(http):
         written += 100
         segments = (await http.get("/collections/c")).json()["result"]["segments_count"]
 
-    assert segments == 3  # two that are indexed beside that which takes writes
+    assert segments == 3  # two indexed segments and the one for writes
     assert await count(http) == written
 
 
-async def test_segments_are_joined_in_a_calm(shard, monkeypatch):
+async def test_idle_collection_merges_its_segments(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.5)
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     for first in (1, 501):
@@ -527,22 +527,22 @@ async def test_full_segments_are_not_merged_again_when_idle(shard, monkeypatch):
     assert not shard._joined
 
 
-async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
+async def test_writes_continue_during_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
     await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, happened, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(shard, "_replay", lambda *given: happened.append("turn") or replay(*given))
+    optimization, events, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(shard, "_replay", lambda *arguments: events.append("replay") or replay(*arguments))
     await write(shard, points(10_000, 64 * 20))
 
     while not optimization.done():
-        if happened:
+        if events:
             await write(shard, points(20_000, 1))
-            happened.append("write")
+            events.append("write")
         await asyncio.sleep(0)
 
-    assert "write" in happened[: len(happened) - happened[::-1].index("turn")]  # before the last turn
+    assert "write" in events[: len(events) - events[::-1].index("replay")]  # before the last replay
     assert shard.info()["points_count"] == 500 + 64 * 20 + 1
 
 
@@ -551,15 +551,17 @@ async def test_fast_writes_wait_briefly_for_replay(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
     await write(shard, points(1, 500))
     await maintained(shard, lambda: shard.info()["status"] == "yellow")
-    optimization, left, replay = shard._optimization, [], shard._replay
-    monkeypatch.setattr(shard, "_replay", lambda *given: left.append(len(shard._recorded)) or replay(*given))
+    optimization, backlogs, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(
+        shard, "_replay", lambda *arguments: backlogs.append(len(shard._recorded)) or replay(*arguments)
+    )
     await write(shard, points(10_000, 64 * 20))
 
     while not optimization.done():
         await asyncio.gather(*(write(shard, points(20_000 + n, 1)) for n in range(8)))
 
-    assert left[0] >= 20
-    assert left[-1] <= 2 * 8, left
+    assert backlogs[0] >= 20
+    assert backlogs[-1] <= 2 * 8, backlogs
 
 
 @pytest.fixture
@@ -597,20 +599,20 @@ async def test_collection_is_deletable_during_optimization(http):
     assert await count(http) == 10
 
 
-async def test_the_server_answers_while_it_indexes(http):
+async def test_server_answers_during_indexing(http):
     await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 32, "ef_construct": 256})
     await upsert(http, points(1, 4000))
     query = {"searches": [{"query": vector(5), "using": "v", "limit": 3}]}
     answered_while_optimizing = 0
     while (status := (await http.get("/collections/c")).json()["result"]["status"]) != "green":
-        (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
-        assert len(found["points"]) == 3
+        (result,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+        assert len(result["points"]) == 3
         answered_while_optimizing += status == "yellow"
 
     assert answered_while_optimizing > 10
 
 
-async def test_replayed_conditional_update_decides_the_same(server):
+async def test_replayed_conditional_update_has_same_effect(server):
     newer = {"must": [{"key": "n", "range": {"lt": 5000}}]}
     async with server_client(server) as client, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)

@@ -1,4 +1,4 @@
-"""One suite for every store of uploads: a folder, and an S3 server on loopback."""
+"""One suite for every store of uploads: a folder, and a bucket of an S3 server on loopback."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from shared.storage.folder import UploadFolder
 from shared.storage.opening import open_uploads
 from shared.storage.uploads import stored_in
 
-LARGE = 30 << 20  # several parts of a multipart upload
+LARGE = 30 << 20  # more than one part of a multipart upload
 
 
 class Deployment:
@@ -46,10 +46,10 @@ class Folder:
     def unfinished(self):
         return []
 
-    def lose(self):
+    def replace_by_empty(self):
         shutil.rmtree(self.folder)
 
-    def away(self, owner):
+    def unavailable(self, owner):
         path = self.folder.with_name("a-file")
         path.touch()
         return UploadFolder(path, owner)
@@ -71,12 +71,12 @@ class Bucket:
     def unfinished(self):
         return self.s3.unfinished(self.bucket)
 
-    def lose(self):
+    def replace_by_empty(self):
         self.url = self.s3.make(f"bucket-{uuid4().hex}")
 
-    def away(self, owner):
-        nobody = f"http://127.0.0.1:{free_port()}"
-        return UploadBucket(self.url, self.s3.options(aws_endpoint_url=nobody), owner)
+    def unavailable(self, owner):
+        closed = f"http://127.0.0.1:{free_port()}"
+        return UploadBucket(self.url, self.s3.options(aws_endpoint_url=closed), owner)
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -107,7 +107,7 @@ async def content(store, name):
 
 
 @pytest.mark.parametrize("size", [0, 5, LARGE])
-async def test_a_stream_is_read_as_it_was_stored(store, size):
+async def test_stored_stream_is_read_unchanged(store, size):
     expected = b"".join([piece async for piece in pieces(size)])
 
     upload = await store.store(pieces(size), max_bytes=LARGE)
@@ -138,7 +138,7 @@ async def test_fetched_upload_leaves_no_file(store, tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-async def test_part_is_read_in_pieces_missing_one_reported(store):
+async def test_part_is_read_in_pieces_missing_part_reported(store):
     _, part = await store.store_pack([b"first", b"second"])
     assert [piece async for piece in store.pieces(part.name, part.size_bytes)] == [b"second"]
 
@@ -147,7 +147,7 @@ async def test_part_is_read_in_pieces_missing_one_reported(store):
         await anext(store.pieces(part.name, part.size_bytes))
 
 
-async def test_many_small_documents_are_one_object(storage, store):
+async def test_small_documents_share_one_object(storage, store):
     documents = [f"Document {number}.".encode() for number in range(300)]
 
     parts = await store.store_pack(documents)
@@ -174,7 +174,7 @@ async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_too_much_is_refused_and_leaves_nothing(storage, store, size):
+async def test_oversized_stream_is_rejected_and_leaves_nothing(storage, store, size):
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
         await store.store(pieces(size), max_bytes=size - 1)
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
@@ -184,14 +184,14 @@ async def test_too_much_is_refused_and_leaves_nothing(storage, store, size):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_a_stream_that_breaks_off_leaves_nothing(storage, store, size):
+async def test_aborted_stream_leaves_nothing(storage, store, size):
     with pytest.raises(ZeroDivisionError):
         await store.store(pieces(size, error=ZeroDivisionError()), max_bytes=LARGE)
 
     assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
-async def test_a_request_that_is_cancelled_leaves_nothing(storage, store):
+async def test_cancelled_request_leaves_nothing(storage, store):
     reached = asyncio.Event()
 
     async def waiting():
@@ -210,7 +210,7 @@ async def test_a_request_that_is_cancelled_leaves_nothing(storage, store):
 
 
 async def test_removed_object_is_missing_and_reported(store):
-    kept, *removed = [await store.store_bytes(b"x", max_bytes=1) for _ in range(3)]
+    remaining, *removed = [await store.store_bytes(b"x", max_bytes=1) for _ in range(3)]
     (part,) = await store.store_pack([b"packed"])
     names = [upload.stored_in for upload in (*removed, part)]
 
@@ -221,7 +221,7 @@ async def test_removed_object_is_missing_and_reported(store):
     for upload in (*removed, part):
         with pytest.raises(Unreadable, match="upload the document again"):
             await content(store, upload.name)
-    assert await content(store, kept.name) == b"x"
+    assert await content(store, remaining.name) == b"x"
     assert await store.require() is None
 
 
@@ -233,7 +233,7 @@ async def test_truncated_pack_equals_missing_pack(store):
             await content(store, f"{part.stored_in}#{storage}")
 
 
-async def test_names_come_in_pages(storage, store):
+async def test_names_are_listed_in_pages(storage, store):
     uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
     await store.write_note(".foreask-note", b"no upload")
 
@@ -245,7 +245,7 @@ async def test_names_come_in_pages(storage, store):
 async def test_listing_spans_several_pages(store, monkeypatch):
     (written,) = [await store.store_bytes(b"x", max_bytes=1)]
     names = [f"{written.name[:2]}{number:030}" for number in range(1_000)]
-    for first in range(0, len(names), 50):  # a thousand connections at once time out on a busy machine
+    for first in range(0, len(names), 50):  # a thousand concurrent connections time out on a busy machine
         await asyncio.gather(*(store._write(name, b"x") for name in names[first : first + 50]))
 
     pages = [page async for page in store.pages()]
@@ -255,7 +255,7 @@ async def test_listing_spans_several_pages(store, monkeypatch):
     assert sum(map(len, pages)) == 1_001
 
 
-async def test_notes_are_remembered(storage, store, owner):
+async def test_latest_note_is_read_by_other_process(storage, store, owner):
     assert await store.read_note(".foreask-note") is None
     for note in (b"first", b"second"):
         await store.write_note(".foreask-note", note)
@@ -303,7 +303,7 @@ async def forget_owner(storage):
 async def test_emptied_store_is_unavailable_and_keeps_upload_rows(storage, store, owner):
     upload = await store.store_bytes(b"x", max_bytes=1)
     owner.uploads = [upload.name]
-    storage.lose()
+    storage.replace_by_empty()
     lost = storage.store(owner)
 
     with pytest.raises(Unavailable, match="holds nothing that the ledger names") as caught:
@@ -314,28 +314,33 @@ async def test_emptied_store_is_unavailable_and_keeps_upload_rows(storage, store
 
 
 async def test_unavailable_store_is_reported(storage, owner):
-    away = storage.away(owner)
+    unavailable = storage.unavailable(owner)
 
     async def stream():
-        return await away.store(pieces(LARGE), max_bytes=LARGE)
+        return await unavailable.store(pieces(LARGE), max_bytes=LARGE)
 
     async def names():
-        return [page async for page in away.pages()]
+        return [page async for page in unavailable.pages()]
 
-    attempts = [stream, lambda: away.store_bytes(b"x", max_bytes=1), lambda: away.store_pack([b"x"]), away.ready]
-    attempts += [lambda: content(away, "name"), lambda: content(away, "pack#0,1")]
+    attempts = [
+        stream,
+        lambda: unavailable.store_bytes(b"x", max_bytes=1),
+        lambda: unavailable.store_pack([b"x"]),
+        unavailable.ready,
+    ]
+    attempts += [lambda: content(unavailable, "name"), lambda: content(unavailable, "pack#0,1")]
     if isinstance(storage, Bucket):
-        attempts += [names, lambda: away.read_note(".note"), lambda: away.write_note(".note", b"")]
+        attempts += [names, lambda: unavailable.read_note(".note"), lambda: unavailable.write_note(".note", b"")]
     for attempt in attempts:
         with pytest.raises(Unavailable) as caught:
             await attempt()
         assert caught.value.component == "uploads"
         assert caught.value.retry_after
     with pytest.raises(Unavailable):
-        await away.require()
+        await unavailable.require()
 
 
-async def test_ready_stores_and_leaves_nothing(storage, store):
+async def test_readiness_probe_leaves_no_object(storage, store):
     await store.ready()
 
     assert storage.names() == set()
@@ -387,7 +392,7 @@ async def test_write_protected_upload_stays_unchanged(s3):
         ("az://container/prefix", UploadBucket),
     ],
 )
-def test_a_url_says_which_store_it_is(url, kind, tmp_path):
+def test_url_selects_store(url, kind, tmp_path):
     options = {"azure_storage_account_name": "account"} if url and url.startswith("az") else {}
 
     store = open_uploads(url, options, tmp_path, Deployment())
@@ -440,34 +445,34 @@ async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
 async def test_store_failure_ends_incoming_stream(s3):
     storage = Bucket(s3)
     store = storage.store(Deployment())
-    came = []
+    received = []
 
     async def stream():
         async for piece in pieces(10 * LARGE):
-            came.append(len(piece))
+            received.append(len(piece))
             yield piece
 
     await store.require_own()
     with s3.forbidding(), pytest.raises(Unavailable, match="refuses the credentials"):
         await store.store(stream(), max_bytes=100 * LARGE)
 
-    assert sum(came) < 5 * LARGE
+    assert sum(received) < 5 * LARGE
 
 
 async def test_rejection_is_not_requested_again_per_upload(s3):
-    storage, asked = Bucket(s3), []
+    storage, requests = Bucket(s3), []
     await storage.store(Deployment()).store_bytes(b"x", max_bytes=1)
 
     class Counted(Deployment):
         async def id(self):
-            asked.append(1)
+            requests.append(1)
             return await super().id()
 
     other = storage.store(Counted())
     for _ in range(3):
         with pytest.raises(Unavailable, match="belongs to another deployment"):
             await other.store_bytes(b"x", max_bytes=1)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
     await other.adopt()
     await other.require_own()

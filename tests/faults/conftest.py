@@ -1,4 +1,4 @@
-"""The fault suite: the deployment that its scenarios share, and the table at the end."""
+"""The shared deployment of the fault suite, and the table of its results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.forkserver import ForkServer
 from tests.support.scale import SCALES, Scale
 from tests.support.scenario import Row, Scenario, rendered
 
-PROPERTY = "scenario"  # of a test's report, which another process may have made
+PROPERTY = "scenario"  # name of a report's property, which pytest-xdist sends between processes
 SETTINGS = {
     "llm_max_in_flight": 12,
     "llm_timeout": 4,
@@ -25,15 +25,15 @@ SETTINGS = {
     "grace": 5,
     "log_level": "info",
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
-    "calibrate": False,  # what it embeds would be counted as a scenario's
+    "calibrate": False,  # its embeddings would be counted as a scenario's
 }
-# `make test` runs these; the others are slow.
+# `make test` runs these; all others are marked slow.
 FAST = (
-    "test_a_random_worker_is_killed_every_second",
+    "test_random_worker_kills_lose_nothing",
     "test_qdrant_outage_delays_but_loses_nothing",
     "test_killed_broker_loses_no_work",
 )
-Begin = Callable[[str, str], Scenario]
+StartScenario = Callable[[str, str], Scenario]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
@@ -57,7 +57,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 def fleet(
     provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
-    """A deployment that scenarios share, since each start costs the processors seconds; no other test has it beside."""
+    """A deployment that scenarios share one after another, because each start takes seconds of processor time."""
     tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
     settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")
@@ -66,22 +66,22 @@ def fleet(
 
 
 @pytest.fixture
-def begin(
+def start_scenario(
     fleet: Fleet, provider: ScriptedProvider, seed: int, record_property: Callable[[str, object], None]
-) -> Iterator[Begin]:
-    """Begin a scenario over the shared deployment."""
+) -> Iterator[StartScenario]:
+    """A function that starts a scenario over the shared deployment."""
 
     def record(row: Row) -> None:
         record_property(PROPERTY, asdict(row))
 
-    def begin(number: str, name: str) -> Scenario:
+    def start(number: str, name: str) -> Scenario:
         return Scenario(fleet, provider, f"{number} {name}", number, seed, record)
 
-    yield begin
-    fleet.speak_as("default")
+    yield start
+    fleet.use_key_of("default")
     for link in ("ledger", "broker", "qdrant"):
         fleet.fault(link)
-    fleet.recover()  # a scenario that failed would make the next ones fail
+    fleet.recover()  # otherwise a failed scenario would make the next ones fail
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

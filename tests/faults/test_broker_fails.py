@@ -1,4 +1,4 @@
-"""The broker is killed, emptied, silent or full: a lost wake-up costs time and nothing else."""
+"""The broker is killed, emptied, silent or full: a lost wake-up costs only time."""
 
 import time
 
@@ -7,95 +7,97 @@ import redis
 
 from tests.support.scenario import Row
 
-DEADLINE_SECONDS = 10  # within which the API answers, whatever the broker does
+DEADLINE_SECONDS = 10  # time within which the API replies in every state of the broker
 
 
 @pytest.fixture
 def broker(fleet):
-    """The broker itself, past the proxy."""
+    """A direct connection to the broker, without the proxy."""
     with redis.Redis.from_url(fleet.stack.settings.redis_url.get_secret_value()) as client:
         yield client
 
 
-def test_killed_broker_loses_no_work(fleet, provider, begin, scale):
-    scenario = begin("4a", "kill -9 of the broker")
+def test_killed_broker_loses_no_work(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("4a", "kill -9 of the broker")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_answers(20)
 
-    restarted(fleet)
+    kill_and_await_restart(fleet)
 
-    assert_nothing_is_lost(scenario, scale)
+    assert_nothing_lost(scenario, scale)
 
 
-def test_lost_wakeups_lose_no_work(fleet, provider, begin, scale, broker):
-    scenario = begin("4b", "FLUSHALL")
+def test_lost_wakeups_lose_no_work(fleet, provider, start_scenario, scale, broker):
+    scenario = start_scenario("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
-    scenario.submit(corpus)  # while nobody can be woken
-    time.sleep(2.5)  # until the API has given up its wake-ups
+    scenario.submit(corpus)  # while no worker can be woken
+    time.sleep(2.5)  # until the API has abandoned its wake-ups
     broker.flushall()
     fleet.fault("broker")
 
-    assert_nothing_is_lost(scenario, scale)
+    assert_nothing_lost(scenario, scale)
 
 
-def test_the_end_of_its_file_is_lost(fleet, provider, begin, scale):
-    scenario = begin("4c", "broker's file cut short")
+def test_truncated_broker_file_loses_no_work(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("4c", "broker's file truncated")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_answers(20)
 
-    restarted(fleet, meanwhile=lambda: cut_short(fleet))
+    kill_and_await_restart(fleet, while_down=lambda: truncate_file(fleet))
 
-    assert_nothing_is_lost(scenario, scale)
+    assert_nothing_lost(scenario, scale)
 
 
-def test_silent_broker_delays_but_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("5a", "broker silent")
+def test_silent_broker_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("5a", "broker silent")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
-    slowest = timed_hand_in(scenario, corpus)
-    time.sleep(scale.away_seconds)
+    slowest = slowest_upload_seconds(scenario, corpus)
+    time.sleep(scale.outage_seconds)
     fleet.fault("broker")
 
     assert_recovered(scenario, scale, slowest)
 
 
-def test_broker_connections_silent_forever_are_replaced(fleet, provider, begin, scale):
-    scenario = begin("5b", "connections to the broker silent for ever")
+def test_broker_connections_silent_forever_are_replaced(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("5b", "broker's connections silent for ever")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")
-    slowest = timed_hand_in(scenario, corpus)
-    time.sleep(scale.away_seconds)
+    slowest = slowest_upload_seconds(scenario, corpus)
+    time.sleep(scale.outage_seconds)
     fleet.fault("broker", "stale")
 
     assert_recovered(scenario, scale, slowest)
 
 
-def test_full_broker_delays_but_loses_nothing(fleet, provider, begin, scale, broker):
-    scenario = begin("6", "broker full")
+def test_full_broker_delays_but_loses_nothing(fleet, provider, start_scenario, scale, broker):
+    scenario = start_scenario("6", "broker full")
     corpus = scenario.corpus(scale.documents // 2)
-    before = refusals(fleet)
+    before = rejected_wakeups(fleet)
     broker.config_set("maxmemory", "1")
     try:
-        slowest = timed_hand_in(scenario, corpus)
-        fleet.wait_until(lambda: refusals(fleet) > before, "the API does not say that the broker refuses")
+        slowest = slowest_upload_seconds(scenario, corpus)
+        fleet.wait_until(
+            lambda: rejected_wakeups(fleet) > before, "the API does not log that the broker rejects wake-ups"
+        )
     finally:
         broker.config_set("maxmemory", "0")
 
     assert_recovered(scenario, scale, slowest)
 
 
-def restarted(fleet, meanwhile=lambda: None) -> None:
+def kill_and_await_restart(fleet, while_down=lambda: None) -> None:
     before = fleet.engine("valkey")
     fleet.kill_engine("valkey")
-    meanwhile()
-    fleet.wait_until(lambda: fleet.engine("valkey") not in (0, before), "the broker did not come back")
+    while_down()
+    fleet.wait_until(lambda: fleet.engine("valkey") not in (0, before), "the broker was not restarted")
 
 
-def cut_short(fleet) -> None:
-    """Take the end off the append-only file, in the middle of a command."""
+def truncate_file(fleet) -> None:
+    """Truncate the append-only file in the middle of a command."""
     (file,) = (fleet.data_dir / "valkey" / "appendonlydir").glob("*.incr.aof")
     size = file.stat().st_size
     assert size > 100
@@ -103,21 +105,21 @@ def cut_short(fleet) -> None:
         aof.truncate(size - 41)
 
 
-def refusals(fleet) -> int:
+def rejected_wakeups(fleet) -> int:
     return (fleet.data_dir / "logs" / "api.log").read_text().count("wakeup.failed")
 
 
-def timed_hand_in(scenario, corpus) -> float:
-    """Hand documents in one by one; return how long the slowest took."""
+def slowest_upload_seconds(scenario, corpus) -> float:
+    """Upload documents one by one and return the time of the slowest upload."""
     slowest = 0.0
     for name, sections in corpus.items():
-        began = time.monotonic()
+        started = time.monotonic()
         scenario.submit({name: sections})
-        slowest = max(slowest, time.monotonic() - began)
+        slowest = max(slowest, time.monotonic() - started)
     return slowest
 
 
-def assert_nothing_is_lost(scenario, scale, note="") -> Row:
+def assert_nothing_lost(scenario, scale, note="") -> Row:
     scenario.settle(timeout=scale.recovery_seconds)
     row = scenario.check(note=note)
     assert row.calls == row.chunks
@@ -125,9 +127,9 @@ def assert_nothing_is_lost(scenario, scale, note="") -> Row:
 
 
 def assert_recovered(scenario, scale, slowest) -> None:
-    began = time.monotonic()
+    started = time.monotonic()
     scenario.settle(timeout=scale.recovery_seconds)
-    assert_nothing_is_lost(
-        scenario, scale, f"upload {slowest:.1f} s at most, done {time.monotonic() - began:.1f} s after"
+    assert_nothing_lost(
+        scenario, scale, f"uploads {slowest:.1f} s at most, done {time.monotonic() - started:.1f} s later"
     )
     assert slowest < DEADLINE_SECONDS

@@ -1,4 +1,4 @@
-"""A collection gets another build while everything that works on it dies, and documents are edited and deleted."""
+"""A collection is rebuilt while its workers are killed and its documents are edited and deleted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from shared.ledger.postgres.database import Database
 from tests.support.fleet import CREW, Fleet, Job
 from tests.support.scenario import Scenario, section
 
-ROUNDS = 5  # of two switches at once
+ROUNDS = 5  # rounds of two concurrent switches
 
-PLACES = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
-AT_REST = """
+LOCATIONS = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
+OPEN_DOCUMENTS = """
     SELECT count(*) AS open FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE l.name = $1 AND d.state NOT IN ('ready', 'degraded', 'failed')
 """
@@ -31,14 +31,14 @@ COPIED = """
     WHERE l.name = $1 AND l.build_state <> 'live' AND d.state <> 'deleting'
 """
 # Lock the n-th document of a build.
-HOLD = """
+LOCK_DOCUMENT = """
     SELECT 1 FROM documents WHERE id = (
         SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
         WHERE l.name = $1 AND l.build = $2 ORDER BY d.external_id OFFSET $3 LIMIT 1)
     FOR UPDATE
 """
-# Write the n-th document of the live build to another one, and do not say so yet.
-HINDER = """
+# Insert the n-th document of the live build into another build, without a commit.
+INSERT_DOCUMENT = """
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)
     SELECT gen_random_uuid(), gen_random_uuid(), 'default', b.id, d.external_id, 'queued'
     FROM documents d JOIN collections l ON l.id = d.collection_id JOIN collections b ON b.name = l.name AND b.build = $2
@@ -47,7 +47,7 @@ HINDER = """
 
 
 class BuildsOfScenario:
-    """The builds of a scenario's collection, changed in the ledger itself."""
+    """The builds of a scenario's collection, changed directly in the ledger."""
 
     def __init__(self, fleet: Fleet, scenario: Scenario) -> None:
         self._fleet = fleet
@@ -77,8 +77,8 @@ class BuildsOfScenario:
 
     def differences(self, number: int) -> BuildDifferences:
         build = self.do("get", "default", self._name, number)
-        found: BuildDifferences = self.do("differences", build)
-        return found
+        differences: BuildDifferences = self.do("differences", build)
+        return differences
 
     def switch(self, number: int) -> None:
         self.do("switch", "default", self._name, number)
@@ -92,25 +92,25 @@ class BuildsOfScenario:
     def numbers(self) -> list[int]:
         return [build.number for build in self.do("list", "default", self._name)]
 
-    def post(self, number: int, what: str) -> httpx.Response:
-        path = f"/v1/collections/{self._name}/builds/{number}/{what}"
+    def post(self, number: int, action: str) -> httpx.Response:
+        path = f"/v1/collections/{self._name}/builds/{number}/{action}"
         return self._fleet.client.post(path, json={"despite": True})
 
     def copied(self) -> int:
-        """How many documents are in builds that are not live."""
+        """Return the number of documents in builds that are not live."""
         (row,) = self._fleet.query(COPIED, self._name)
         return int(row["count"])
 
     def live(self) -> list[int]:
-        """The numbers of the live builds: one."""
+        """Return the numbers of the live builds; there must be exactly one."""
         return [build.number for build in self.do("list", "default", self._name) if build.state == "live"]
 
-    def at_rest(self) -> bool:
-        return bool(self._fleet.query(AT_REST, self._name)[0]["open"] == 0)
+    def is_settled(self) -> bool:
+        return bool(self._fleet.query(OPEN_DOCUMENTS, self._name)[0]["open"] == 0)
 
 
-def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
-    scenario = begin("20", "kill -9 at each step of a build")
+def test_kills_at_each_build_step_lose_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("20", "kill -9 at each step of a build")
     chance = random.Random(scenario.seed)
     corpus = scenario.corpus(scale.documents)
     scenario.submit(corpus)
@@ -119,29 +119,29 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     edits = 0
 
     def change_and_kill(version: int) -> None:
-        """Kill somebody, edit a document, kill somebody else and delete a document."""
+        """Kill a worker, edit a document, kill the scheduler and delete a document."""
         nonlocal edits
-        edited, gone = chance.sample(sorted(scenario.documents), 2)
+        edited, deleted = chance.sample(sorted(scenario.documents), 2)
         fleet.kill(chance.choice(CREW))
         scenario.update({edited: scenario.documents[edited]}, changed=1, version=version)
         edits += 1
         fleet.kill("scheduler-1")
-        scenario.delete([gone])
+        scenario.delete([deleted])
 
     builds.begin()
     change_and_kill(2)
     fleet.wait_until(lambda: builds.state(2) == "following", "the build was not filled", 120)
     change_and_kill(3)
-    fleet.wait_until(builds.at_rest, "the build did not come to rest", 120)
+    fleet.wait_until(builds.is_settled, "the build did not settle", 120)
     assert builds.differences(2).none
 
-    for version, number in ((4, 2), (5, 1), (6, 2)):  # there, back and there again
+    for version, number in ((4, 2), (5, 1), (6, 2)):  # to the new build, back, and to the new build again
         builds.switch(number)
         change_and_kill(version)
-        fleet.wait_until(builds.at_rest, "the builds did not come to rest", 120)
+        fleet.wait_until(builds.is_settled, "the builds did not settle", 120)
         assert builds.differences(3 - number).none
 
-    (dropped,) = [row for row in fleet.query(PLACES, scenario.collection) if not _is_live(fleet, row)]
+    (dropped,) = [row for row in fleet.query(LOCATIONS, scenario.collection) if not _is_live(fleet, row)]
     builds.drop(1)
     change_and_kill(7)
     fleet.wait_until(lambda: builds.numbers() == [2], "the build was not dropped", 120)
@@ -152,8 +152,8 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     assert row.calls - row.paid_twice == 5 * scale.documents + edits
 
 
-def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin):
-    scenario = begin("20b", "kill -9 inside a fill, a switch and a drop")
+def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, start_scenario):
+    scenario = start_scenario("20b", "kill -9 during a fill, a switch and a drop")
     scenario.submit(scenario.corpus(10, sections=1))
     scenario.settle()
     builds = BuildsOfScenario(fleet, scenario)
@@ -163,56 +163,56 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, begin)
         fleet.kill("scheduler-1")
         fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
 
-    with fleet.holding(HOLD, scenario.collection, 1, 3) as wait:
+    with fleet.holding(LOCK_DOCUMENT, scenario.collection, 1, 3) as wait:
         builds.begin()
         wait()  # the second slice has found its documents
         kill_scheduler()
         assert builds.copied() == 2
-    with fleet.holding(HINDER, scenario.collection, 2, 9) as wait:
+    with fleet.holding(INSERT_DOCUMENT, scenario.collection, 2, 9) as wait:
         wait()  # the last slice has written one of its two documents
         kill_scheduler()
         assert builds.copied() == 8
     fleet.wait_until(lambda: builds.state(2) == "following", "the build was not filled")
-    fleet.wait_until(builds.at_rest, "the build did not come to rest")
+    fleet.wait_until(builds.is_settled, "the build did not settle")
 
     with ThreadPoolExecutor(2) as pool:
         _kill_a_switch(fleet, scenario, builds, pool)
-        _switch_both_ways(builds, pool)
+        _switch_concurrently(builds, pool)
     builds.switch(2)
     scenario.update({name: scenario.documents[name] for name in sorted(scenario.documents)[:2]}, changed=1, version=2)
     scenario.submit({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
-    builds.switch(1)  # back, while these are in work
-    fleet.wait_until(builds.at_rest, "the builds did not come to rest")
+    builds.switch(1)  # back, while these are processed
+    fleet.wait_until(builds.is_settled, "the builds did not settle")
     assert builds.differences(2).none
 
-    (dropped,) = [row for row in fleet.query(PLACES, scenario.collection) if not _is_live(fleet, row)]
-    with fleet.holding(HOLD, scenario.collection, 2, 1) as wait:
+    (dropped,) = [row for row in fleet.query(LOCATIONS, scenario.collection) if not _is_live(fleet, row)]
+    with fleet.holding(LOCK_DOCUMENT, scenario.collection, 2, 1) as wait:
         builds.drop(2)
         wait()
         kill_scheduler()
     fleet.wait_until(lambda: builds.numbers() == [1], "the build was not dropped")
 
     scenario.settle(swept=True)
-    row = scenario.check(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} switches at once")
+    row = scenario.check(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} concurrent switches")
     assert fleet.stored_points(index_location_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 10 + 2 + 1
 
 
 def _kill_a_switch(fleet: Fleet, scenario: Scenario, builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
-    """Kill the API while its switch waits for an upload; the client asks again."""
+    """Kill the API while its switch waits for an upload; the client then repeats the request."""
     with fleet.holding("SELECT 1 FROM collections WHERE name = $1 FOR KEY SHARE", scenario.collection) as wait:
         reply = pool.submit(builds.post, 2, "switch")
         wait()
         fleet.kill("api")
         assert isinstance(reply.exception(), httpx.HTTPError)
-    fleet.wait_until(fleet.accepts, "the API did not come back")
+    fleet.wait_until(fleet.accepts, "the API was not restarted")
     assert builds.live() == [1]
     assert builds.post(2, "switch").status_code == 200
     assert builds.live() == [2]
 
 
-def _switch_both_ways(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
-    """Switch to both builds at once, again and again: both are answered, and one build is live at every moment."""
+def _switch_concurrently(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
+    """Switch to both builds concurrently, several times: both requests succeed, and always one build is live."""
     for _ in range(ROUNDS):
         replies = [pool.submit(builds.post, number, "switch") for number in (1, 2)]
         while not all(reply.done() for reply in replies):

@@ -1,20 +1,20 @@
-"""A worker's clock jumps by hours: no worker's clock decides anything."""
+"""A worker's clock jumps by hours: no decision depends on a worker's clock."""
 
 from tests.support.fleet import Job, role_of
 
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
-def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
-    scenario = begin("16", "clocks 2 h ahead and behind")
+def test_jumping_worker_clocks_change_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("16", "clocks 2 h fast and slow")
     provider.script(latency_seconds=0.2)
     fleet.replace({name: Job("tests.support.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})
     first, second = scenario.corpus(scale.documents), scenario.corpus(4, version=2)
     scenario.submit(first)
     scenario.wait_for_answers(50)
-    scenario.submit(second)  # once both have jumped
+    scenario.submit(second)  # after both clocks have jumped
 
-    scenario.settle(swept=True)  # points of a first version may have been written late
+    scenario.settle(swept=True)  # points of a first version may be written late
     jumped = [name for name in JUMPS if fleet.log(name).count("clock_jumped") > 0]
     row = scenario.check()
     assert row.paid_twice == 0

@@ -4,8 +4,8 @@ import random
 import time
 
 
-def test_only_the_newest_version_or_nothing_remains(provider, begin, scale):
-    scenario = begin("13", "updated and deleted")
+def test_changes_during_ingest_leave_only_newest_version(provider, start_scenario, scale):
+    scenario = start_scenario("13", "updated and deleted")
     provider.script(latency_seconds=0.3)
     chance = random.Random(scenario.seed)
     corpus = scenario.corpus(scale.documents)
@@ -16,9 +16,9 @@ def test_only_the_newest_version_or_nothing_remains(provider, begin, scale):
         time.sleep(1)
         chosen = chance.sample(names, len(names) // 3)
         scenario.update({name: corpus[name] for name in chosen}, changed=2, version=version)
-    gone = chance.sample(names, len(names) // 4)
-    scenario.delete(gone)
+    deleted = chance.sample(names, len(names) // 4)
+    scenario.delete(deleted)
 
     scenario.settle(swept=True)
-    row = scenario.check(note=f"{len(gone)} deleted")
+    row = scenario.check(note=f"{len(deleted)} deleted")
     assert row.paid_twice == 0

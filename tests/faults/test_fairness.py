@@ -1,4 +1,4 @@
-"""One tenant hands in a flood; another's few chunks must hardly notice."""
+"""One tenant uploads a flood of documents, which must hardly delay another tenant's few chunks."""
 
 from tests.support.fleet import worker
 
@@ -7,23 +7,23 @@ ROUNDS = 2
 WORKERS = ("generate-1", "generate-2")
 
 
-def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, scale):
+def test_small_upload_overtakes_flood_of_other_tenant(fleet, provider, start_scenario, scale):
     fleet.replace({name: worker(name, llm_max_in_flight=scale.flood_in_flight) for name in WORKERS})
     provider.script(latency_seconds=LATENCY_SECONDS)
-    few = begin("12b", "fairness: the few")
-    flood = begin("12a", "fairness: the flood")
+    few = start_scenario("12b", "fairness: the few")
+    flood = start_scenario("12a", "fairness: the flood")
     documents = few.corpus(ROUNDS, sections=10)
 
     def calls_ahead(due):
-        """How many calls of the flood began after so many, and before the last call of the few."""
+        """Return how many calls of the flood, beyond the first `due`, started before the last call of the few."""
         order, theirs = list(provider.stats()["chats"]), few.stats()["chats"]
         last = max(number for number, key in enumerate(order) if key in theirs)
         return sum(key not in theirs for key in order[:last]) - due
 
-    fleet.speak_as("flood")
+    fleet.use_key_of("flood")
     flood.submit(flood.corpus(scale.flood_documents, sections=10))
     flood.wait_for_answers(flood.chunks // 20)
-    fleet.speak_as("few")
+    fleet.use_key_of("few")
     ahead = []
     for name, sections in documents.items():
         few.submit({name: sections})
@@ -31,12 +31,12 @@ def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, sca
         due = flood.calls()
         few.settle()
         ahead.append(calls_ahead(due))
-    row = few.check(note=f"{ahead} calls of another's {flood.chunks:,} came before")
+    row = few.check(note=f"{ahead} of the flood's {flood.chunks:,} calls came first")
     overtaken = flood.answered() < flood.chunks
-    fleet.speak_as("flood")
+    fleet.use_key_of("flood")
     flood.settle(timeout=scale.timeout_seconds)
     flood.check()
 
     slots = scale.flood_in_flight * len(WORKERS)
     assert overtaken, row.note
-    assert max(ahead) <= 2 * slots, row.note  # those that were claimed already, and as many beside the few
+    assert max(ahead) <= 2 * slots, row.note  # the calls claimed before, and as many concurrent ones

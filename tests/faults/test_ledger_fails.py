@@ -1,4 +1,4 @@
-"""PostgreSQL is restarted, dies, or is away: uploads are told when to come back, and nothing is half-written."""
+"""PostgreSQL is restarted, dies or is unavailable: uploads get `retry-after`, and no document is half-written."""
 
 import os
 import signal
@@ -6,56 +6,58 @@ import time
 
 
 def under_load(fleet, provider, scenario, documents, fault):
-    """Break the ledger while documents are handed in and worked on."""
+    """Break the ledger while documents are uploaded and processed."""
     provider.script(latency_seconds=0.3)
     with scenario.load(scenario.corpus(documents), every=0.1):
         scenario.wait_for_answers(30)
-        scenario.in_flight += fleet.held()
+        scenario.in_flight += fleet.calls_claimed()
         fault()
 
 
-def test_ledger_restart_and_kill_lose_nothing(fleet, provider, begin, scale):
-    scenario = begin("15a", "PostgreSQL restarted")
+def test_ledger_restart_and_kill_lose_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("15a", "PostgreSQL restarted")
 
     def restart():
         for number in (signal.SIGINT, signal.SIGKILL):
             before = fleet.engine("postgres")
             os.kill(before, number)
-            fleet.wait_until(lambda b=before: fleet.engine("postgres") not in (0, b), "PostgreSQL did not come back")
-            fleet.wait_until(fleet.accepts, "the API did not accept again")
-            scenario.in_flight += fleet.held()
+            fleet.wait_until(lambda b=before: fleet.engine("postgres") not in (0, b), "PostgreSQL was not restarted")
+            fleet.wait_until(fleet.accepts, "the API did not become ready again")
+            scenario.in_flight += fleet.calls_claimed()
 
     under_load(fleet, provider, scenario, 2 * scale.documents, restart)
 
     scenario.settle()
-    scenario.check(note=f"{scenario.turned_away} uploads told to come back")
+    scenario.check(note=f"{scenario.deferred_uploads} uploads deferred")
 
 
-def test_ledger_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("15b", "PostgreSQL gone")
+def test_ledger_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("15b", "PostgreSQL unavailable")
 
-    def away():
+    def interrupt():
         fleet.fault("ledger", "cut")
-        time.sleep(scale.away_seconds)
+        time.sleep(scale.outage_seconds)
         fleet.fault("ledger")
 
-    under_load(fleet, provider, scenario, 2 * scale.documents, away)
+    under_load(fleet, provider, scenario, 2 * scale.documents, interrupt)
 
     scenario.settle()
-    scenario.check(note=f"{scenario.turned_away} uploads told to come back")
-    assert scenario.turned_away > 0
+    scenario.check(note=f"{scenario.deferred_uploads} uploads deferred")
+    assert scenario.deferred_uploads > 0
 
 
-def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("15c", "PostgreSQL gone for longer than a lease")
+def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("15c", "PostgreSQL unavailable beyond a lease")
     provider.script(latency_seconds=1.0)
     scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
 
     fleet.fault("ledger", "cut")
-    time.sleep(max(scale.away_seconds, 3 * scale.lease_seconds))  # every call is answered, and every lease has ended
+    time.sleep(
+        max(scale.outage_seconds, 3 * scale.lease_seconds)
+    )  # every call is answered, and every lease has expired
     fleet.fault("ledger")
 
     scenario.settle()
     row = scenario.check()
-    assert row.paid_twice == 0  # the answers waited in their workers
+    assert row.paid_twice == 0  # the workers kept the replies

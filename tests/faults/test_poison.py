@@ -1,12 +1,12 @@
-"""A file or a chunk that kills its worker, a text that cannot be embedded: set aside, and everything else goes on."""
+"""A file or chunk that kills its worker and a text that cannot be embedded are set aside; all other work continues."""
 
 from tests.support.fleet import Job, role_of
 
 POISONED = ("parse-1", "generate-1", "generate-2")
 
 
-def test_poison_is_set_aside(fleet, provider, begin, scale):
-    scenario = begin("11", "poison file, chunk and text")
+def test_poison_is_set_aside_and_others_finish(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("11", "poison file, chunk and text")
     corpus = scenario.corpus(scale.documents // 2)
     file, chunk, text, *_ = corpus
     poison = {"parse": corpus[file][0].mark, "generate": corpus[chunk][1].mark}

@@ -1,10 +1,10 @@
-"""The provider answers with errors, not at all, in pieces or with nonsense: every chunk ends all the same."""
+"""The provider returns errors, nothing, fragments or nonsense: every chunk still reaches a final state."""
 
 import time
 
 
-def test_useless_provider_replies_lose_nothing(fleet, provider, begin, scale):
-    scenario = begin("10", "500s, timeouts, truncated, slow")
+def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("10", "500s, timeouts, truncated, slow")
     corpus = scenario.corpus(scale.documents)
     hopeless = next(iter(corpus.values()))[1].mark
     shares = {"share_500": 0.02, "share_hang": 0.02, "share_truncated": 0.02, "share_drip": 0.02}
@@ -25,33 +25,33 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, begin, scale):
     assert row.calls > row.chunks
 
 
-def test_dead_language_model_keeps_texts_searchable(fleet, provider, begin, scale):
-    scenario = begin("19", "the language model is dead")
+def test_dead_language_model_keeps_texts_searchable(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("19", "the language model is dead")
     before = scenario.corpus(scale.documents // 2)
     scenario.submit(before)
     scenario.settle()
     provider.script(status=503)
-    began = time.monotonic()
+    started = time.monotonic()
 
     scenario.submit({f"new-{name}": parts for name, parts in scenario.corpus(len(before), version=9).items()})
     scenario.update(before, changed=1, version=2)
-    fleet.wait_until(scenario.is_searchable, "not every text stood", 60)
-    seconds = time.monotonic() - began
-    not_found = [
-        part.mark for parts in scenario.documents.values() for part in parts if not is_found(fleet, scenario, part)
+    fleet.wait_until(scenario.is_searchable, "not every text became searchable", 60)
+    seconds = time.monotonic() - started
+    missing = [
+        part.mark for parts in scenario.documents.values() for part in parts if not is_returned(fleet, scenario, part)
     ]
     questions = sum(document["questions"] for document in fleet.documents(scenario.collection))
     provider.script(status=0)
 
-    assert not_found == []
-    assert questions > len(before)  # texts that an edit left as they were keep theirs
+    assert missing == []
+    assert questions > len(before)  # unchanged texts of an edit keep their questions
     scenario.settle()
-    row = scenario.check(note=f"all found {seconds:.1f} s after")
+    row = scenario.check(note=f"all searchable after {seconds:.1f} s")
     assert row.paid_twice == 0
 
 
-def is_found(fleet, scenario, part):
-    """Whether a question with the words of a section finds it: before it may stand texts that have questions by now."""
+def is_returned(fleet, scenario, part):
+    """Return whether a question with a section's words returns it; texts with questions may rank before it."""
     question = {"collection": scenario.collection, "question": part.body[:200], "top_k": 10}
     reply = fleet.client.post("/v1/retrieve", json=question).raise_for_status().json()
     return any(part.body in chunk["text"] for chunk in reply["chunks"])

@@ -1,10 +1,10 @@
-"""Qdrant is away, dies, or its replies are lost: what is paid for waits, and no point is written twice."""
+"""Qdrant is unavailable, dies or loses replies: paid questions are kept, and no point is written twice."""
 
 import time
 
 
-def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("7a", "Qdrant gone")
+def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("7a", "Qdrant unavailable")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
@@ -12,7 +12,7 @@ def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     fleet.fault("qdrant", "cut")
     question = {"collection": scenario.collection, "question": "What is said of item7?"}
     query = fleet.client.post("/v1/retrieve", json=question)
-    time.sleep(scale.away_seconds)
+    time.sleep(scale.outage_seconds)
     fleet.fault("qdrant")
 
     assert query.status_code == 503
@@ -22,26 +22,26 @@ def test_qdrant_outage_delays_but_loses_nothing(fleet, provider, begin, scale):
     needed = 6 * scenario.chunks
     row = scenario.check(note=f"{provider.stats()['embedded_inputs'] / needed:.2f} times the embeddings")
     assert row.calls == row.chunks
-    assert provider.stats()["embedded_inputs"] < 2 * needed  # indexing pauses instead of embedding in vain
+    assert provider.stats()["embedded_inputs"] < 2 * needed  # indexing pauses instead of wasting embeddings
 
 
-def test_killed_qdrant_engine_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("7b", "kill -9 of Qdrant")
+def test_killed_qdrant_engine_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("7b", "kill -9 of Qdrant")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
 
     before = fleet.engine("qdrant")
     fleet.kill_engine("qdrant")
-    fleet.wait_until(lambda: fleet.engine("qdrant") != before, "Qdrant's engine did not come back")
+    fleet.wait_until(lambda: fleet.engine("qdrant") != before, "Qdrant was not restarted")
 
     scenario.settle()
     row = scenario.check()
     assert row.calls == row.chunks
 
 
-def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, scale):
-    scenario = begin("8", "replies of Qdrant lost")
+def test_lost_write_replies_duplicate_no_points(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("8", "Qdrant's replies lost")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("qdrant", swallow="/points?wait=true", times=4)
     scenario.submit(corpus)
@@ -57,18 +57,18 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
     assert row.calls == row.chunks + 2 * len(corpus)
 
 
-def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, begin, scale):
-    scenario = begin("7c", "Qdrant refuses writes")
+def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("7c", "Qdrant rejects writes")
     provider.script(latency_seconds=0.2)
     scenario.submit(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
     scenario.wait_for_chunks("searchable")
 
-    fleet.fault("qdrant", refuse="?wait=true", status=500)  # as it answers while its disk is full
+    fleet.fault("qdrant", refuse="?wait=true", status=500)  # its reply while its disk is full
     scenario.wait_for_chunks("generated")
     before = provider.stats()["embedded_inputs"]
-    time.sleep(scale.away_seconds + 4)
-    meanwhile = provider.stats()["embedded_inputs"] - before
+    time.sleep(scale.outage_seconds + 4)
+    embedded_in_outage = provider.stats()["embedded_inputs"] - before
     question = {"collection": scenario.collection, "question": "What is said of item7?"}
     query = fleet.client.post("/v1/retrieve", json=question)
     refused = fleet.report("qdrant")["refused"]
@@ -78,7 +78,7 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, begin, scale):
     scenario.settle()
     needed = 6 * scenario.chunks
     embedded = provider.stats()["embedded_inputs"]
-    row = scenario.check(note=f"{refused} writes refused, {embedded / needed:.2f} times the embeddings")
+    row = scenario.check(note=f"{refused} writes rejected, {embedded / needed:.2f} times the embeddings")
     assert row.calls == row.chunks
-    assert meanwhile < needed / 2  # workers wait for a write instead of embedding in vain
+    assert embedded_in_outage < needed / 2  # workers wait for a write instead of wasting embeddings
     assert embedded < 2 * needed

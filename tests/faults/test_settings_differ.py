@@ -1,4 +1,4 @@
-"""A worker has other settings than its fellows, or a collection gets others while its chunks wait."""
+"""Workers have different settings, or a collection's settings change while its chunks wait."""
 
 import time
 
@@ -8,26 +8,26 @@ OTHER_MODEL = {"embedding_model": "another-embedding"}
 ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))
 
 
-def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
-    scenario = begin("18a", "index workers with another model")
+def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("18a", "index workers with another model")
     fleet.replace({name: worker(name, **OTHER_MODEL) for name in ("index-1", "index-2")}, for_good=True)
     scenario.submit(scenario.corpus(scale.documents // 2))
     scenario.wait_for_chunks("total")
-    time.sleep(scale.away_seconds)
+    time.sleep(scale.outage_seconds)
 
     letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
     embedded = provider.stats()["embedded_inputs"]
     fleet.replace({"index-2": worker("index-2")})
 
     assert letters == []
-    assert embedded == 0  # they claim none of it
-    scenario.settle()  # by the one that has the right model
+    assert embedded == 0  # they claim no chunk
+    scenario.settle()  # by the worker with the right model
     row = scenario.check()
     assert row.calls == row.chunks
 
 
-def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
-    scenario = begin("18b", "prompt changed while chunks wait")
+def test_prompt_change_applies_to_waiting_chunks(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("18b", "prompt changed while chunks wait")
     address = f"/v1/collections/{scenario.collection}"
 
     def prompt(template):
@@ -36,7 +36,7 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
     def sent(name):
         return sum(provider.stats(containing=f"{name} <document>{scenario.mark}-")["answered"].values())
 
-    def written_anew(template):
+    def reindex_with(template):
         prompt(template)
         fleet.client.post(f"{address}/reindex").raise_for_status()
         scenario.settle()
@@ -48,9 +48,9 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
         prompt(BETA)
     scenario.settle()
     assert sent("ALPHA") + sent("BETA") == scenario.chunks
-    written_anew(BETA)
-    assert sent("BETA") == scenario.chunks  # none stood for it that had another prompt
-    written_anew(ALPHA)
+    reindex_with(BETA)
+    assert sent("BETA") == scenario.chunks  # no reply of another prompt was reused
+    reindex_with(ALPHA)
     assert sent("ALPHA") == scenario.chunks
 
     row = scenario.check()

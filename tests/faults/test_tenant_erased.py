@@ -1,4 +1,4 @@
-"""A tenant is erased while whoever works on it is killed: nothing of it remains, and another tenant has everything."""
+"""Workers are killed during a tenant's erasure: no data of the tenant remains, and another tenant keeps all data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.support.scenario import Row, Scenario
 
 TENANT, OTHER = "leaving", "staying"
 GENERATING = ("generate-1", "generate-2")
-IN_WORK = 36  # documents whose questions are being written when the erasure begins
+GENERATING_DOCUMENTS = 36  # documents whose questions are being generated when the erasure starts
 
-# Lock a finished document, for which the slice that deletes it waits.
-HOLD_DOCUMENT = "SELECT 1 FROM documents WHERE tenant = $1 AND state = 'ready' LIMIT 1 FOR UPDATE"
-# Lock a logged query, for which the slice waits that deletes what documents have left.
-HOLD_QUERY = "SELECT 1 FROM queries WHERE tenant = $1 LIMIT 1 FOR UPDATE"
+# Lock a finished document, so that the slice that deletes it waits.
+LOCK_DOCUMENT = "SELECT 1 FROM documents WHERE tenant = $1 AND state = 'ready' LIMIT 1 FOR UPDATE"
+# Lock a logged query, so that the slice that deletes the remaining rows waits.
+LOCK_QUERY = "SELECT 1 FROM queries WHERE tenant = $1 LIMIT 1 FOR UPDATE"
 QUERIES = "SELECT count(*) FROM queries WHERE tenant = $1"
 DOCUMENTS = "SELECT count(*) FROM documents WHERE tenant = $1"
 STORED = "SELECT DISTINCT split_part(upload, '#', 1) AS name FROM document_versions"
 FILLED = "SELECT count(*) FROM collections WHERE tenant = $1 AND emptied_at IS NULL"
 FINISHED = "SELECT count(*) FROM erasures WHERE tenant = $1 AND finished_at IS NOT NULL"
-# Let the time have passed for which the points of emptied collections wait for late writers.
-HASTEN = "UPDATE collections SET emptied_at = emptied_at - interval '1 minute' WHERE tenant = $1"
+# Skip the time for which emptied collections wait for late writers.
+SKIP_WAIT = "UPDATE collections SET emptied_at = emptied_at - interval '1 minute' WHERE tenant = $1"
 
 
 def count(fleet: Fleet, statement: str) -> int:
@@ -35,7 +35,7 @@ def count(fleet: Fleet, statement: str) -> int:
 
 
 def foreask(fleet: Fleet, *arguments: str) -> tuple[int, str]:
-    """Run a command beside the deployment; return its exit code and what it printed."""
+    """Run a command against the running deployment; return its exit code and output."""
     printed = fleet.data_dir / "printed.txt"
     printed.unlink(missing_ok=True)
     process = fleet.launch([sys.executable, "-m", "cli", *arguments], fleet.environment(), printed)
@@ -43,25 +43,25 @@ def foreask(fleet: Fleet, *arguments: str) -> tuple[int, str]:
 
 
 def check(fleet: Fleet) -> dict[str, int]:
-    """What `foreask erase --check` finds of the tenant, by place."""
+    """Return the tenant's remaining data by location, as `foreask erase --check` counts it."""
     code, printed = foreask(fleet, "erase", "--check", "--tenant", TENANT)
-    looked = re.findall(r"^(\w+ +\S.*?) +([\d,]+)$", printed, re.MULTILINE)
-    assert {place.split()[0] for place, _ in looked} == {"postgresql", "qdrant", "valkey", "uploads"}, printed
-    found = {place: number for place, digits in looked if (number := int(digits.replace(",", "")))}
-    assert code == bool(found), printed
-    return found
+    counts = re.findall(r"^(\w+ +\S.*?) +([\d,]+)$", printed, re.MULTILINE)
+    assert {location.split()[0] for location, _ in counts} == {"postgresql", "qdrant", "valkey", "uploads"}, printed
+    remaining = {location: number for location, digits in counts if (number := int(digits.replace(",", "")))}
+    assert code == bool(remaining), printed
+    return remaining
 
 
-def told(fleet: Fleet, scenario: Scenario) -> Iterator[str]:
-    """The lines of all logs, the engines' too, that have a text, a question, a file's name or an id of the owner's."""
-    written = re.compile(rf"{scenario.mark}[-_]")
+def logged_content(fleet: Fleet, scenario: Scenario) -> Iterator[str]:
+    """Yield the lines of all logs, including the engines', with a text, question, file name or id of the tenant."""
+    mark = re.compile(rf"{scenario.mark}[-_]")
     for path in (fleet.data_dir / "logs").iterdir():
         lines = path.read_text(errors="replace").splitlines()
-        yield from (f"{path.name}: {line[:300]}" for line in lines if written.search(line))
+        yield from (f"{path.name}: {line[:300]}" for line in lines if mark.search(line))
 
 
-def forget_strays(fleet: Fleet) -> None:
-    """Remove what processes that earlier scenarios killed have left in the store: the check counts it too."""
+def remove_stray_files(fleet: Fleet) -> None:
+    """Remove the stored files of earlier scenarios' killed processes, because the check counts them, too."""
     named = {row["name"] for row in fleet.query(STORED)}
     for path in (fleet.data_dir / "uploads").glob("??/*"):
         if path.name not in named:
@@ -73,80 +73,86 @@ def kill_scheduler(fleet: Fleet) -> None:
     fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
 
 
-def holds(fleet: Fleet, name: str) -> bool:
-    """Whether a worker has claims: nobody but the tenant has work."""
-    return fleet.held_by(fleet.processes[name].pid) > 0
+def has_claims(fleet: Fleet, name: str) -> bool:
+    """Return whether a worker has claims; only this tenant has work."""
+    return fleet.calls_claimed_by(fleet.processes[name].pid) > 0
 
 
-def test_killed_twice_while_a_tenant_is_erased(fleet, provider, begin, scale):
-    kept, erased = begin("21b", "erasure: another tenant"), begin("21a", "kill -9 while a tenant is erased")
+def test_kills_during_tenant_erasure_leave_no_data(fleet, provider, start_scenario, scale):
+    staying, erased = (
+        start_scenario("21b", "erasure: another tenant"),
+        start_scenario("21a", "kill -9 while a tenant is erased"),
+    )
     documents = erased.corpus(scale.erased_documents, sections=1)
     names = list(documents)
-    forget_strays(fleet)
-    fleet.speak_as(OTHER)
-    kept.submit(kept.corpus(10, sections=1))
-    fleet.speak_as(TENANT)
-    erased.submit({name: documents[name] for name in names[:-IN_WORK]})
+    remove_stray_files(fleet)
+    fleet.use_key_of(OTHER)
+    staying.submit(staying.corpus(10, sections=1))
+    fleet.use_key_of(TENANT)
+    erased.submit({name: documents[name] for name in names[:-GENERATING_DOCUMENTS]})
     erased.settle(timeout=scale.timeout_seconds)
     ask(fleet, erased)
-    fleet.speak_as(OTHER)
-    kept.settle()
+    fleet.use_key_of(OTHER)
+    staying.settle()
     provider.script(latency_seconds=3.0)
-    fleet.speak_as(TENANT)
-    erased.submit({name: documents[name] for name in names[-IN_WORK:]})
-    fleet.wait_until(lambda: all(map(partial(holds, fleet), GENERATING)), "no questions were being written")
+    fleet.use_key_of(TENANT)
+    erased.submit({name: documents[name] for name in names[-GENERATING_DOCUMENTS:]})
+    fleet.wait_until(lambda: all(map(partial(has_claims, fleet), GENERATING)), "no questions were being generated")
 
     with fleet.paused(*GENERATING):
-        kill_while_it_is_erased(fleet, provider, scale)
-        fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not end", scale.timeout_seconds / 4)
-    time.sleep(1)  # for the settlement of the worker that stood still meanwhile
+        kill_during_erasure(fleet, provider, scale)
+        fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not finish", scale.timeout_seconds / 4)
+    time.sleep(1)  # for the settlement of the worker that was stopped
 
-    record(erased, [f"{place}: {number}" for place, number in check(fleet).items()] + list(told(fleet, erased)))
-    fleet.speak_as(OTHER)
-    kept.check()
+    record(
+        erased,
+        [f"{location}: {number}" for location, number in check(fleet).items()] + list(logged_content(fleet, erased)),
+    )
+    fleet.use_key_of(OTHER)
+    staying.check()
 
 
-def kill_while_it_is_erased(fleet: Fleet, provider: ScriptedProvider, scale: Scale) -> None:
-    """Kill a worker and the scheduler inside a slice of documents, and the scheduler inside one of what they left."""
-    with fleet.holding(HOLD_DOCUMENT, TENANT) as wait:
+def kill_during_erasure(fleet: Fleet, provider: ScriptedProvider, scale: Scale) -> None:
+    """Kill a worker and the scheduler in a slice of documents, then the scheduler in a slice of the remaining rows."""
+    with fleet.holding(LOCK_DOCUMENT, TENANT) as wait:
         code, printed = foreask(fleet, "erase", "tenant", TENANT, "--yes")
         assert code == 0, printed
         wait()
-        assert holds(fleet, GENERATING[0])
+        assert has_claims(fleet, GENERATING[0])
         fleet.kill(GENERATING[0])
         kill_scheduler(fleet)
         assert count(fleet, DOCUMENTS) > 0
-    provider.script(latency_seconds=0)  # who follows the killed worker may call for what is still there
-    with fleet.holding(HOLD_QUERY, TENANT) as wait:
-        fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents are left", scale.timeout_seconds)
+    provider.script(latency_seconds=0)  # the killed worker's successor may call for the remaining chunks
+    with fleet.holding(LOCK_QUERY, TENANT) as wait:
+        fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents remain", scale.timeout_seconds)
         if scale.tuning:
-            fleet.query(HASTEN, TENANT)
+            fleet.query(SKIP_WAIT, TENANT)
         wait()
         kill_scheduler(fleet)
         assert count(fleet, QUERIES) > 0
 
 
 def ask(fleet: Fleet, scenario: Scenario) -> None:
-    """Ask a question that no other tenant asks, and wait until it is logged."""
+    """Ask a question with the tenant's mark and wait until it is logged."""
     question = {"collection": scenario.collection, "question": f"What is {scenario.mark}_asked?"}
     fleet.client.post("/v1/retrieve", json=question).raise_for_status()
     fleet.wait_until(lambda: count(fleet, QUERIES) > 0, "the question was not logged")
 
 
-def record(scenario: Scenario, found: list[str]) -> None:
-    """Write the scenario's row: what was found of the tenant is unexpected."""
+def record(scenario: Scenario, remaining: list[str]) -> None:
+    """Record the scenario's row; all remaining data of the tenant is unexpected."""
     stats = scenario.stats()
     row = Row(
         scenario=scenario.name,
         seed=scenario.seed,
-        seconds=time.monotonic() - scenario.began,
+        seconds=time.monotonic() - scenario.started,
         chunks=scenario.chunks,
         calls=stats["calls"],
         lost=(),
-        unexpected=tuple(found),
+        unexpected=tuple(remaining),
         paid_twice=stats["paid_twice"],
         in_flight=scenario.in_flight,
-        note=f"{scenario.deaths()} deaths, {len(found)} found",
+        note=f"{scenario.deaths()} deaths, {len(remaining)} remaining",
     )
     scenario.record(row)
     assert not row.unexpected, (len(row.unexpected), row.unexpected[:10])

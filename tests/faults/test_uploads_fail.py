@@ -1,4 +1,4 @@
-"""The folder of uploads goes away: what was handed in waits for it, and no attempt is counted."""
+"""The folder of uploads is unavailable: uploaded documents wait for it, and no attempt is counted."""
 
 import time
 
@@ -8,19 +8,19 @@ ATTEMPTS = """
 """
 
 
-def test_upload_store_outage_loses_nothing(fleet, begin, scale):
-    scenario = begin("17", "uploads gone")
+def test_upload_store_outage_loses_nothing(fleet, start_scenario, scale):
+    scenario = start_scenario("17", "uploads unavailable")
     folder = fleet.data_dir / "uploads"
-    away = folder.with_name("uploads-away")
+    moved = folder.with_name("uploads-moved")
     with fleet.paused("parse-1"):
         scenario.submit(scenario.corpus(scale.documents // 2))
-        folder.rename(away)
+        folder.rename(moved)
     try:
-        time.sleep(scale.away_seconds)
+        time.sleep(scale.outage_seconds)
         attempts = fleet.query(ATTEMPTS, scenario.collection)[0]["attempts"]
         states = fleet.states(scenario.collection)
     finally:
-        away.rename(folder)
+        moved.rename(folder)
 
     assert attempts == 0
     assert states.get("failed", 0) == 0

@@ -12,14 +12,14 @@ import pytest
 from tests.support.dying import POINTS
 from tests.support.fleet import CREW, role_of
 
-# Late enough for calls to be out, answers to be there and commits to have been made.
+# Late enough that calls are in flight, replies have arrived and commits have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
 
 
 @pytest.mark.long
-def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
-    scenario = begin("1a", "kill -9 every second")
+def test_random_worker_kills_lose_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("1a", "kill -9 every second")
     provider.script(latency_seconds=scale.storm_latency_seconds)
     chance = random.Random(scenario.seed)
 
@@ -30,22 +30,22 @@ def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
 
     scenario.settle(timeout=scale.timeout_seconds)
     row = scenario.check(note=f"{scenario.deaths()} deaths")
-    assert scenario.deaths() >= scale.storm_kills * 0.7  # one that is hit again while it comes up counts once
+    assert scenario.deaths() >= scale.storm_kills * 0.7  # two kills of one worker during its start count once
     assert row.calls >= row.chunks
 
 
 @pytest.mark.parametrize("point", AT_A_POINT)
-def test_killed_at_a_point(fleet, provider, begin, scale, point):
-    scenario = begin("2" + "abcd"[AT_A_POINT.index(point)], f"kill -9 {point}")
+def test_worker_killed_at_point_loses_nothing(fleet, provider, start_scenario, scale, point):
+    scenario = start_scenario("2" + "abcd"[AT_A_POINT.index(point)], f"kill -9 {point}")
     provider.script(latency_seconds=0.1)
     role = POINTS[point].role
-    fleet.dying(f"{role}-1", point, nth=NTH.get(point, 1))
+    fleet.signal_at(f"{role}-1", point, nth=NTH.get(point, 1))
 
     with fleet.paused(f"{role}-2"):
-        with fleet.paused(f"{role}-1"):  # until it has its hands full from the first moment
+        with fleet.paused(f"{role}-1"):  # so that it has a full backlog from the start
             scenario.submit(scenario.corpus(scale.documents // 2))
             scenario.wait_for_chunks("searchable" if role == "generate" else "total")
-        fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
+        fleet.wait_until(lambda: scenario.deaths() == 1, f"no worker died {point}")
 
     scenario.settle()
     row = scenario.check()
@@ -54,112 +54,112 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
 
 
 @pytest.mark.parametrize("point", ["before the delete", "after the delete"])
-def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point):
-    scenario = begin("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
+def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_scenario, scale, point):
+    scenario = start_scenario("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
     first = scenario.corpus(scale.documents // 2)
     scenario.submit(first)
     scenario.settle()
-    fleet.dying("index-1", point)
+    fleet.signal_at("index-1", point)
 
     with fleet.paused("index-2"):
         if point.startswith("before"):
             scenario.update(first, changed=2, version=2)
-        else:  # every question is paid for: no later chunk finishes the document
+        else:  # every question is paid: no later chunk finishes the document
             fleet.client.post(f"/v1/collections/{scenario.collection}/reindex").raise_for_status()
-        fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
+        fleet.wait_until(lambda: scenario.deaths() == 1, f"no worker died {point}")
 
     scenario.settle()
     row = scenario.check()
     assert row.calls == row.chunks + (2 * len(first) if point.startswith("before") else 0)
 
 
-def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, begin):
-    scenario = begin("3a", "SIGSTOP while asking")
+def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, start_scenario):
+    scenario = start_scenario("3a", "SIGSTOP while generating")
     provider.script(latency_seconds=1.0)
-    scenario.submit(scenario.corpus(10))  # few, so that what it held is soon next
+    scenario.submit(scenario.corpus(10))  # few documents, so that its claims are soon due again
     scenario.wait_for_answers(20)
 
     pid = fleet.processes["generate-1"].pid
     with fleet.paused("generate-1"):
-        scenario.in_flight += fleet.held_by(pid)
+        scenario.in_flight += fleet.calls_claimed_by(pid)
         provider.script(latency_seconds=3.0)
-        fleet.wait_until(lambda: fleet.held_by(pid) == 0, "its claims were not taken over")
-        time.sleep(1.5)  # its calls have timed out when it wakes, and the other worker's are under way
+        fleet.wait_until(lambda: fleet.calls_claimed_by(pid) == 0, "its claims were not taken over")
+        time.sleep(1.5)  # its calls time out before it resumes, and the other worker's calls are in flight
     provider.script(latency_seconds=0.2)
 
     scenario.settle()
     scenario.check()
 
 
-def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, begin, scale):
-    scenario = begin("3d", "SIGSTOP within a transaction")
+def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("3d", "SIGSTOP in a transaction")
     provider.script(latency_seconds=0.1)
-    pid = fleet.dying("generate-1", "within its transaction", nth=2, number="STOP")
-    with fleet.paused("generate-2"):  # it could be done with everything before the other one is woken
+    pid = fleet.signal_at("generate-1", "within its transaction", nth=2, number="STOP")
+    with fleet.paused("generate-2"):  # it could finish everything before the other worker is woken
         scenario.submit(scenario.corpus(scale.documents // 2))
-        fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it came to no commit")
-        scenario.in_flight += fleet.held_by(pid)
+        fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it reached no commit")
+        scenario.in_flight += fleet.calls_claimed_by(pid)
 
-    scenario.settle()  # while it still stands
+    scenario.settle()  # while it is still stopped
     fleet.signal("generate-1", signal.SIGCONT)
     scenario.settle()
 
     scenario.check()
 
 
-def wake(fleet, name):
-    """Let a worker go on that stood still, until it has written what it held: nothing in the ledger says when."""
+def resume(fleet, name):
+    """Resume a stopped worker and wait until it has settled its claims, which the ledger does not show."""
     fleet.signal(name, signal.SIGCONT)
     time.sleep(2)
 
 
-def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, begin, scale):
-    scenario = begin("3b", "SIGSTOP before the upsert")
+def test_stalled_indexing_worker_cannot_write_old_version(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
-    fleet.dying("index-1", "before the upsert", number="STOP")
+    fleet.signal_at("index-1", "before the upsert", number="STOP")
     with fleet.paused("index-2"):
         scenario.submit(first)
-        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
+        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not reach the upsert")
 
     scenario.update(first, changed=2, version=2)
     scenario.settle()
-    wake(fleet, "index-1")
+    resume(fleet, "index-1")
     scenario.settle(swept=True)
 
     row = scenario.check()
     assert row.paid_twice == 0
 
 
-def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, begin, scale):
-    scenario = begin("3e", "SIGSTOP before an edit's upsert")
+def test_stalled_indexing_worker_cannot_damage_live_version(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("3e", "SIGSTOP before an edit's upsert")
     first = scenario.corpus(scale.documents // 4)
     scenario.submit(first)
     scenario.settle()
-    fleet.dying("index-1", "before the upsert", number="STOP")
+    fleet.signal_at("index-1", "before the upsert", number="STOP")
     with fleet.paused("index-2"):
         scenario.update(first, changed=2, version=2)
-        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
+        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not reach the upsert")
 
-    scenario.settle()  # the other worker takes over what it held, and the edit is live
-    wake(fleet, "index-1")
+    scenario.settle()  # the other worker takes over its claims, and the edit is live
+    resume(fleet, "index-1")
     scenario.settle(swept=True)
 
     row = scenario.check()
     assert row.paid_twice == 0
 
 
-def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
-    scenario = begin("3c", "SIGSTOP while parsing")
+def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_scenario):
+    scenario = start_scenario("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
-    fleet.dying("parse-1", "after the file was read", number="STOP")
+    fleet.signal_at("parse-1", "after the file was read", number="STOP")
     scenario.submit(first)
     fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it read no file")
-    fleet.dying("parse-2", "after the file was read", number="STOP")  # hired for this
+    fleet.signal_at("parse-2", "after the file was read", number="STOP")  # an additional worker
     scenario.update(first, changed=5, version=2)
     fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
     fleet.signal("parse-1", signal.SIGCONT)
-    time.sleep(1)  # for the settlement that must be refused
+    time.sleep(1)  # for the settlement that must be rejected
     fleet.signal("parse-2", signal.SIGCONT)
 
     scenario.settle()
@@ -167,8 +167,8 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, begin):
 
 
 @pytest.mark.long
-def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
-    scenario = begin("14", "rolling restart")
+def test_rolling_restart_under_load_loses_nothing(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("14", "rolling restart")
     provider.script(latency_seconds=1.0)
     by_role = [list(names) for _, names in groupby((*CREW, "api"), role_of)]
     with (
@@ -182,5 +182,5 @@ def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, s
     scenario.settle(timeout=scale.timeout_seconds)
     row = scenario.check(note=f"{scenario.deaths()} restarts")
     assert row.paid_twice == 0
-    # uvicorn ends by the signal that it was asked to end with, once it has ended in order.
+    # After an orderly shutdown, uvicorn exits with the signal that requested it.
     assert {death.code for death in fleet.deaths[-scenario.deaths() :] if death.name != "api"} == {0}

@@ -12,7 +12,7 @@ import pytest
 from cli import estimates
 from shared.ledger.documents.listing import Wanted
 from tests.support.api import serving, work
-from tests.support.pages import commands_of, foreask_beside
+from tests.support.pages import commands_of, foreask_with_background
 
 COMMANDS = commands_of("bulk-load.md")
 
@@ -28,7 +28,7 @@ async def server(services, settings, provider, tmp_path, monkeypatch):
 @pytest.fixture
 def foreask(services, server, capsys, monkeypatch):
     """Run a command beside workers that do what is due; return its exit code and what it said."""
-    return foreask_beside(lambda: work(services), capsys, monkeypatch)
+    return foreask_with_background(lambda: work(services), capsys, monkeypatch)
 
 
 def write(name, rows, compress=bytes):

@@ -26,7 +26,7 @@ from shared.settings import ApiKey
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.counters import DIFFERENCES
-from tests.support.pages import commands_of, foreask_beside
+from tests.support.pages import commands_of, foreask_with_background
 from tests.support.tables import columns
 
 PAGE = "erase.md"
@@ -573,7 +573,7 @@ def foreask(services, settings, capsys, monkeypatch, tmp_path):
     async def nothing():
         return
 
-    return foreask_beside(nothing, capsys, monkeypatch)
+    return foreask_with_background(nothing, capsys, monkeypatch)
 
 
 @pytest.mark.usefixtures("provider")

@@ -19,7 +19,7 @@ from shared.settings import Embedding
 from shared.vectors.index import Index
 from tests.integration.test_builds import cleaned
 from tests.support.api import application, calling, serving, work
-from tests.support.pages import commands_of, foreask_beside, settings_of
+from tests.support.pages import commands_of, foreask_with_background, settings_of
 
 PAGE = "migrate.md"
 BUILDS = "/v1/collections/default/builds"
@@ -76,7 +76,7 @@ async def found(server, question, collection="default"):
 @pytest.fixture
 def foreask(both, filled, capsys, monkeypatch):
     """Run a command beside workers and the scheduler; return its exit code and what it said."""
-    return foreask_beside(lambda: do_all(both), capsys, monkeypatch)
+    return foreask_with_background(lambda: do_all(both), capsys, monkeypatch)
 
 
 def label(path):

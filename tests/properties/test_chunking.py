@@ -63,14 +63,14 @@ def test_chunks_are_ordered_bounded_substrings(text, options, markdown):
         assert len(chunk.text) <= options.max_chars
         assert chunk.text.strip()
         assert chunk.text.endswith(text[start:end])
-    for one, other in pairwise(chunks):
-        assert one.span[0] < other.span[0]
-        assert one.span[1] < other.span[1]
-        assert one.span[1] - other.span[0] <= options.overlap_chars
+    for one, next_ in pairwise(chunks):
+        assert one.span[0] < next_.span[0]
+        assert one.span[1] < next_.span[1]
+        assert one.span[1] - next_.span[0] <= options.overlap_chars
 
 
 @given(TEXTS, OPTIONS)
-def test_the_same_text_gives_the_same_chunks(text, options):
+def test_same_text_gives_same_chunks(text, options):
     assert chunks_of(text, options) == chunks_of(text, options)
 
 
@@ -94,16 +94,16 @@ def test_edit_keeps_chunks_of_other_sections(sections, edited, replacement):
 
 def by_section(bodies: list[str]) -> dict[tuple[str, ...], list[str]]:
     text = "\n\n".join(f"## Section {number}\n\n{body}" for number, body in enumerate(bodies))
-    found: dict[tuple[str, ...], list[str]] = {}
+    texts: dict[tuple[str, ...], list[str]] = {}
     for chunk in chunks_of(text, ChunkingOptions(500, 50)):
-        found.setdefault(chunk.heading_path, []).append(chunk.text)
-    return found
+        texts.setdefault(chunk.heading_path, []).append(chunk.text)
+    return texts
 
 
 def test_edit_in_long_text_moves_only_nearby_cuts():
     shares = [share_changed(Random(seed)) for seed in range(30)]
 
-    assert sum(shares) / len(shares) < 0.2  # 0.09 by content, 0.4 where every chunk is filled
+    assert sum(shares) / len(shares) < 0.2  # 0.09 by content, 0.4 if every chunk is filled
 
 
 def share_changed(random: Random) -> float:

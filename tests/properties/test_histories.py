@@ -1,7 +1,7 @@
-"""Histories: documents are handed in, edited, deleted and asked about while workers die, wake late and lose engines.
+"""Histories: documents are uploaded, edited, deleted and queried while workers die, resume late and lose engines.
 
-Each history is a sequence of steps that Hypothesis chooses. Whatever it was, at its end, when nothing is due any more,
-Qdrant must hold what the ledger derives from the live versions, and these must be what was handed in.
+Each history is a sequence of steps that Hypothesis chooses. At its end, when no work is due, Qdrant must contain the
+points that the ledger derives from the live versions and no others, and the versions must equal the uploaded documents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tests.support.fleet import Proxy
 from tests.support.transitions import refuse_unknown_transitions
 
 NAMES = ("a.md", "b.md")
-STAGES = ("parse", "index", "generate", "index")  # of a chunk: its text is indexed first
+STAGES = ("parse", "index", "generate", "index")  # stages of a chunk; its text is indexed first
 _TEXT, _GENERATE = 1, 2
 SECTIONS = tuple(
     f"## {stage_index}\n\n" + " ".join(f"The {stage_index} opens at {hour} on day {hour * 7}." for hour in range(6, 12))
@@ -63,26 +63,26 @@ SECTIONS = tuple(
 UNREADABLE = "%PDF-1.4 broken \x00\x01"
 PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
 QUESTION = "When may one go there?"
-# Of all histories: to make a collection in Qdrant takes longer than to empty it.
+# All histories share it, because emptying a collection in Qdrant is faster than creating one.
 INDEX_NAME = f"histories-{vector_space('scripted-embedding')}"
 HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
 
 
-# End every lease, without a suspicion.
-LEASES_END = """
+# Expire every lease without suspecting its work.
+EXPIRE_LEASES = """
     WITH d AS (UPDATE documents SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL),
          c AS (UPDATE chunks SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL)
     UPDATE abandoned_calls SET due_at = now()
 """
 
-# Find contents and questions whose chunks have gone.
+# Find contents and questions whose chunks are deleted.
 ORPHANS = """
     SELECT chunk_id, version FROM chunk_contents UNION SELECT chunk_id, version FROM chunk_questions
     EXCEPT SELECT id, version FROM chunks
 """
 
-# Let the time of everything come.
-ALL_DUE = """
+# Make all scheduled work due.
+MAKE_ALL_DUE = """
     WITH d AS (UPDATE documents SET due_at = now() WHERE due_at > now()),
          c AS (UPDATE chunks SET due_at = now() WHERE due_at > now()),
          b AS (UPDATE collections SET live_until = live_until - interval '1 hour',
@@ -102,13 +102,13 @@ UPLOADS = """
 
 @dataclass
 class World:
-    """What all histories share: services over links that can be cut."""
+    """The shared environment of all histories: services over links that can be cut."""
 
     services: AllServices
     proxy: Proxy
     provider: ScriptedProvider
     run: Callable[..., Any]
-    qdrant: AsyncQdrantClient  # not over the link
+    qdrant: AsyncQdrantClient  # a direct connection, without the link
 
     def stages(self) -> dict[str, Stage[Any, Any]]:
         s = self.services
@@ -126,7 +126,7 @@ class World:
 
 @dataclass
 class Claim:
-    """What a worker holds: an item of a stage, and later its outcome."""
+    """A worker's claim: an item of a stage, and later its outcome."""
 
     stage: Stage[Any, Any]
     item: Any
@@ -134,8 +134,8 @@ class Claim:
 
 
 @dataclass
-class Handed:
-    """What was handed in for one external id: content and metadata by the name of the upload."""
+class UploadedDocument:
+    """The uploads of one external id: content and metadata by the name of the upload."""
 
     id: UUID
     newest: str = ""
@@ -143,8 +143,8 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What can be seen of a point; `text` is its chunk's, or its question."""
+class VisiblePoint:
+    """The visible part of a point; `text` is the text of its chunk, or its question."""
 
     version: int
     hidden: bool
@@ -175,7 +175,7 @@ def world(
         }
     )
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setattr(writer, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
+        patch.setattr(writer, "_HOLD", timedelta(0))  # a step also ends if Qdrant is unavailable
         patch.setattr("shared.ledger.builds.builds._SLICE", 1)
         patch.setattr(Collections, "index_name", lambda *_: INDEX_NAME)
         building = build("all", settings)
@@ -219,25 +219,25 @@ def test_every_history_ends_with_exactly_live_points(world, request):
 
 
 class Histories(RuleBasedStateMachine):
-    """One history: what owners do, what workers do, and what happens to them."""
+    """One history: steps of owners and workers, and faults."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
         self.services = world.services
         self.stages = world.stages()
-        self.handed: dict[str, Handed] = {}
+        self.uploaded: dict[str, UploadedDocument] = {}
         self.claims: list[Claim] = []
-        self.asked: list[tuple[UUID, UUID]] = []  # queries, and the chunks that they were answered with
+        self.accepted: list[tuple[UUID, UUID]] = []  # queries and the chunks that they returned
         self.edits = 0
-        self.may_repeat = 0  # calls whose answers a death or a lost lease may have wasted
-        self.away: str | None = None  # the engine that the next step finds away
-        world.run(self._begin())
+        self.may_repeat = 0  # calls whose replies a death or a lost lease may have wasted
+        self.unavailable: str | None = None  # the engine that is unavailable in the next step
+        world.run(self._reset())
 
-    async def _begin(self) -> None:
+    async def _reset(self) -> None:
         await empty(self.services)
         everything = models.FilterSelector(filter=models.Filter())
-        with suppress(UnexpectedResponse):  # before the first history wrote a point
+        with suppress(UnexpectedResponse):  # before the first history has written a point
             await self.world.qdrant.delete(INDEX_NAME, everything, wait=True)
         self.world.provider.restore()
         self.collection = await self._collection(None)
@@ -250,8 +250,8 @@ class Histories(RuleBasedStateMachine):
         )
 
     def run(self, step: Any) -> Any:
-        """The result of a step, or None where an engine was away: whoever called comes back later."""
-        link, self.away = self.away, None
+        """Return the result of a step, or None if an engine was unavailable and the caller has to retry."""
+        link, self.unavailable = self.unavailable, None
         try:
             if link:
                 self.world.proxy.change(link, "cut")
@@ -262,18 +262,18 @@ class Histories(RuleBasedStateMachine):
             if link:
                 self.world.proxy.change(link)
 
-    @initialize(documents=st.integers(0, 2), build=st.sampled_from(("none", "begun", "filled")))
-    def begin_with_documents(self, documents: int, build: str) -> None:
+    @initialize(documents=st.integers(0, 2), build=st.sampled_from(("none", "started", "filled")))
+    def start_with_documents(self, documents: int, build: str) -> None:
         for name in NAMES[:documents]:
-            self.hand_in(name, {0, 1}, "x")
+            self.upload(name, {0, 1}, "x")
         for stage in STAGES:
-            self.run(_work_off(self.stages[stage]))
+            self.run(_do_due_work(self.stages[stage]))
         if build != "none":
-            self.begin_a_build(None)
+            self.start_build(None)
         for _ in range(documents + 1 if build == "filled" else 0):
             self.fill(pauses=False)
 
-    # What owners do
+    # Steps of owners
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -281,25 +281,25 @@ class Histories(RuleBasedStateMachine):
         team=st.sampled_from("xy"),
         edited=st.booleans(),
     )
-    def hand_in(self, name: str, sections: set[int], team: str, edited: bool = True) -> None:
-        """Hand in sections of which the last one alone may be new: what is live may share each."""
+    def upload(self, name: str, sections: set[int], team: str, edited: bool = True) -> None:
+        """Upload sections; only the end of the last one may be new, and the live version may share the others."""
         self.edits += edited
         body = "\n\n".join(SECTIONS[number] for number in sorted(sections))
         self._submit(name, f"{body} Edit {self.edits}.", team)
 
     @rule(name=st.sampled_from(NAMES), team=st.sampled_from("xy"))
-    def hand_in_what_nobody_can_read(self, name: str, team: str) -> None:
+    def upload_unreadable_file(self, name: str, team: str) -> None:
         self._submit(name, None, team)
 
     def _submit(self, name: str, body: str | None, team: str) -> None:
         submitted = self.run(self._submitted(name, body, team))
         if submitted is not None and submitted[0].accepted:
             submission, upload = submitted
-            handed = self.handed.setdefault(name, Handed(submission.document.id))
-            if handed.id != submission.document.id:
-                handed = self.handed[name] = Handed(submission.document.id)
-            handed.newest = upload
-            handed.uploads[upload] = (body, {"team": team})
+            uploaded = self.uploaded.setdefault(name, UploadedDocument(submission.document.id))
+            if uploaded.id != submission.document.id:
+                uploaded = self.uploaded[name] = UploadedDocument(submission.document.id)
+            uploaded.newest = upload
+            uploaded.uploads[upload] = (body, {"team": team})
 
     async def _submitted(self, name: str, body: str | None, team: str) -> tuple[Submission, str]:
         upload = await self.services.uploads.store_bytes((body or UNREADABLE).encode(), max_bytes=1_000_000)
@@ -318,26 +318,26 @@ class Histories(RuleBasedStateMachine):
         )
         return await self.services.ledger.documents.submit(new), upload.name
 
-    @precondition(lambda self: self.handed)
+    @precondition(lambda self: self.uploaded)
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
-        if name in self.handed:
+        if name in self.uploaded:
             try:
-                deleted = self.run(self.services.ledger.documents.delete("default", self.handed[name].id))
+                deleted = self.run(self.services.ledger.documents.delete("default", self.uploaded[name].id))
             except NotFound:
                 return
             if deleted is not None:
-                del self.handed[name]
+                del self.uploaded[name]
 
-    @precondition(lambda self: self.handed)
+    @precondition(lambda self: self.uploaded)
     @rule()
     def reindex(self) -> None:
         self.run(self.services.ledger.documents.reindex(self.collection))
 
-    @precondition(lambda self: self.handed)
+    @precondition(lambda self: self.uploaded)
     @rule()
-    def discard_what_failed(self) -> None:
-        self.away = None
+    def discard_failed_versions(self) -> None:
+        self.unavailable = None
         before = {row.external_id: row.live for row in self.run(self.world.sql(UPLOADS))}
         with suppress(NotFound, Conflict):
             self.run(self.services.ledger.dead_letters.discard("default", Choice()))
@@ -345,17 +345,17 @@ class Histories(RuleBasedStateMachine):
         for name, live in before.items():
             if name not in now:
                 assert live is None
-                del self.handed[name]
-            elif now[name] != self.handed[name].newest:
+                del self.uploaded[name]
+            elif now[name] != self.uploaded[name].newest:
                 assert now[name] == live
-                self.handed[name].newest = now[name]
+                self.uploaded[name].newest = now[name]
 
     @rule(prompt=st.sampled_from(PROMPTS))
-    def begin_a_build(self, prompt: str | None) -> None:
+    def start_build(self, prompt: str | None) -> None:
         with suppress(Conflict):
-            self.run(self._begin_build(prompt))
+            self.run(self._start_build(prompt))
 
-    async def _begin_build(self, prompt: str | None) -> bool:
+    async def _start_build(self, prompt: str | None) -> bool:
         model = self.services.settings.embedding_model
         assert model is not None
         builds = self.services.ledger.builds
@@ -364,7 +364,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(pauses=st.booleans())
     def fill(self, pauses: bool) -> None:
-        """Fill a build by one document at a time; it may be paused."""
+        """Fill a build by one document, and pause or resume it."""
         self.run(self._fill(pauses=pauses))
 
     async def _fill(self, *, pauses: bool) -> None:
@@ -375,31 +375,31 @@ class Histories(RuleBasedStateMachine):
             with suppress(Conflict):
                 await change("default", "default", one.number)
 
-    @rule(number=st.integers(1, 4), known=st.booleans())
-    def switch(self, number: int, known: bool) -> None:
-        """Switch to another build; who hands documents in may not know yet."""
+    @rule(number=st.integers(1, 4), refreshed=st.booleans())
+    def switch(self, number: int, refreshed: bool) -> None:
+        """Switch to another build; later uploads may still name the previous one."""
         with suppress(Conflict, NotFound):
-            if self.run(self.services.ledger.builds.switch("default", "default", number)) is not None and known:
+            if self.run(self.services.ledger.builds.switch("default", "default", number)) is not None and refreshed:
                 self.collection = self.run(self._live())
 
     async def _live(self) -> Any:
         return await self.services.ledger.collections.get("default", "default")
 
     @rule(number=st.integers(1, 4))
-    def drop_a_build(self, number: int) -> None:
+    def drop_build(self, number: int) -> None:
         with suppress(Conflict, NotFound):
             self.run(self.services.ledger.builds.drop("default", "default", number))
 
     @rule(prompt=st.sampled_from(PROMPTS))
-    def change_the_prompt(self, prompt: str | None) -> None:
+    def change_prompt(self, prompt: str | None) -> None:
         changed = self.run(self._collection(prompt))
         self.collection = changed or self.collection
 
-    @precondition(lambda self: self.handed)
+    @precondition(lambda self: self.uploaded)
     @rule(number=st.integers(0, 5), edited=st.sampled_from((None, *NAMES)))
     def accept(self, number: int, edited: str | None) -> None:
         if edited:
-            self.hand_in_what_nobody_can_read(edited, "x")
+            self.upload_unreadable_file(edited, "x")
         self.run(self._accept(number))
 
     async def _accept(self, number: int) -> None:
@@ -412,36 +412,36 @@ class Histories(RuleBasedStateMachine):
         if not chunks:
             return
         chosen, query = chunks[number % len(chunks)], uuid4()
-        chunk, question = chosen.id, f"{QUESTION} {len(self.asked)}"
+        chunk, question = chosen.id, f"{QUESTION} {len(self.accepted)}"
         entry = QueryLogEntry(query, "default", chosen.collection_id, question, [str(chunk)])
         await self.services.ledger.query_log.append([entry])
         with suppress(ForeaskError):
             await self.services.ledger.feedback.accept("default", query, chunk, most=10)
-            self.asked.append((query, chunk))
+            self.accepted.append((query, chunk))
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.accepted)
     @rule(number=st.integers(0, 5))
-    def take_back(self, number: int) -> None:
-        query, chunk = self.asked[number % len(self.asked)]
+    def retract(self, number: int) -> None:
+        query, chunk = self.accepted[number % len(self.accepted)]
         with suppress(NotFound, Conflict):
             self.run(self.services.ledger.feedback.take_back("default", query, chunk))
 
-    # What workers do
+    # Steps of workers
 
-    @rule(another=st.booleans())
-    def serve_another_model(self, another: bool) -> None:
-        """Let those who index have another embedding model from now on, which no collection has, or theirs again."""
+    @rule(unknown=st.booleans())
+    def change_index_model(self, unknown: bool) -> None:
+        """Give the index workers an embedding model that no collection uses, or their own model again."""
         indexer = self.services.indexer
         embedder = indexer.embedder
-        if another:
+        if unknown:
             embedder = replace(embedder, embedder=OpenAIEmbedder(embedder.embedder._provider, "another-model"))
         self.stages["index"] = index_stage(replace(indexer, embedder=embedder))
 
     @rule(stage_index=st.integers(0, len(STAGES) - 1))
     def claim(self, stage_index: int) -> None:
-        """Claim what comes to this place of a chunk's way; all that is due before it is done, but for what is held."""
+        """Claim work of a stage after finishing all due work of the earlier stages, except existing claims."""
         for earlier in STAGES[:stage_index]:
-            self.run(_work_off(self.stages[earlier]))
+            self.run(_do_due_work(self.stages[earlier]))
         stage = self.stages[STAGES[stage_index]]
         for item in self.run(stage.claim(2)) or ():
             self.claims.append(Claim(stage, item))
@@ -451,34 +451,34 @@ class Histories(RuleBasedStateMachine):
         self.claim(stage_index)
         stage = STAGES[stage_index]
         for claim in [claim for claim in self.claims if claim.stage.name == stage]:
-            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _held))
+            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _assume_valid_lease))
             self.may_repeat += stage == "generate"
             self.claims.remove(claim)
 
     @rule(name=st.sampled_from(NAMES), sections=st.sets(st.integers(0, 2), min_size=1))
-    def edit_while_the_model_writes(self, name: str, sections: set[int]) -> None:
-        self.hand_in(name, sections, "x")
+    def edit_during_generation(self, name: str, sections: set[int]) -> None:
+        self.upload(name, sections, "x")
         self.claim(_GENERATE)
         for claim in [claim for claim in self.claims if claim.stage.name == "generate"]:
-            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _held))
-        self.hand_in(name, sections, "y", edited=False)  # the same content in another version
+            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _assume_valid_lease))
+        self.upload(name, sections, "y", edited=False)  # the same content in another version
         for stage in ("parse", "index", "generate"):
-            self.run(_work_off(self.stages[stage]))
+            self.run(_do_due_work(self.stages[stage]))
 
     @rule(name=st.sampled_from(NAMES), sections=st.sampled_from(({0, 1}, {0, 2}, {0, 1, 2})))
-    def fail_an_edit_after_a_death(self, name: str, sections: set[int]) -> None:
-        """Write the points of an edit, which most often shares a chunk with what is live, and give it up."""
-        self.serve_another_model(another=False)
-        self.hand_in(name, sections, "y")
+    def fail_edit_after_death(self, name: str, sections: set[int]) -> None:
+        """Write the points of an edit, which usually shares a chunk with the live version, and abandon it."""
+        self.change_index_model(unknown=False)
+        self.upload(name, sections, "y")
         self.work_and_die(_TEXT)
-        self.hand_in_what_nobody_can_read(name, "x")
+        self.upload_unreadable_file(name, "x")
 
     @precondition(lambda self: any(claim.outcome is None for claim in self.claims))
     @rule(number=st.integers(0, 5))
     def work(self, number: int) -> None:
         waiting = [claim for claim in self.claims if claim.outcome is None]
         claim = waiting[number % len(waiting)]
-        claim.outcome = self.run(claim.stage.work(claim.item, _held))
+        claim.outcome = self.run(claim.stage.work(claim.item, _assume_valid_lease))
 
     @precondition(lambda self: any(claim.outcome is not None for claim in self.claims))
     @rule(number=st.integers(0, 5))
@@ -503,11 +503,11 @@ class Histories(RuleBasedStateMachine):
     @rule(
         stages=st.sampled_from((("parse",), ("parse", "index", "generate"), ("generate",), ("index",), tuple(STAGES)))
     )
-    def work_off(self, stages: tuple[str, ...]) -> None:
+    def do_due_work(self, stages: tuple[str, ...]) -> None:
         for stage in stages:
-            self.run(_work_off(self.stages[stage]))
+            self.run(_do_due_work(self.stages[stage]))
 
-    # What happens to them
+    # Faults
 
     @precondition(lambda self: self.claims)
     @rule(number=st.integers(0, 5))
@@ -516,52 +516,52 @@ class Histories(RuleBasedStateMachine):
         self.may_repeat += claim.stage.name == "generate" and claim.outcome is not None
 
     @rule()
-    def leases_end(self) -> None:
+    def expire_leases(self) -> None:
         self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)
-        self.run(self._leases_end())
+        self.run(self._expire_leases())
 
-    async def _leases_end(self) -> None:
-        await self.world.sql(LEASES_END)
+    async def _expire_leases(self) -> None:
+        await self.world.sql(EXPIRE_LEASES)
 
     @rule(link=st.sampled_from(("ledger", "qdrant")))
-    def go_away(self, link: str) -> None:
-        self.away = link
+    def interrupt_engine(self, link: str) -> None:
+        self.unavailable = link
 
-    # What must hold
+    # Invariants
 
     def teardown(self) -> None:
-        self.away = None
-        self.serve_another_model(another=False)
-        for _ in range(2):  # connections that were cut are found dead when they are used next
+        self.unavailable = None
+        self.change_index_model(unknown=False)
+        for _ in range(2):  # cut connections fail at their next use
             self.run(self.world.sql("SELECT 1"))
-        self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)  # their leases end now
-        self.world.run(self._quiet())
+        self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)  # their leases expire now
+        self.world.run(self._finish_all_work())
         if self.claims:
-            self.world.run(self._wake_late())
-            self.world.run(self._quiet())
-        self.world.run(self._grade())
+            self.world.run(self._resume_late())
+            self.world.run(self._finish_all_work())
+        self.world.run(self._check())
 
-    async def _wake_late(self) -> None:
-        """Workers that stood still go on where they were: their leases have ended, and others have done the work."""
+    async def _resume_late(self) -> None:
+        """Resume stopped workers, whose leases have expired and whose work others have done."""
         for claim in self.claims:
-            await claim.stage.settle([claim.outcome or await claim.stage.work(claim.item, _held)])
+            await claim.stage.settle([claim.outcome or await claim.stage.work(claim.item, _assume_valid_lease)])
 
-    async def _quiet(self) -> None:
+    async def _finish_all_work(self) -> None:
         for _ in range(20):
-            await self._leases_end()
-            await self.world.sql(ALL_DUE)
+            await self._expire_leases()
+            await self.world.sql(MAKE_ALL_DUE)
             await self._fill(pauses=False)
             while due := await self.services.ledger.work.due():
                 for stage in due:
-                    await _work_off(self.stages[stage])
+                    await _do_due_work(self.stages[stage])
             await self.services.cleaner.clean()
             await self.services.ledger.counters.fold(timedelta())
-            left = await self._open()
-            if not any(left.values()):
+            open_rows = await self._open_rows()
+            if not any(open_rows.values()):
                 return
-        raise AssertionError(f"there is no end to the work: {left}")
+        raise AssertionError(f"the work does not finish: {open_rows}")
 
-    async def _open(self) -> dict[str, int]:
+    async def _open_rows(self) -> dict[str, int]:
         (row,) = await self.world.sql("""
             SELECT (SELECT count(*) FROM sweeps) AS sweeps,
                    (SELECT count(*) FROM chunks WHERE state IN ('parsed', 'generating', 'generated')) AS chunks,
@@ -570,40 +570,40 @@ class Histories(RuleBasedStateMachine):
                    (SELECT count(*) FROM collections WHERE build_state NOT IN ('live', 'following')) AS builds""")
         return dict(row._mapping)
 
-    async def _grade(self) -> None:
+    async def _check(self) -> None:
         documents = await self.world.sql("SELECT * FROM documents ORDER BY external_id")
         builds = await self.services.ledger.builds.list("default", "default")
         for one in builds:
             rows = [d for d in documents if d.collection_id == one.id]
-            handed = sorted((name, handed.id) for name, handed in self.handed.items())
-            assert [(d.external_id, d.public_id) for d in rows] == handed
+            uploaded = sorted((name, uploaded.id) for name, uploaded in self.uploaded.items())
+            assert [(d.external_id, d.public_id) for d in rows] == uploaded
             assert (await self.services.ledger.builds.differences(one)).none
         assert {d.collection_id for d in documents} <= {one.id for one in builds}
-        expected: dict[str, Seen] = {}
+        expected: dict[str, VisiblePoint] = {}
         for document in documents:
             expected |= await self._expected(document)
         assert await self._stored() == expected
         assert await self.world.sql(ORPHANS) == []
         assert await self.world.sql(DIFFERENCES) == []
-        await self._judge_completions()
+        await self._check_completions()
         assert self.world.provider.stats()["paid_twice"] <= self.may_repeat
 
-    async def _expected(self, document: Any) -> dict[str, Seen]:
-        """The points of a document's live version, which must be what was handed in as that version."""
-        handed = self.handed[document.external_id]
+    async def _expected(self, document: Any) -> dict[str, VisiblePoint]:
+        """Return the points of a document's live version after comparing that version with its upload."""
+        uploaded = self.uploaded[document.external_id]
         names = await self.world.sql(
             "SELECT version, upload FROM document_versions WHERE document_id = :id", id=document.id
         )
         uploads = {row.version: row.upload for row in names}
-        assert uploads[document.version] == handed.newest
-        newest, _ = handed.uploads[handed.newest]
+        assert uploads[document.version] == uploaded.newest
+        newest, _ = uploaded.uploads[uploaded.newest]
         assert document.state == ("failed" if newest is None else "ready"), document.error
         if newest is not None:
             assert document.live_version == document.version
         if document.live_version is None:
             return {}
         live = document.live_version
-        body, metadata = handed.uploads[uploads[live]]
+        body, metadata = uploaded.uploads[uploads[live]]
         chunks = await self.world.sql(
             f"""SELECT c.id, t.content, {QUESTIONS} AS questions, q.reasons FROM chunks c
                JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
@@ -622,16 +622,16 @@ class Histories(RuleBasedStateMachine):
         for chunk in chunks:
             passed = [q for q, reason in zip(chunk.questions, chunk.reasons, strict=True) if reason is None]
             texts |= {question_point_id(chunk.id, live, n): question for n, question in enumerate(passed)}
-        return {point: Seen(live, hidden=False, metadata=metadata, text=text) for point, text in texts.items()}
+        return {point: VisiblePoint(live, hidden=False, metadata=metadata, text=text) for point, text in texts.items()}
 
-    async def _stored(self) -> dict[str, Seen]:
+    async def _stored(self) -> dict[str, VisiblePoint]:
         if not await self.world.qdrant.collection_exists(INDEX_NAME):
             return {}
         points, _ = await self.world.qdrant.scroll(INDEX_NAME, limit=10_000, with_payload=True)
-        return {str(point.id): _seen(point.payload or {}) for point in points}
+        return {str(point.id): _visible_point(point.payload or {}) for point in points}
 
-    async def _judge_completions(self) -> None:
-        """What is stored as paid for under a prompt's key was asked for with that prompt."""
+    async def _check_completions(self) -> None:
+        """Check that the stored questions under a prompt's key were requested with that prompt."""
         contents = [
             ChunkContent.from_json(c.content) for c in await self.world.sql("SELECT content FROM chunk_contents")
         ]
@@ -647,17 +647,17 @@ class Histories(RuleBasedStateMachine):
                 )
 
 
-def _seen(payload: dict[str, Any]) -> Seen:
-    said = payload.get("question", payload.get("text"))
-    return Seen(payload["version"], payload.get("hidden", False), payload["metadata"], said)
+def _visible_point(payload: dict[str, Any]) -> VisiblePoint:
+    text = payload.get("question", payload.get("text"))
+    return VisiblePoint(payload["version"], payload.get("hidden", False), payload["metadata"], text)
 
 
 def _options(prompt: str | None) -> CollectionOptions:
     return CollectionOptions(prompt=prompt, questions_per_chunk=2)
 
 
-def _held() -> None:
-    """Say of every lease that it holds: a worker that stood still does not know better."""
+def _assume_valid_lease() -> None:
+    """Report every lease as valid, as a stopped worker would."""
 
 
 async def _settled(claim: Claim) -> bool:
@@ -665,8 +665,8 @@ async def _settled(claim: Claim) -> bool:
     return True
 
 
-async def _work_off(stage: Stage[Any, Any]) -> None:
-    """Do all that is due in a stage, one item at a time."""
+async def _do_due_work(stage: Stage[Any, Any]) -> None:
+    """Do all due work of a stage, one item at a time."""
     while True:
         claimed = await stage.claim(50)
         if claimed is not None and not claimed:
@@ -674,4 +674,4 @@ async def _work_off(stage: Stage[Any, Any]) -> None:
             if claimed is not None and not claimed:
                 return
         for item in claimed or ():
-            await stage.settle([await stage.work(item, _held)])
+            await stage.settle([await stage.work(item, _assume_valid_lease)])

@@ -1,4 +1,4 @@
-"""The API under test: called in process, or served on a socket, and what its documents go through."""
+"""Run the API under test, in this process or on a socket, and process its documents."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def as_tenant(tenant: str) -> dict[str, str]:
 
 
 def application(settings: Settings, services: AllServices | None) -> FastAPI:
-    """The API with these settings: over services that exist, where they can stay as they are, or over its own."""
+    """Return the API with these settings, over the given services or over its own."""
     return create(settings, None if services is None else replace(services, settings=settings))
 
 
 @asynccontextmanager
 async def calling(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application, without a socket."""
+    """Yield a client that calls the application without a socket."""
     app = application(settings, services)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
@@ -52,7 +52,7 @@ async def calling(settings: Settings, services: AllServices | None = None) -> As
 
 @asynccontextmanager
 async def serving(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application behind a real server."""
+    """Yield a client of the application on a real server."""
     app = application(settings, services)
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
@@ -73,9 +73,9 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
 
 
 async def work(services: AllServices, *stages: str) -> None:
-    """Do all due work of these stages, or of every stage, as the workers do.
+    """Do all due work of the stages, or of every stage, as the workers do.
 
-    A worker lingers up to 0.2 s before its next claim, so that work gathers. Here no work arrives meanwhile.
+    A worker waits up to 0.2 s before its next claim so that more work can arrive. Here no more work arrives.
     """
     settings = services.settings
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
@@ -85,19 +85,19 @@ async def work(services: AllServices, *stages: str) -> None:
         "index": lambda: index_stage(*services.indexers.values()),
     }
     for stage in stages or ("parse", "index", "generate", "index"):
-        hurried = replace(made[stage](), linger=timedelta(milliseconds=5))
-        assert not await Drain(hurried, limits, asyncio.Event()).run()
+        without_wait = replace(made[stage](), linger=timedelta(milliseconds=5))
+        assert not await Drain(without_wait, limits, asyncio.Event()).run()
 
 
 async def left_behind(services: AllServices, settings: Settings) -> tuple[int, list[Path]]:
-    """How many rows of documents there are, and which files."""
+    """Return the number of document rows and the paths of the stored uploads."""
     async with services.database.begin() as connection:
         rows = (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one()
     return rows, list((settings.data_dir / "uploads").glob("??/*"))
 
 
 async def events_of(response: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
-    """The server-sent events of a reply, comments left out."""
+    """Yield the server-sent events of a reply without its comments."""
     import orjson
 
     name = ""

@@ -14,13 +14,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class ExportedSpan:
-    """A span as the collector received it; ids are hexadecimal, and `parent_id` is empty where it has no parent."""
+    """A span as the collector received it; ids are hexadecimal, and `parent_id` is empty for a root span."""
 
     name: str
     trace_id: str
     span_id: str
     parent_id: str
-    began: int
+    started: int
     nanoseconds: int
     service: str
     scope: str
@@ -37,13 +37,13 @@ class Collector:
 
     @property
     def spans(self) -> list[ExportedSpan]:
-        return sorted((span for body in self.bodies for span in _spans(body)), key=lambda span: span.began)
+        return sorted((span for body in self.bodies for span in _spans(body)), key=lambda span: span.started)
 
     def named(self, name: str) -> list[ExportedSpan]:
         return [span for span in self.spans if span.name == name]
 
     def paths(self, trace_id: str) -> list[str]:
-        """The spans of a trace, each by its name behind those of the spans that it is in."""
+        """Return the spans of a trace, each as the names on its path from the root."""
         spans = {span.span_id: span for span in self.spans if span.trace_id == trace_id}
 
         def path(span: ExportedSpan) -> str:
@@ -53,13 +53,13 @@ class Collector:
         return [path(span) for span in spans.values()]
 
     def tree(self, trace_id: str) -> str:
-        """A trace for a person, as `pytest -s` prints it."""
+        """Return a trace as indented lines, which `pytest -s` prints."""
         spans = [span for span in self.spans if span.trace_id == trace_id]
-        known = {span.span_id for span in spans}
+        ids = {span.span_id for span in spans}
 
         def lines(parents: set[str], depth: int) -> Iterator[str]:
             for span in spans:
-                if span.parent_id in parents or (depth == 0 and span.parent_id not in known):
+                if span.parent_id in parents or (depth == 0 and span.parent_id not in ids):
                     name = "  " * depth + span.name
                     yield f"{name:<50} {span.nanoseconds / 1e6:8.1f} ms  {span.service}{'  failed' * span.failed}"
                     yield from lines({span.span_id}, depth + 1)
@@ -105,7 +105,7 @@ def _spans(body: bytes) -> Iterator[ExportedSpan]:
                     trace_id=span.trace_id.hex(),
                     span_id=span.span_id.hex(),
                     parent_id=span.parent_span_id.hex(),
-                    began=span.start_time_unix_nano,
+                    started=span.start_time_unix_nano,
                     nanoseconds=span.end_time_unix_nano - span.start_time_unix_nano,
                     service=service,
                     scope=scope.scope.name,

@@ -1,8 +1,8 @@
-"""What the tallies and a count of the rows disagree in: nothing, ever."""
+"""A query for differences between the tallies and the counted rows; it must always return nothing."""
 
 from __future__ import annotations
 
-# List the numbers that only the tallies have, or only a count.
+# List the numbers that appear only in the tallies or only in a count.
 DIFFERENCES = """
     WITH tallied AS (
         SELECT tenant, counted, part, state, sum(rows)::bigint AS rows

@@ -1,4 +1,4 @@
-"""A whole deployment as local processes: engines, a scripted provider, the API and workers, and what they consume.
+"""A whole deployment as local processes: engines, a scripted provider, the API, workers, and their use of resources.
 
 Benchmarks measure it, and tests break it.
 """
@@ -30,11 +30,11 @@ from tests.support.provider import Script
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
-_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # between two looks: what looks must not be a part of what is measured
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # between two polls; polling must not distort the measurement
 
 
 class Process(Protocol):
-    """What a deployment asks of a process; `subprocess.Popen` has it."""
+    """The part of `subprocess.Popen` that a deployment uses."""
 
     pid: int
 
@@ -56,7 +56,7 @@ Launch = Callable[[Sequence[str], Mapping[str, str], Path], Process]
 
 
 def execute(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
-    """Run a command, its output at the end of a file."""
+    """Run a command; its output is appended to a file."""
     with log.open("ab") as file:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
 
@@ -95,7 +95,7 @@ class ScriptedProvider:
         self._client.post("/script", json=changes).raise_for_status()
 
     def stats(self, containing: str | None = None) -> dict[str, Any]:
-        """What it was called for; with `containing`, the calls of prompts with that text alone."""
+        """Return the counted calls; with `containing`, only the calls whose prompts contain that text."""
         parameters = {} if containing is None else {"containing": containing}
         return self._client.get("/stats", params=parameters).json()
 
@@ -103,7 +103,7 @@ class ScriptedProvider:
         self._client.post("/reset").raise_for_status()
 
     def restore(self) -> None:
-        """Forget what was counted and every fault that was set."""
+        """Reset all counts and faults."""
         self.script(**asdict(Script()))
         self.reset()
 
@@ -116,11 +116,11 @@ class ScriptedProvider:
 
 
 class Deployment:
-    """The API and workers over embedded engines, between `with` and its end.
+    """The API and workers over embedded engines; a context manager that starts and stops them.
 
     Args:
-        launch: starts its processes.
-        durable: whether its rows survive a power failure; tests that never cut the power set it to False.
+        launch: function that starts a process.
+        durable: True if rows must survive a power failure; tests that never cut the power use False.
     """
 
     def __init__(
@@ -153,23 +153,23 @@ class Deployment:
         return self.run(name or role, [sys.executable, "-m", "workers", role])
 
     def run(self, name: str, command: Sequence[str], **settings: object) -> Process:
-        """Start a process; `settings` are those in which it differs from the others."""
+        """Start a process; `settings` override the deployment's settings for this process."""
         log = self.data_dir / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        differing = {f"FOREASK_{setting.upper()}": str(value) for setting, value in settings.items()}
-        process = self.launch(command, {**self.environment(), **differing}, log)
+        overrides = {f"FOREASK_{setting.upper()}": str(value) for setting, value in settings.items()}
+        process = self.launch(command, {**self.environment(), **overrides}, log)
         self.processes[name] = process
         return process
 
     def environment(self) -> Mapping[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
-        temporary = self.data_dir / "tmp"  # whoever is killed leaves files
+        temporary = self.data_dir / "tmp"  # killed processes leave files
         temporary.mkdir(parents=True, exist_ok=True)
         own = {"FOREASK_API_PORT": str(self.port), "TMPDIR": str(temporary)}
         return clean | self.stack.environment() | own
 
     def kill_everything(self) -> None:
-        """`kill -9` to every process, engines and supervisors included."""
+        """Send SIGKILL to every process, including engines and supervisors."""
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 process.kill()
@@ -204,10 +204,10 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # What is asked of it
+    # Requests
 
     def ingest(self, documents: Mapping[str, str], collection: str = "default", **more: Any) -> list[httpx.Response]:
-        """Hand in texts by their external ids, eight at a time."""
+        """Upload texts by their external ids, eight at a time."""
 
         def one(document: tuple[str, str]) -> httpx.Response:
             name, text = document
@@ -228,23 +228,23 @@ class Deployment:
                 return items
 
     def wait_until_settled(self, count: int, collection: str = "default", timeout: float = 120) -> list[dict[str, Any]]:
-        """Wait until so many documents are there and none is in work."""
-        deadline, left = time.monotonic() + timeout, 1.0
+        """Wait until the collection has `count` documents and none of them is being processed."""
+        deadline, unfinished = time.monotonic() + timeout, 1.0
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):
                 states = self.states(collection)
-                ended = sum(states.get(state, 0) for state in ("ready", "degraded", "failed"))
-                if sum(states.values()) == ended == count:
+                settled = sum(states.get(state, 0) for state in ("ready", "degraded", "failed"))
+                if sum(states.values()) == settled == count:
                     return self.documents(collection)
-                left = max(0.0, 1 - ended / max(1, count))
-            time.sleep(_POLL_SECONDS + left * _POLL_LATER_SECONDS)
+                unfinished = max(0.0, 1 - settled / max(1, count))
+            time.sleep(_POLL_SECONDS + unfinished * _POLL_LATER_SECONDS)
         open_ = [
             (d["external_id"], d["state"], d["chunks"]) for d in self.documents(collection) if d["state"] != "ready"
         ]
         raise AssertionError(f"not settled after {timeout} s: {open_[:10]}\n{self.logs()}")
 
     def states(self, collection: str = "default") -> dict[str, int]:
-        """How many documents of a collection are in each state."""
+        """Return the number of documents of a collection by state."""
         reply = self.client.get(f"/v1/collections/{collection}").raise_for_status().json()
         return dict(reply["documents"])
 
@@ -252,7 +252,7 @@ class Deployment:
         return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
 
     def stored_points(self, location: IndexLocation) -> dict[str, dict[str, Any]]:
-        """Every point of a collection by its id, hidden ones too, with its payload."""
+        """Return the payload of every point of a collection, hidden ones included, by id."""
         selected = collection_points(location).model_dump(mode="json", exclude_none=True)
         stored, offset = {}, None
         with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
@@ -269,21 +269,21 @@ class Deployment:
         paths = sorted((self.data_dir / "logs").glob("*.log"))
         return "\n".join(f"--- {path.name}\n{_tail(path)}" for path in paths)
 
-    # What it consumes
+    # Use of resources
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Processor seconds of the API and each worker, with their children."""
+        """Return the processor seconds of the API and each worker, including their children."""
         return {name: _cpu(process.pid) for name, process in self.processes.items() if process.poll() is None}
 
     def engine_cpu_seconds(self) -> dict[str, float]:
-        """Processor seconds of each embedded engine, with its children."""
+        """Return the processor seconds of each embedded engine, including its children."""
         return {name: _cpu(pid) for name, pid in self.stack.pids().items()}
 
     def peak_bytes(self) -> dict[str, int]:
         return {name: _peak(process.pid) for name, process in self.processes.items() if process.poll() is None}
 
     def wait_for_workers(self) -> None:
-        """Wait until every worker and the scheduler have started; their start is no part of what they do."""
+        """Wait until every worker and the scheduler have started, so that no measurement includes their start."""
         deadline = time.monotonic() + 60
         while not all(_has_started(self.data_dir / "logs" / f"{role}.log") for role in self._roles):
             if time.monotonic() > deadline:
@@ -297,11 +297,11 @@ class Deployment:
                 if self.client.get("/health/ready").status_code == 200:
                     return
             time.sleep(0.05)
-        raise AssertionError(f"the API did not come up\n{self.logs()}")
+        raise AssertionError(f"the API did not start\n{self.logs()}")
 
 
 def corpus(documents: int = 200, sections: int = 5, words: int = 200) -> dict[str, str]:
-    """Markdown documents of so many sections, each one chunk, no two alike."""
+    """Return distinct Markdown documents by name; each of their sections becomes one chunk."""
     texts = {}
     for d in range(documents):
         parts = [f"# Report {d}"]
@@ -324,7 +324,7 @@ def _cpu(pid: int) -> float:
     process = psutil.Process(pid)
     times = [process.cpu_times()]
     for child in process.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it ended, and counts as its parent's
+        with suppress(psutil.NoSuchProcess):  # it exited, and its time is counted in its parent's
             times.append(child.cpu_times())
     return sum(t.user + t.system + t.children_user + t.children_system for t in times)
 
@@ -332,7 +332,7 @@ def _cpu(pid: int) -> float:
 def _peak(pid: int) -> int:
     total = 0
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        with suppress(FileNotFoundError):  # it ended
+        with suppress(FileNotFoundError):  # it exited
             for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
                 if line.startswith("VmHWM"):
                     total += int(line.split()[1]) * 1024

@@ -24,7 +24,7 @@ from workers.__main__ import main
 
 @dataclass(frozen=True)
 class Point:
-    """A call of `owner.name`: the signal comes before it, or after it where it returned something."""
+    """A call of `owner.name`; the signal is sent before it, or after it if it returned something."""
 
     role: str
     owner: Any
@@ -46,31 +46,31 @@ POINTS = {
 
 
 def arm(point: Point, nth: int, number: signal.Signals) -> None:
-    """Have this process signal itself at the n-th call that comes to the point."""
+    """Make this process signal itself at the n-th call that reaches the point."""
     original: Callable[..., Any] = getattr(point.owner, point.name)
     calls = count(1)
 
-    def die() -> None:
+    def send_signal() -> None:
         if next(calls) == nth:
             os.kill(os.getpid(), number)
 
-    async def dying(*arguments: Any, **named: Any) -> Any:
+    async def signalling(*arguments: Any, **named: Any) -> Any:
         if point.before:
-            die()
+            send_signal()
         result = await original(*arguments, **named)
-        if not point.before and _worked(result):
-            die()
+        if not point.before and _has_result(result):
+            send_signal()
         return result
 
-    def dying_at_once(*arguments: Any, **named: Any) -> Any:
-        die()
+    def signalling_synchronously(*arguments: Any, **named: Any) -> Any:
+        send_signal()
         return original(*arguments, **named)
 
-    setattr(point.owner, point.name, dying if inspect.iscoroutinefunction(original) else dying_at_once)
+    setattr(point.owner, point.name, signalling if inspect.iscoroutinefunction(original) else signalling_synchronously)
 
 
-def _worked(result: Any) -> bool:
-    """A claim that found nothing is not the point."""
+def _has_result(result: Any) -> bool:
+    """Return whether a call had a result; a claim without chunks does not count."""
     return bool(getattr(result, "chunks", True))
 
 

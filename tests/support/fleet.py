@@ -1,4 +1,4 @@
-"""A deployment under fault: several workers a role, restarted when they die, their engines behind a failing proxy."""
+"""A deployment under fault: several workers per role, restarted when they die, and a proxy in front of each engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
 KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("default", "flood", "few", "leaving", "staying")}
 _WATCH_SECONDS = 0.05
-_HELD = """
+_CLAIMED_CALLS = """
     SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '%:' || $1::text
 """
 
@@ -37,7 +37,7 @@ _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE $1::int = ANY(pg_blockin
 
 @dataclass(frozen=True)
 class Job:
-    """What a process runs: a module with arguments, and the settings in which it differs from the fleet."""
+    """The command of a process: a module with arguments, and settings that override the fleet's settings."""
 
     module: str
     arguments: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Death:
-    """A process that ended by a signal or a crash; `in_flight` are the calls that its claims stood for."""
+    """A process that exited by a signal or a crash; `in_flight` is the number of its unfinished calls."""
 
     name: str
     pid: int
@@ -82,9 +82,9 @@ class Proxy:
 
 
 class Fleet(Deployment):
-    """A deployment whose processes die and come back, as under an orchestrator.
+    """A deployment whose processes are restarted when they die, as by an orchestrator.
 
-    Its client uses the key of one tenant at a time, at first that of `default`.
+    Its client uses the key of one tenant at a time, initially the key of `default`.
     """
 
     def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch) -> None:
@@ -92,11 +92,11 @@ class Fleet(Deployment):
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
         self._jobs: dict[str, Job] = {}
-        self._next: dict[str, Job] = {}  # what follows when a process dies
+        self._next: dict[str, Job] = {}  # the job that is started when a process dies
         self._watched = threading.Lock()
         self._ending = threading.Event()
         self._watch = threading.Thread(target=self._keep_running, name="orchestrator", daemon=True)
-        self.speak_as("default")
+        self.use_key_of("default")
 
     def start(self) -> Self:
         self.stack.start()
@@ -106,13 +106,13 @@ class Fleet(Deployment):
         return self
 
     def restart(self) -> None:
-        """Kill every process at once, the engines too, and start all over the same data."""
+        """Kill every process at once, including the engines, and start all of them over the same data."""
         with self._watched:
             before = {name: process.pid for name, process in self.processes.items()}
             self.kill_everything()
             self.stack.start()
             for name, pid in before.items():
-                self.deaths.append(Death(name, pid, -signal.SIGKILL, self.held_by(pid)))
+                self.deaths.append(Death(name, pid, -signal.SIGKILL, self.calls_claimed_by(pid)))
             self._start_processes()
 
     def stop(self) -> None:
@@ -127,11 +127,11 @@ class Fleet(Deployment):
             self.proxy.close()
 
     def assign(self, name: str, job: Job) -> Process:
-        """Run a job under a name; it is run again when it dies."""
+        """Run a job under a name, and again whenever its process dies."""
         self._jobs[name] = self._next[name] = job
         return self.run(name, job.command(), **job.settings)
 
-    def speak_as(self, tenant: str) -> None:
+    def use_key_of(self, tenant: str) -> None:
         self.client.headers["authorization"] = f"Bearer {KEYS[tenant]}"
 
     def environment(self) -> Mapping[str, str]:
@@ -155,19 +155,19 @@ class Fleet(Deployment):
         self.signal(name, signal.SIGKILL)
 
     def replace(self, jobs: Mapping[str, Job], *, for_good: bool = False) -> None:
-        """Let workers, where there are such, end in order and run others in their places, which have then started.
+        """Stop the workers with these names, if any, start others under their names, and wait for their start.
 
-        When one of them dies, the usual one comes back, or the same again where it is there `for_good`.
+        When one of them dies, the usual worker follows, or with `for_good` the same job again.
         """
         before = {name: self.started(name) for name in jobs}
         with self._watched:
-            self._end(*jobs)
+            self._stop_processes(*jobs)
             for name, job in jobs.items():
                 self.assign(name, job)
                 self._next[name] = job if for_good else worker(name)
         self._wait_for_workers(before)
 
-    def _end(self, *names: str) -> None:
+    def _stop_processes(self, *names: str) -> None:
         ending = [self.processes.pop(name) for name in names if name in self.processes]
         for process in ending:
             process.terminate()
@@ -176,7 +176,7 @@ class Fleet(Deployment):
 
     @contextmanager
     def executing(self) -> Iterator[None]:
-        """Within, processes begin as under a real orchestrator: by the interpreter's start and all imports."""
+        """Start processes as a real orchestrator does, with a new interpreter and all imports, within the block."""
         forked, self.launch = self.launch, execute
         try:
             yield
@@ -184,38 +184,38 @@ class Fleet(Deployment):
             self.launch = forked
 
     def roll(self, name: str) -> None:
-        """Ask a process to end and wait until the one that follows it is at work."""
+        """Stop a process and wait until its successor works."""
         before, process = self.started(name), self.processes[name]
         process.terminate()
         try:
             process.wait(timeout=30)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{name} did not end in time\n{self.logs()}") from None
-        self.wait_until(lambda: self._came_up(name, before, process.pid), f"{name} did not come back", 120)
+            raise AssertionError(f"{name} did not exit in time\n{self.logs()}") from None
+        self.wait_until(lambda: self._restarted(name, before, process.pid), f"{name} was not restarted", 120)
 
-    def _came_up(self, name: str, before: int, old: int) -> bool:
+    def _restarted(self, name: str, before: int, old: int) -> bool:
         if name == "api":
             return self.accepts()
         if name.startswith("scheduler"):
             return self.processes[name].pid != old
         return self.started(name) > before
 
-    def dying(self, name: str, point: str, *, nth: int = 1, number: str = "KILL") -> int:
-        """Replace a worker by one that sends itself a signal at a point of `tests.support.dying`."""
+    def signal_at(self, name: str, point: str, *, nth: int = 1, number: str = "KILL") -> int:
+        """Replace a worker by a process that sends itself a signal at a point of `tests.support.dying`."""
         self.replace({name: Job("tests.support.dying", (role_of(name), point, str(nth), number))})
         return self.processes[name].pid
 
     def recover(self) -> None:
-        """Bring the usual crew back: nothing stands still, and no worker is left that was there for one scenario."""
+        """Restore the usual crew: resume stopped processes, and remove the workers of a single scenario."""
         for name in self.processes:
             self.signal(name, signal.SIGCONT)
         with self._watched:
-            self._end(*(self.processes.keys() - CREW - {"api"}))
+            self._stop_processes(*(self.processes.keys() - CREW - {"api"}))
         self.replace({name: worker(name) for name in CREW if self._jobs[name] != worker(name)})
 
     @contextmanager
     def paused(self, *names: str) -> Iterator[None]:
-        """Within, these processes stand still."""
+        """Stop these processes by SIGSTOP within the block."""
         for name in names:
             self.signal(name, signal.SIGSTOP)
         try:
@@ -227,29 +227,29 @@ class Fleet(Deployment):
     def is_stopped(self, name: str) -> bool:
         return psutil.Process(self.processes[name].pid).status() == psutil.STATUS_STOPPED
 
-    def held_by(self, pid: int) -> int:
-        """How many calls the claims of a worker stand for."""
-        return int(self.query(_HELD, str(pid))[0]["count"])
+    def calls_claimed_by(self, pid: int) -> int:
+        """Return the number of calls that a worker has claimed."""
+        return int(self.query(_CLAIMED_CALLS, str(pid))[0]["count"])
 
-    def held(self) -> int:
-        """How many calls the claims of all workers stand for."""
-        return int(self.query(_HELD, "%")[0]["count"])
+    def calls_claimed(self) -> int:
+        """Return the number of calls that all workers have claimed."""
+        return int(self.query(_CLAIMED_CALLS, "%")[0]["count"])
 
     def accepts(self) -> bool:
-        """Whether it says so, which may be a second old, and reads the ledger."""
+        """Return whether the API is ready; its status may be a second old, so it must also read the ledger."""
         return all(self.client.get(path).status_code == 200 for path in ("/health/ready", "/v1/collections"))
 
-    def wait_until(self, holds: Callable[[], bool], otherwise: str, timeout: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], failure: str, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):
-                if holds():
+                if condition():
                     return
             time.sleep(0.05)
-        raise AssertionError(f"{otherwise} in {timeout:g} s\n{self.logs()}")
+        raise AssertionError(f"{failure} in {timeout:g} s\n{self.logs()}")
 
     def started(self, name: str) -> int:
-        """How often a worker came up, or a scheduler was elected."""
+        """Return how often a worker has started, or a scheduler has been elected."""
         return self.log(name).count("scheduler.elected" if name.startswith("scheduler") else "worker.started")
 
     def log(self, name: str) -> str:
@@ -257,14 +257,14 @@ class Fleet(Deployment):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def query(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
-        """Ask the ledger itself, past the proxy."""
+        """Query the ledger directly, without the proxy."""
         return asyncio.run(_query(self._url("FOREASK_DATABASE_URL"), statement, *arguments))
 
     @contextmanager
     def holding(self, statement: str, *arguments: object) -> Iterator[Callable[[], None]]:
-        """Execute a statement and hold what it locks; give what waits until somebody waits for that.
+        """Hold the locks of a statement within the block; yield a function that waits until they block another session.
 
-        At the end of the block nothing of the statement remains.
+        The transaction is rolled back at the end of the block.
         """
         with asyncio.Runner() as runner:
             connection = runner.run(asyncpg.connect(self._url("FOREASK_DATABASE_URL"), timeout=5))
@@ -272,7 +272,9 @@ class Fleet(Deployment):
             try:
                 runner.run(connection.execute("BEGIN"))
                 runner.run(connection.fetch(statement, *arguments))
-                yield lambda: self.wait_until(lambda: self.query(_WAITING, pid)[0]["count"] > 0, "nobody waits")
+                yield lambda: self.wait_until(
+                    lambda: self.query(_WAITING, pid)[0]["count"] > 0, "no session waits for the locks"
+                )
             finally:
                 runner.run(connection.close())
 
@@ -281,7 +283,7 @@ class Fleet(Deployment):
         return self.proxy.report(link)
 
     def engine(self, name: str) -> int:
-        """The process id of an engine; 0 while it is not running."""
+        """Return the process id of an engine, 0 while it is not running."""
         return self.stack.pids().get(name, 0)
 
     def kill_engine(self, name: str) -> None:
@@ -301,7 +303,7 @@ class Fleet(Deployment):
         self._wait_for_workers(before)
 
     def _wait_for_workers(self, before: Mapping[str, int]) -> None:
-        """Wait until these have come up once more than so many times."""
+        """Wait until each worker has started more often than `before`."""
         self.wait_until(
             lambda: all(self.started(name) > times for name, times in before.items()),
             f"{', '.join(before)} did not start",
@@ -316,12 +318,12 @@ class Fleet(Deployment):
                         self.assign(name, self._next[name])
 
     def _in_flight(self, pid: int) -> int:
-        """How many calls a worker had in flight or uncommitted. It may have claimed more, which wait for a commit."""
+        """Return the number of calls that a worker had in flight or uncommitted; further claims wait for a commit."""
         slots = self.stack.settings.llm_max_in_flight
         try:
-            return min(self.held_by(pid), slots)
+            return min(self.calls_claimed_by(pid), slots)
         except (OSError, asyncpg.PostgresError):
-            return slots  # the ledger is away: as many as there can be
+            return slots  # the ledger is unavailable: assume the maximum
 
 
 def role_of(name: str) -> str:
@@ -329,7 +331,7 @@ def role_of(name: str) -> str:
 
 
 def worker(name: str, **settings: object) -> Job:
-    """The job of a worker by its name, such as `generate-2`."""
+    """Return the job of a worker by its name, such as `generate-2`."""
     return Job("workers", (role_of(name),), settings)
 
 

@@ -26,38 +26,38 @@ import orjson
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-_START_SECONDS = 120  # the server's imports on a busy machine included
+_START_SECONDS = 120  # includes the server's imports on a busy machine
 _READ_BYTES = 65_536
 
 
 class Forked:
-    """A child of the server; it has the part of `subprocess.Popen` that tests use."""
+    """A child of the server, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, args: Sequence[str]) -> None:
         self.args = list(args)
         self.pid = 0
         self.returncode: int | None = None
-        self._began = threading.Event()
-        self._ended = threading.Event()
+        self._has_started = threading.Event()
+        self._has_exited = threading.Event()
 
-    def began(self, pid: int) -> None:
+    def started(self, pid: int) -> None:
         self.pid = pid
-        self._began.set()
+        self._has_started.set()
 
-    def ended(self, returncode: int) -> None:
+    def exited(self, returncode: int) -> None:
         self.returncode = returncode
-        self._began.set()
-        self._ended.set()
+        self._has_started.set()
+        self._has_exited.set()
 
     def await_pid(self) -> None:
-        if not self._began.wait(_START_SECONDS) or not self.pid:
+        if not self._has_started.wait(_START_SECONDS) or not self.pid:
             raise RuntimeError(f"the fork server did not start {self.args}")
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        if not self._ended.wait(timeout):
+        if not self._has_exited.wait(timeout):
             assert timeout is not None
             raise subprocess.TimeoutExpired(self.args, timeout)
         assert self.returncode is not None
@@ -65,7 +65,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            with suppress(ProcessLookupError):  # it has ended, and the server is about to say so
+            with suppress(ProcessLookupError):  # it has exited, and the server's event is still to come
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -76,10 +76,10 @@ class Forked:
 
 
 class ForkServer:
-    """The server as a process, between `with` and its end."""
+    """The server as a process; a context manager that starts and stops it."""
 
     def __init__(self) -> None:
-        # A library with threads of its own could hold a lock at the moment of a fork.
+        # A library with threads could hold a lock at the moment of a fork.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.forkserver"],
@@ -90,15 +90,15 @@ class ForkServer:
             start_new_session=True,
         )
         self._children: list[Forked] = []
-        self._asking = threading.Lock()
+        self._request_lock = threading.Lock()
         self._events = threading.Thread(target=self._read_events, name="forkserver", daemon=True)
         self._events.start()
 
     def launch(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> Forked:
-        """Run `PYTHON -m MODULE ARGUMENTS`, its output at the end of a file."""
+        """Run `PYTHON -m MODULE ARGUMENTS`; its output is appended to a file."""
         assert list(command[:2]) == [sys.executable, "-m"], command
         child = Forked(command)
-        with self._asking:
+        with self._request_lock:
             number = len(self._children)
             self._children.append(child)
             request = Request(number, list(command[2:]), dict(environment), str(log))
@@ -128,18 +128,18 @@ class ForkServer:
             event = orjson.loads(line)
             child = self._children[event["number"]]
             if "pid" in event:
-                child.began(event["pid"])
+                child.started(event["pid"])
             else:
-                child.ended(event["returncode"])
+                child.exited(event["returncode"])
         for child in self._children:
             if child.returncode is None:  # the server died
                 child.kill()
-                child.ended(-signal.SIGKILL)
+                child.exited(-signal.SIGKILL)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a child runs; `number` names it in the events."""
+    """The command of a child; `number` identifies the child in events."""
 
     number: int
     arguments: list[str]
@@ -148,37 +148,37 @@ class Request:
 
 
 class Server:
-    """Forks a child for each request and tells how each ends. It has one thread, so no lock is held at a fork."""
+    """Forks a child for each request and reports each exit. It has one thread, so no lock is held at a fork."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}  # of the children that run, by their process ids
+        self._numbers: dict[int, int] = {}  # request numbers of the running children by process id
         self._unread = b""
-        self._child_ended, self._wakeup = os.pipe()
+        self._child_exited, self._wakeup = os.pipe()
         os.set_blocking(self._wakeup, False)
         signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def serve(self) -> Request | None:
-        """Serve until the input ends; in a child, return what it is to run."""
+        """Serve until the input ends; in a child, return its request."""
         with selectors.DefaultSelector() as selector:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
-            selector.register(self._child_ended, selectors.EVENT_READ)
+            selector.register(self._child_exited, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
-                    if key.fd == self._child_ended:
-                        os.read(self._child_ended, _READ_BYTES)
+                    if key.fd == self._child_exited:
+                        os.read(self._child_exited, _READ_BYTES)
                         self._reap()
                         continue
                     requests = self._requests()
                     if requests is None:
-                        return self._end()
+                        return self._kill_children()
                     for request in requests:
                         if self._fork(request):
                             return request
 
     def _requests(self) -> list[Request] | None:
-        """The requests that came in whole; None at the end of the input."""
+        """Return the complete requests that have arrived, or None at the end of the input."""
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
         if not data:
             return None
@@ -186,25 +186,25 @@ class Server:
         return [Request(**orjson.loads(line)) for line in lines]
 
     def _fork(self, request: Request) -> bool:
-        """Whether this is the child."""
+        """Fork a child; return True in the child."""
         pid = os.fork()
         if pid == 0:
             self._become(request)
             return True
         self._numbers[pid] = request.number
-        _tell(number=request.number, pid=pid)
+        _send_event(number=request.number, pid=pid)
         return False
 
     def _become(self, request: Request) -> None:
         signal.set_wakeup_fd(-1)
-        os.close(self._child_ended)
+        os.close(self._child_exited)
         os.close(self._wakeup)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
         os.environ.clear()
         os.environ.update(request.environment)
-        tempfile.tempdir = None  # it may be that of the server
+        tempfile.tempdir = None  # Python caches the server's TMPDIR
         log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for ours, standard in ((nothing, 0), (log, 1), (log, 2)):
@@ -217,24 +217,24 @@ class Server:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            self._bury(pid, status)
+            self._report_exit(pid, status)
 
-    def _end(self) -> None:
+    def _kill_children(self) -> None:
         for pid in self._numbers:
             os.kill(pid, signal.SIGKILL)
         while self._numbers:
-            self._bury(*os.waitpid(-1, 0))
+            self._report_exit(*os.waitpid(-1, 0))
 
-    def _bury(self, pid: int, status: int) -> None:
-        _tell(number=self._numbers.pop(pid), returncode=os.waitstatus_to_exitcode(status))
+    def _report_exit(self, pid: int, status: int) -> None:
+        _send_event(number=self._numbers.pop(pid), returncode=os.waitstatus_to_exitcode(status))
 
 
-def _tell(**event: Any) -> None:
+def _send_event(**event: Any) -> None:
     os.write(sys.stdout.fileno(), orjson.dumps(event) + b"\n")
 
 
 def _import_the_product() -> None:
-    """Import what the API and the workers use, also what their libraries import when they are first called."""
+    """Import the modules of the API and the workers, including the late imports of libraries."""
     import celery.app.amqp
     import celery.apps.worker
     import celery.bin.celery
@@ -260,7 +260,7 @@ def main() -> None:
     _import_the_product()
     assert psutil.Process().num_threads() == 1
     gc.collect()
-    gc.freeze()  # a child's collections would copy the pages that it shares with the server
+    gc.freeze()  # a garbage collection in a child would copy the pages shared with the server
     request = Server().serve()
     if request is not None:
         module, *arguments = request.arguments

@@ -1,4 +1,4 @@
-"""What Schemathesis has to be told: how a body of JSON lines is sent. `test_fuzz.py` names this file to it."""
+"""A serializer of JSON lines for Schemathesis, which `test_fuzz.py` loads from this file."""
 
 import json
 
@@ -7,5 +7,5 @@ import schemathesis
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(context, value):
-    """Send one line; what cannot be JSON goes as it is."""
+    """Return the body of one line; a value of bytes is sent unchanged."""
     return value if isinstance(value, bytes) else json.dumps(value).encode() + b"\n"

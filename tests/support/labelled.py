@@ -1,8 +1,8 @@
-"""A small labelled set in files, whose scores can be worked out by hand."""
+"""A small labelled set in files, whose scores can be calculated by hand."""
 
 import json
 
-# Two questions stand for the first passage, one for each of the next three, none for the others.
+# The first passage has two questions, each of the next three has one, and the others have none.
 QUESTIONS = {
     "p0": ["Who tends the lighthouse lamp nightly?", "Which keeper polishes brass lenses?"],
     "p1": ["Where do herons nest during monsoon?"],
@@ -23,12 +23,12 @@ TEXTS = [
 ]
 QUERIES = {
     "first": QUESTIONS["p0"][0],
-    "second": QUESTIONS["p1"][0],  # judged for p2, whose question is next
-    "none": TEXTS[9],  # for p9, which has no question
-    "half": QUESTIONS["p3"][0],  # for p3, found first, and p9, not found
+    "second": QUESTIONS["p1"][0],  # relevant: p2, whose question is the next nearest
+    "none": TEXTS[9],  # relevant: p9, which has no question
+    "half": QUESTIONS["p3"][0],  # relevant: p3, which ranks first, and p9, which is not returned
     "again": QUESTIONS["p2"][0],
-    "third": "How long does granite weather during monsoon herons?",  # judged for p2, which comes after p3 and p1
-    "unjudged": "What is not judged?",
+    "third": "How long does granite weather during monsoon herons?",  # relevant: p2, which ranks after p3 and p1
+    "unrated": "Which question has no rating?",
 }
 QRELS = [
     ("first", "p0", 1),

@@ -1,4 +1,4 @@
-"""How long an event loop is blocked: the longest time in which no other callback runs."""
+"""Measure how long an event loop is blocked, which is the longest time without another callback."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from dataclasses import dataclass
 
 from shared.process.gc import freeze
 
-LONGEST_SECONDS = 0.2  # the promise
+LONGEST_SECONDS = 0.2  # the documented guarantee
 TICK_SECONDS = 0.005
 
 
 @dataclass(slots=True)
 class LoopWatch:
-    """The longest stand of a loop so far, between two ticks of 5 ms.
+    """The longest block of a loop so far, measured between two ticks of 5 ms.
 
     Args:
-        seconds: of a stand the wall time, or the CPU time of the whole process where that is shorter. A callback that
-            computes moves both, and so does a thread that keeps Python's lock; a busy neighbour moves the wall alone.
-        wall_seconds: the wall time.
+        seconds: wall time of the longest block, or the CPU time of the whole process if that is shorter. Computation
+            increases both, and so does a thread that holds Python's lock; other processes increase only the wall time.
+        wall_seconds: wall time of the longest block.
     """
 
     seconds: float = 0.0
     wall_seconds: float = 0.0
 
     def require_free(self, longest: float = LONGEST_SECONDS) -> None:
-        """Fail where the loop stood for longer."""
-        assert self.seconds <= longest, f"the loop stood still for {self.seconds:.2f} s"
+        """Fail if the loop was blocked for longer."""
+        assert self.seconds <= longest, f"the loop was blocked for {self.seconds:.2f} s"
 
     async def watch(self) -> None:
         """Watch the running loop until cancelled."""
         while True:
             wall, cpu = time.perf_counter(), time.process_time()
             await asyncio.sleep(TICK_SECONDS)
-            stood = time.perf_counter() - wall - TICK_SECONDS
-            self.wall_seconds = max(self.wall_seconds, stood)
-            self.seconds = max(self.seconds, min(stood, time.process_time() - cpu))
+            blocked = time.perf_counter() - wall - TICK_SECONDS
+            self.wall_seconds = max(self.wall_seconds, blocked)
+            self.seconds = max(self.seconds, min(blocked, time.process_time() - cpu))
 
 
 @asynccontextmanager
 async def watched_loop() -> AsyncIterator[LoopWatch]:
-    """Watch the running loop within the block; what the block itself computes counts too."""
+    """Watch the running loop within the `async with` block, including the computation of the block itself."""
     watch = LoopWatch()
     thresholds = gc.get_threshold()
-    freeze()  # as every process of the product does: a full collection is none of what a request costs
+    freeze()  # as every process of the product does, so that no request pays for a full collection
     task = asyncio.create_task(watch.watch())
-    await asyncio.sleep(0)  # the watch begins before the block does
+    await asyncio.sleep(0)  # start watching before the block runs
     try:
         yield watch
-        await asyncio.sleep(2 * TICK_SECONDS)  # the last callback counts too
+        await asyncio.sleep(2 * TICK_SECONDS)  # include the last callback
     finally:
         task.cancel()
         gc.unfreeze()

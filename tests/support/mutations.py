@@ -1,7 +1,7 @@
-"""Bugs that the fault suite must catch: each is planted into a copy of the tree, where its scenario must fail.
+"""Bugs that the tests must catch: each is planted into a copy of the tree, where its test must fail.
 
-`python -m tests.support.mutations [NAME...]` plants the bugs whose scenario or meaning contains a NAME, or all bugs. It
-exits with status 1 if the suite misses a bug, and starts nothing if a bug no longer fits the tree.
+`python -m tests.support.mutations [NAME...]` plants the bugs whose test or meaning contains a NAME, or all bugs. It
+exits with status 1 if the tests miss a bug, and runs nothing if a bug no longer fits the tree.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TIMEOUT_SECONDS = 300
 
 @dataclass(frozen=True)
 class Bug:
-    """A deliberate bug: the first text of each edit stands exactly once in `file`, and becomes the second.
+    """A deliberate bug: the first text of each edit occurs exactly once in `file` and is replaced by the second.
 
-    The texts are short and of one line, so that they outlast a change of what stands around them.
+    The texts are short and on one line, so that a change of the surrounding code does not affect them.
     """
 
     means: str
@@ -37,12 +37,12 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
-BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
+BUILDS = "tests/faults/test_builds.py::test_kills_at_each_build_step_lose_nothing"
 ONE_BUILD = "tests/integration/test_migrate.py::test_query_uses_one_build_during_switches"
-LEFT = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is_finished_later"
+UNFINISHED = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is_finished_later"
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
-ERASURE = "tests/faults/test_tenant_erased.py::test_killed_twice_while_a_tenant_is_erased"
+ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
 LATE = (
     "tests/integration/test_erasure.py::"
     "test_settlement_during_tenant_erasure_leaves_nothing[generate-when it has ended]"
@@ -50,20 +50,20 @@ LATE = (
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
-        "what was in a worker that died is taken for what killed it",
-        WORKERS + "test_a_random_worker_is_killed_every_second",
+        "the work of a dead worker is treated as the cause of its death",
+        WORKERS + "test_random_worker_kills_lose_nothing",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1:"),),
     ),
     Bug(
-        "a chunk whose lease ended is never claimed again",
-        WORKERS + "test_killed_at_a_point[after the claim]",
+        "a chunk with an expired lease is never claimed again",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the claim]",
         "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a slot is free before its answer is committed",
-        WORKERS + "test_killed_at_a_point[after the answer]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the answer]",
         "shared/ingest/drain.py",
         (
             (
@@ -74,37 +74,37 @@ BUGS = (
         ),
     ),
     Bug(
-        "what was paid for is not kept when it is committed",
-        WORKERS + "test_killed_at_a_point[after its commit]",
+        "a paid reply is not stored at the commit",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after its commit]",
         "shared/ledger/work/work.py",
         (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
-        WORKERS + "test_killed_at_a_point[after the upsert]",
+        WORKERS + "test_worker_killed_at_point_loses_nothing[after the upsert]",
         "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"w.embedding_model = m.name AND w.leased_by IS NULL"'),),
     ),
     Bug(
-        "nobody repeats the sweep that a killed worker began",
-        WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
+        "the sweep of a killed worker is not repeated",
+        WORKERS + "test_kill_during_version_replacement_loses_nothing[before the delete]",
         "shared/maintenance/cleanup.py",
         (('            "sweep": self.sweep,', ""),),
     ),
     Bug(
-        "nobody finishes the documents that a killed worker left unfinished",
-        LEFT,
+        "the unfinished documents of a killed worker are not finished",
+        UNFINISHED,
         "shared/maintenance/cleanup.py",
         (('            "finish": self.finish,', ""),),
     ),
     Bug(
-        "a worker that stands still keeps its claims for ever",
+        "a stopped worker keeps its claims for ever",
         WORKERS + "test_generating_worker_stalled_past_lease_changes_nothing",
         "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
-        "a process that stands still keeps its locks",
+        "a stopped process keeps its locks",
         WORKERS + "test_worker_stalled_in_transaction_blocks_no_work",
         "shared/ledger/postgres/database.py",
         (
@@ -113,7 +113,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "the points that a late writer adds to an old version stay",
+        "the points that a late writer adds to an old version remain",
         WORKERS + "test_stalled_indexing_worker_cannot_write_old_version",
         "shared/ledger/work/work.py",
         (
@@ -122,7 +122,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "points are fenced by their version alone",
+        "points are fenced only by their version",
         WORKERS + "test_stalled_indexing_worker_cannot_damage_live_version",
         "shared/vectors/filters.py",
         (("models.Range(lte=token)", "models.Range(lte=token + 1_000_000)"),),
@@ -134,37 +134,37 @@ BUGS = (
         (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
     Bug(
-        "a worker that is asked to end drops its calls",
-        WORKERS + "test_every_process_is_restarted_in_turn_under_load",
+        "a stopping worker drops its calls",
+        WORKERS + "test_rolling_restart_under_load_loses_nothing",
         "shared/ingest/drain.py",
         (("timeout=self._limits.grace.total_seconds()", "timeout=0"),),
     ),
     Bug(
-        "the free slots go to whoever came first",
-        "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
+        "free slots are assigned in the order of arrival",
+        "tests/faults/test_fairness.py::test_small_upload_overtakes_flood_of_other_tenant",
         "shared/ledger/work/claims.py",
         (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
-        "nobody wakes workers again for what is due",
+        "workers are not woken again for due work",
         BROKER + "test_lost_wakeups_lose_no_work",
         "workers/scheduler.py",
         (("for queue in await services.ledger.work.due():", "for queue in []:"),),
     ),
     Bug(
-        "a connection whose other end is gone is kept for a long time",
+        "a dead connection is kept for a long time",
         BROKER + "test_broker_connections_silent_forever_are_replaced",
         "shared/broker/wakeups.py",
         (('"health_check_interval": seconds', '"health_check_interval": 120'),),
     ),
     Bug(
-        "a broker that refuses a wake-up ends all further ones",
+        "a rejected wake-up stops all further ones",
         BROKER + "test_full_broker_delays_but_loses_nothing",
         "shared/broker/wakeups.py",
         (("except (RedisError, KombuError, OSError) as error:", "except OSError as error:"),),
     ),
     Bug(
-        "an index that is away fails the chunk for good",
+        "an unavailable Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_outage_delays_but_loses_nothing",
         "shared/vectors/connection.py",
         (
@@ -175,20 +175,20 @@ BUGS = (
         ),
     ),
     Bug(
-        "a chunk is claimed for the index while Qdrant is away",
+        "a chunk is claimed for the index while Qdrant is unavailable",
         "tests/integration/test_qdrant_fails.py::test_nothing_is_claimed_while_qdrant_answers_nothing",
         "shared/vectors/lifecycle.py",
         (("if self._unavailable:", "if False:"),),
     ),
     Bug(
-        "a disk of Qdrant that is full fails the chunk for good",
+        "a full disk of Qdrant makes the chunk a dead letter",
         QDRANT + "test_qdrant_rejecting_writes_loses_nothing",
         "shared/vectors/connection.py",
         (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
     ),
     Bug(
-        "questions get other ids with each claim",
-        QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
+        "questions get different ids at each claim",
+        QDRANT + "test_lost_write_replies_duplicate_no_points",
         "shared/vectors/points.py",
         (
             (
@@ -198,25 +198,25 @@ BUGS = (
         ),
     ),
     Bug(
-        "what is handed in is not written to the builds that follow",
+        "an upload is not written to the following builds",
         BUILDS,
         "shared/ledger/documents/documents.py",
         (("for build in others if accepted else ():", "for build in ():"),),
     ),
     Bug(
-        "a deletion leaves what other builds have of the document",
+        "a deletion does not delete the document in other builds",
         BUILDS,
         "shared/ledger/documents/documents.py",
         (('d.tenant = :tenant AND {states.exists("d")} AND l.id =', 'd.id = :id AND {states.exists("d")} AND l.id ='),),
     ),
     Bug(
-        "the points of a dropped build stay",
+        "the points of a dropped build remain",
         BUILDS,
         "shared/maintenance/cleanup.py",
         (("await self.index.delete_build(build.location)", "pass"),),
     ),
     Bug(
-        "a switch waits neither for an upload nor for another switch",
+        "a switch waits for neither an upload nor another switch",
         "tests/integration/test_builds.py::test_build_counts_as_seen_until_switch_has_locks",
         "shared/ledger/documents/build_sync.py",
         (
@@ -225,13 +225,13 @@ BUGS = (
         ),
     ),
     Bug(
-        "a switch leaves an edit in the build before",
+        "a switch loses an edit of the previous build",
         "tests/integration/test_builds.py::test_switch_to_lagging_build_loses_no_edit[True]",
         "shared/ledger/builds/builds.py",
         (("await build_sync.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
     ),
     Bug(
-        "a query is embedded by another embedding than its build",
+        "a query uses a different embedding than its build",
         ONE_BUILD,
         "shared/query/retrieve/retriever.py",
         (
@@ -242,7 +242,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "a query is logged in the build that is live when it ends",
+        "a query is logged in the build that is live at its end",
         ONE_BUILD,
         "api/routes/queries.py",
         (
@@ -253,19 +253,19 @@ BUGS = (
         ),
     ),
     Bug(
-        "a build that comes to an edit over what is seen stays behind it",
+        "a build that reaches an edit through visible points does not catch up",
         HISTORIES,
         "shared/ledger/work/work.py",
         (("                await build_sync.catch_up(connection, followers)", "                pass"),),
     ),
     Bug(
-        "a new version is left hidden",
-        DOCUMENTS + "test_only_the_newest_version_or_nothing_remains",
+        "a new version stays hidden",
+        DOCUMENTS + "test_changes_during_ingest_leave_only_newest_version",
         "shared/vectors/writes.py",
         (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
     Bug(
-        "a connection that PostgreSQL refuses is taken for a bug",
+        "a connection refused by PostgreSQL is treated as a bug",
         LEDGER + "test_ledger_restart_and_kill_lose_nothing",
         "shared/ledger/postgres/database.py",
         (
@@ -274,31 +274,31 @@ BUGS = (
         ),
     ),
     Bug(
-        "a ledger that is away is a fault of the server, not a reason to come back",
+        "an unavailable ledger returns 500 instead of 503",
         LEDGER + "test_ledger_outage_delays_but_loses_nothing",
         "api/http/problems.py",
         (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
     ),
     Bug(
-        "answers that the ledger cannot take now are thrown away",
+        "replies are discarded while the ledger is unavailable",
         LEDGER + "test_ledger_outage_beyond_lease_loses_nothing",
         "shared/ingest/drain.py",
         (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
-        "each process keeps the limit for itself",
-        "tests/faults/test_limits.py::test_declared_limit_is_kept_and_used",
+        "each process applies the limit separately",
+        "tests/faults/test_limits.py::test_declared_limit_is_respected_and_used",
         "shared/providers/limiter/script.py",
         (("{{{self._terms.provider}}}", "{{{self._terms.provider}{__import__('os').getpid()}}}"),),
     ),
     Bug(
-        "a provider that says that there are too many calls is not listened to",
-        "tests/faults/test_limits.py::test_undeclared_limit_is_found_without_losses",
+        "a provider's rate-limit reply is ignored",
+        "tests/faults/test_limits.py::test_undeclared_limit_is_detected_without_losses",
         "shared/providers/limiter/limiter.lua",
         (("local function limited(call)", "local function limited(call) do return end"),),
     ),
     Bug(
-        "a reply that was cut short is taken for no questions at all",
+        "a truncated reply is treated as a reply without questions",
         "tests/faults/test_provider_fails.py::test_useless_provider_replies_lose_nothing",
         "shared/ingest/generate/question_list.py",
         (
@@ -313,19 +313,19 @@ BUGS = (
         ),
     ),
     Bug(
-        "what kills its worker is never set aside",
-        "tests/faults/test_poison.py::test_poison_is_set_aside",
+        "work that kills its worker is never set aside",
+        "tests/faults/test_poison.py::test_poison_is_set_aside_and_others_finish",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1_000:"),),
     ),
     Bug(
-        "a wake-up expires by the clock of the worker that takes it",
-        "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
+        "a wake-up expires by the clock of the worker that receives it",
+        "tests/faults/test_clock_jumps.py::test_jumping_worker_clocks_change_nothing",
         "shared/broker/wakeups.py",
         (("retry=False)", "retry=False, expires=3600)"),),
     ),
     Bug(
-        "a file is taken for gone where the folder of uploads is away",
+        "a file is treated as deleted while the folder of uploads is unavailable",
         "tests/faults/test_uploads_fail.py::test_upload_store_outage_loses_nothing",
         "shared/storage/folder.py",
         (
@@ -342,8 +342,8 @@ BUGS = (
         (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
     Bug(
-        "questions stand under the key of the prompt that was read when their document was parsed",
-        "tests/faults/test_settings_differ.py::test_a_prompt_changes_while_chunks_wait",
+        "questions are stored under the key of the prompt that applied when their document was parsed",
+        "tests/faults/test_settings_differ.py::test_prompt_change_applies_to_waiting_chunks",
         "shared/ingest/generate/stage.py",
         (("key_of=partial(_key_of, generator)", "key_of=None"),),
     ),
@@ -360,37 +360,37 @@ BUGS = (
         (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
     ),
     Bug(
-        "what was written hidden stays so though its version became live",
+        "points written hidden stay hidden after their version became live",
         HIDDEN,
         "shared/ledger/work/work.py",
         (("await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])", "pass"),),
     ),
     Bug(
-        "the calls of a version that is given up are forgotten",
+        "the calls of an abandoned version are not counted",
         HISTORIES,
         "shared/ledger/documents/versions.py",
         (("AND leased_by IS NOT NULL AND due_at > now()", "AND false"),),
     ),
     Bug(
-        "the points of a version that is given up stay",
+        "the points of an abandoned version remain",
         HISTORIES,
         "shared/ledger/documents/versions.py",
         (("if written else {}", "if not written else {}"),),
     ),
     Bug(
-        "a question of a chunk is one point in all versions",
+        "a question of a chunk has the same point in all versions",
         HISTORIES,
         "shared/domain/ids.py",
         (("_point_id(chunk, version, 1 + ordinal)", "_point_id(chunk, 0, 1 + ordinal)"),),
     ),
     Bug(
-        "users' questions of a live version wait for an edit that failed",
+        "users' questions of a live version wait for a failed edit",
         HISTORIES,
         "shared/ledger/work/work.py",
         (("            await acceptance.index_waiting(connection, failed)", "            pass"),),
     ),
     Bug(
-        "what a tenant has paid for outlives its erasure",
+        "a tenant's paid replies outlive its erasure",
         ERASURE,
         "shared/ledger/erasure/erasures.py",
         (
@@ -399,13 +399,13 @@ BUGS = (
         ),
     ),
     Bug(
-        "nobody goes on with an erasure when its documents are gone",
+        "an erasure does not continue after its documents are deleted",
         ERASURE,
         "shared/maintenance/cleanup.py",
         (('            "erase": self.erase,', ""),),
     ),
     Bug(
-        "the bytes of an erased tenant stay",
+        "the uploads of an erased tenant remain",
         ERASURE,
         "shared/ledger/documents/versions.py",
         (
@@ -414,7 +414,7 @@ BUGS = (
         ),
     ),
     Bug(
-        "what a worker was answered comes back when its tenant is erased",
+        "a late reply restores data of an erased tenant",
         LATE,
         "shared/ledger/erasure/erasures.py",
         (("nextval('fencing')", "NULL"),),
@@ -423,15 +423,17 @@ BUGS = (
 
 
 def misfits(bug: Bug) -> list[str]:
-    """Why the bug does not fit the tree as it is: a text that is not there exactly once, a test that has gone."""
+    """Return why the bug does not fit the tree: a text that does not occur exactly once, or a missing test."""
     path = ROOT / bug.file
     code = path.read_text() if path.exists() else ""
     counts = {old: code.count(old) for old, _ in bug.edits}
     file, _, test = bug.caught_by.partition("::")
-    wrong = [f"{bug.file} holds {old!r} {count} times, not once" for old, count in counts.items() if count != 1]
+    wrong = [
+        f"{bug.file} contains {old!r} {count} times instead of once" for old, count in counts.items() if count != 1
+    ]
     if f"def {test.partition('[')[0]}(" not in (ROOT / file).read_text():
-        wrong.append(f"{file} has no {test}")
-    return [f"{bug.means}: {what}" for what in wrong]
+        wrong.append(f"{file} does not contain {test}")
+    return [f"{bug.means}: {reason}" for reason in wrong]
 
 
 def plant(bug: Bug, tree: Path) -> None:
@@ -443,7 +445,7 @@ def plant(bug: Bug, tree: Path) -> None:
 
 
 def caught(bug: Bug, folder: Path) -> str | None:
-    """What the scenario says over a copy of the tree with this bug; None where it finds nothing wrong."""
+    """Return the test's failure in a copy of the tree with this bug, or None if the test passes."""
     tree = folder / "tree"
     copy_of(tree)
     plant(bug, tree)
@@ -451,17 +453,17 @@ def caught(bug: Bug, folder: Path) -> str | None:
     try:
         done = subprocess.run(command, cwd=tree, check=False, timeout=_TIMEOUT_SECONDS, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
-        return "no end in time"
+        return "timeout"
     if done.returncode == 0:
         return None
-    said = [line[2:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
-    if done.returncode != 1 or "1 failed" not in done.stdout or not said:
+    failures = [line[2:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
+    if done.returncode != 1 or "1 failed" not in done.stdout or not failures:
         sys.exit(f"{bug.caught_by} could not be run:\n{done.stdout}{done.stderr}")
-    return said[0][:120]
+    return failures[0][:120]
 
 
 def copy_of(tree: Path) -> None:
-    """The files that git knows or would take, as they are now."""
+    """Copy the working tree: all files that git tracks, and new files that it does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -480,17 +482,17 @@ def chosen(names: list[str]) -> list[Bug]:
 
 
 def main(names: list[str]) -> int:
-    if wrong := [what for bug in BUGS for what in misfits(bug)]:
+    if wrong := [reason for bug in BUGS for reason in misfits(bug)]:
         sys.exit("\n".join(wrong))
     missed = 0
     for bug in chosen(names):
-        began = time.monotonic()
+        started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            said = caught(bug, Path(folder))
-        missed += said is None
+            failure = caught(bug, Path(folder))
+        missed += failure is None
         scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
-        verdict = f"caught: {said}" if said else "MISSED"
-        print(f"{scenario}: {bug.means}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+        result = f"caught: {failure}" if failure else "MISSED"
+        print(f"{scenario}: {bug.means}: {result} ({time.monotonic() - started:.0f} s)", flush=True)
     return 1 if missed else 0
 
 

@@ -1,4 +1,4 @@
-"""An object store on loopback: moto's S3 server, in a process of its own."""
+"""An object store on loopback: moto's S3 server in its own process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx
 from embedded.ports import free_port
 
 _NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
-_ALWAYS = "inf"  # requests that moto lets through without looking at their keys
+_ALWAYS = "inf"  # number of requests that moto accepts without checking their keys
 
 
 class S3:
@@ -24,7 +24,7 @@ class S3:
 
     Args:
         url: its address.
-        pid: of its process.
+        pid: process id.
     """
 
     def __init__(self, url: str, pid: int) -> None:
@@ -32,20 +32,20 @@ class S3:
         self.pid = pid
         self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
 
-    def options(self, **other: str) -> dict[str, str]:
-        """The options of a store that speaks to it."""
+    def options(self, **changes: str) -> dict[str, str]:
+        """Return the options of a store that uses this server."""
         return {
             "aws_endpoint_url": self.url,
             "aws_region": "us-east-1",
             "aws_access_key_id": "id-of-the-key",
             "aws_secret_access_key": "the-secret-key",
-        } | other
+        } | changes
 
     def options_json(self) -> str:
         return json.dumps(self.options())
 
     def make(self, bucket: str) -> str:
-        """Make a bucket, and return the URL of a store in it."""
+        """Make a bucket and return the URL of a store in it."""
         self._http.put(f"/{bucket}").raise_for_status()
         return f"s3://{bucket}/below/here"
 
@@ -53,19 +53,19 @@ class S3:
         return list(self.sizes(bucket))
 
     def sizes(self, bucket: str) -> dict[str, int]:
-        """The bytes of each object, by its key."""
+        """Return the size of each object in bytes, by key."""
         sizes, after = dict[str, int](), ""
         while True:
             address = f"/{bucket}?list-type=2&max-keys=1000&start-after={quote(after, safe='')}"
             page = ET.fromstring(self._http.get(address).raise_for_status().content).findall(f"{_NAMESPACE}Contents")
-            found = {_text(item, "Key"): int(_text(item, "Size")) for item in page}
-            if not found:
+            page_sizes = {_text(item, "Key"): int(_text(item, "Size")) for item in page}
+            if not page_sizes:
                 return sizes
-            sizes |= found
-            after = max(found)
+            sizes |= page_sizes
+            after = max(page_sizes)
 
     def unfinished(self, bucket: str) -> list[str]:
-        """The keys of multipart uploads that were begun and neither finished nor taken back."""
+        """Return the keys of multipart uploads that were neither completed nor aborted."""
         return self._named(f"/{bucket}?uploads", "Upload")
 
     @contextmanager
@@ -79,8 +79,7 @@ class S3:
 
     def _named(self, address: str, kind: str) -> list[str]:
         reply = self._http.get(address).raise_for_status()
-        found = ET.fromstring(reply.content).iter(f"{_NAMESPACE}{kind}")
-        return [_text(item, "Key") for item in found]
+        return [_text(item, "Key") for item in ET.fromstring(reply.content).iter(f"{_NAMESPACE}{kind}")]
 
 
 def _text(item: ET.Element, name: str) -> str:
@@ -101,7 +100,7 @@ def serving_s3() -> Iterator[S3]:
 
 def _answering(url: str, process: subprocess.Popen[bytes]) -> str:
     for _ in range(400):
-        assert process.poll() is None, "moto's server ended"
+        assert process.poll() is None, "moto's server exited"
         try:
             httpx.get(f"{url}/moto-api/", trust_env=False)
         except httpx.TransportError:

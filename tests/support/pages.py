@@ -1,4 +1,4 @@
-"""Pages of the documentation, followed: their commands and settings, as a reader takes them."""
+"""Run the documentation: read the commands and settings of its pages as a reader does."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Foreask = Callable[..., Awaitable[tuple[Any, str]]]
 
 
 def commands_of(page: str, question: str = "") -> list[str]:
-    """The commands of a page, or of what stands under one of its questions."""
+    """Return the commands of a page, or of the section under one of its questions."""
     return _indented(page, question, r"foreask .+")
 
 
 def settings_of(page: str, question: str) -> dict[str, str]:
-    """The settings under a question of a page."""
+    """Return the settings in the section under a question of a page."""
     return dict(line.split("=", maxsplit=1) for line in _indented(page, question, r"FOREASK_\w+=.*"))
 
 
@@ -37,23 +37,23 @@ def _indented(page: str, question: str, pattern: str) -> list[str]:
     return lines
 
 
-def foreask_beside(
-    meanwhile: Callable[[], Awaitable[object]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def foreask_with_background(
+    background: Callable[[], Awaitable[object]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Foreask:
-    """Return what runs a command, while something else is done again and again, and returns its exit code and words.
+    """Return a function that runs a command, repeats `background` until it exits, and returns exit code and output.
 
-    Another `meanwhile` may be named for one command.
+    The function accepts another `background` for one command.
     """
 
-    async def run(command: str, meanwhile: Callable[[], Awaitable[object]] = meanwhile) -> tuple[Any, str]:
+    async def run(command: str, background: Callable[[], Awaitable[object]] = background) -> tuple[Any, str]:
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         running = asyncio.create_task(asyncio.to_thread(_exit_code))
         while not running.done():
-            await meanwhile()
+            await background()
             await asyncio.sleep(0.05)
         out, err = capsys.readouterr()
-        said = [line for line in (out + err).splitlines(keepends=True) if " [info " not in line]  # the server logs too
-        return await running or 0, "".join(said)
+        lines = [line for line in (out + err).splitlines(keepends=True) if " [info " not in line]  # the server logs too
+        return await running or 0, "".join(lines)
 
     return run
 
@@ -61,6 +61,6 @@ def foreask_beside(
 def _exit_code() -> Any:
     try:
         main.run()
-    except SystemExit as ended:
-        return ended.code
+    except SystemExit as exit_:
+        return exit_.code
     return 0

@@ -1,4 +1,4 @@
-"""A real worker that dies of whatever holds a text: `python -m tests.support.poisoned ROLE TEXT`."""
+"""A real worker that a file or chunk with a given text kills: `python -m tests.support.poisoned ROLE TEXT`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workers.__main__ import main
 
 
 def poison(text: str) -> None:
-    """Have this process kill itself when it reads a file, or has a chunk asked for, with the text."""
+    """Make this process kill itself when it parses a file or generates questions of a chunk with the text."""
     parse, generate_questions = ParsingSandbox.parse, shared.ingest.generate.stage.generate_questions
 
     async def parse_or_die(sandbox: ParsingSandbox, path: Path, **named: Any) -> Any:

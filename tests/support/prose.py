@@ -1,9 +1,9 @@
 """Check prose and test names: `python -m tests.support.prose [--root DIR] [--all] [--count] [FILE ...]`.
 
-Docstrings, comments, messages, documentation pages, texts of the page and comments in SQL must not contain the phrases
-in `PHRASES`; each has a plain replacement. Test names have at most eight words and start with a subject. `prose.toml`
-next to this file lists the files that are checked by default and the exceptions with their reasons. The exit code is 1
-if anything is reported.
+Docstrings, comments, messages, descriptions of fields and options, documentation, UI texts, and texts in SQL and Lua
+must not contain the phrases in `PHRASES`; each has a plain replacement. Test names have at most eight words and start
+with a subject. `prose.toml` next to this file lists the files that are checked by default, and the exceptions with
+their reasons. The exit code is 1 if anything is reported.
 """
 
 from __future__ import annotations
@@ -17,24 +17,30 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 RULES = Path(__file__).with_name("prose.toml")
-MOST_WORDS = 8  # of a test name, after `test_`
+MOST_WORDS = 8  # in a test name after `test_`
 
-# Phrase, as a regular expression without regard to case: plain replacement.
+_PARTICIPLES = "asked|kept|known|found|held|wanted|told"
+# After a participle, these words or the end of the clause show that it is used as a noun: "the kept are deleted".
+_CLAUSE = r"(?=$|[.,;:)]| (?:is|are|was|were|has|have|of|in|by|for|and|or|to|from|with|that|which)\b)"
+
+# Regular expression that ignores case: plain replacement.
 PHRASES: Mapping[str, str] = {
     r"\bwhat\b(?! to\b)(?![^.]*\?)": "a noun for the thing",
     r"\bwhoever\b|\bwhomever\b": "the client, the caller",
-    r"\b(?:nobody|somebody|everybody|anybody)\b": "no worker, a client, every tenant",
+    r"\b(?:nobody|somebody|everybody|anybody|no one|someone|everyone|anyone)\b": "no worker, a client, every tenant",
     r"\bstrangers?\b": "another user, untrusted input",
     r"(?:^|[.;:] |\b(?:those|one|ones|for|of|to|by|from|with|than) )who\b": "the client, the caller",
-    r"\b(?:that|those) (?:of|that|whose|which)\b|\bones? that\b": "repeat the noun",
-    r"\bhand(?:s|ed|ing)? (?:in|it in|them in|over)\b": "upload, submit, pass",
+    r"\b(?:that|those) (?:of|that|whose|which)\b|\bones? that\b|\bof which\b": "repeat the noun",
+    rf"\bthose (?:{_PARTICIPLES})\b|\bthe (?:{_PARTICIPLES}){_CLAUSE}": "requests, retained rows, hits, targets",
+    r"\bhas it that\b": "states that",
+    r"\bhand(?:s|ed|ing)? (?:in|it in|them in|over)\b|\bhand(?:s|ed|ing) (?:\w+ )?to\b": "upload, submit, pass",
     r"\b(?:comes?|came|coming) in\b": "arrive",
     r"\b(?:is|are|was|were|be|been|being|stays?|took|tak(?:e|es|en|ing)) away\b": "unavailable, remove",
     r"\bgone\b": "deleted, missing",
@@ -44,28 +50,33 @@ PHRASES: Mapping[str, str] = {
     r"(?<!\bthere )(?<!\bhere )\b(?:is|are|was|were) (?:no|none)\b(?! longer\b)": "is not a(n), does not exist",
     r"\b(?:tells?|told|telling)\b": "report, notify",
     r"\b(?:hears?|heard)\b": "receive an event",
-    r"\b(?:goes|went)\b": "is deleted, is sent",
+    r"\b(?:goes|went)\b|\bgo (?:on|away)\b": "is deleted, is sent, continue",
     r"\b(?:begins?|began|begun)\b": "start",
     r"\b(?:beside|besides|behind)\b": "next to, after, concurrently",
     r"\b(?:anew|all the same|once more)\b": "again, anyway",
     r"\b(?:patience|verdicts?)\b|\bjudge[ds]?\b": "timeout, result, rating",
+    r"\ba (?:look|turn)\b": "a poll, an iteration",
     r"\b(?:give|gives|given|gave|giving) (?:\w+ ){0,2}up\b": "abandon, release",
     r"\b(?:put|puts|putting) off\b": "defer",
     r"\blets? (?:\w+ )?go\b": "release",
     r"\b(?:take|takes|taken|took|taking) (?:\w+ )?back\b": "retract",
+    r"\b(?:take|takes|taken|took|taking) (?:\w+ ){1,3}along\b": "also cancel, also delete",
     r"\bunder way\b|\bin work\b": "running, claimed",
     r"\bin (?:the )?place of\b": "instead of",
-    r"\b(?:a|the|its|this|that|no|one|each|every|another|of) places?\b": "location, slot, position, rank, index",
+    r"\b(?:a|the|its|this|that|no|one|two|each|every|all|these|another|other|same|free|of) places?\b": (
+        "location, slot, position, rank, index"
+    ),
     r"\bwhere (?:there|it|they|this|none|nothing|no|neither|not|one)\b": "if, when",
     r", for (?:it|they|there|this|that|he) ": "because",
-    r"^(?:have|let|say|see) (?!also\b)": "the verb itself",
+    r"^(?:have|let|say) ": "the verb itself",
     r"\bthe way of\b": "the path of",
     r"\bcrowds?\b": "the exact noun",
 }
 # Words that a test name must not contain, and words with which it must not start.
 NAME_WORDS = re.compile(
-    r"_(?:what|who|whom|whose|whoever|nobody|somebody|everybody|anybody|strangers?|away|gone|anew|told|tells?|stands|stood"
-    r"|behind|beside|goes|went|begins?|began|begun|patience|verdicts?|judged?|places?)(?=_|$)"
+    r"_(?:what|who|whom|whose|whoever|nobody|somebody|everybody|anybody|strangers?|away|gone|anew|told|tells?|hears?|stands"
+    r"|stood|behind|beside|goes|went|begins?|began|begun|patience|verdicts?|judged?|places?|gives?_up|given_up|put_off|lets?_go"
+    r"|taken?_back|takes_back|handed_in|hands_in|comes?_in|once_more|all_the_same|under_way|is_no|are_no)(?=_|$)"
     r"|(?<=^test)_(?:its?|they|their|ones?|those|that|where|of|for|with)(?=_)"
 )
 ARGS_STARTS = re.compile(r"(?i)^(?:of|those|what|that|whose|where|who|how|which)\b")
@@ -75,6 +86,13 @@ _CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+|\]\([^)]*\)|<[^>]+>|\{[^{}]*\}
 _SQL = re.compile(r"\b(?:SELECT|UPDATE|INSERT|DELETE|CREATE|WHERE|FROM|EXISTS|GRANT)\b")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MESSAGE_WORDS = 3  # shorter strings are names, not messages
+_PROSE_ARGUMENTS = {"description", "help", "summary"}  # texts of any length, of options, fields and routes
+_QUOTED = r"'[^']*'|\"[^\"]*\""
+# The comment of a line by its mark, which does not count within quotes.
+_COMMENTS = {
+    "--": re.compile(rf"^(?:[^'\"-]|-(?!-)|{_QUOTED})*--+ ?(.*)$"),
+    "#": re.compile(rf"^(?:[^'\"#]|{_QUOTED})*#+ ?(.*)$"),
+}
 
 
 class Text(NamedTuple):
@@ -95,7 +113,7 @@ class Rules:
 
     Args:
         checked: patterns of paths.
-        allowed: by pattern of paths, phrases that are allowed there.
+        allowed: allowed phrases by pattern of paths.
     """
 
     checked: tuple[str, ...]
@@ -135,13 +153,12 @@ def _texts(path: str, source: str) -> Iterator[Text]:
         yield from _python(source, messages=not path.startswith("tests/"))
     elif suffix == "md":
         yield from _markdown(source)
-    elif suffix == "js":
-        yield from _javascript(source)
-    elif suffix in {"sql", "yml", "yaml", "toml", "lua"} or path.endswith(("Makefile", "Dockerfile")):
-        mark = "--" if suffix in {"sql", "lua"} else "#"
-        for number, line in enumerate(source.splitlines(), 1):
-            if (comment := line.partition(f"{mark} ")[2]) and line.count('"') % 2 == 0:
-                yield Text(number, comment)
+    elif suffix in {"js", "ts", "html", "css"}:
+        yield from _page(source)
+    elif suffix in {"sql", "lua"}:
+        yield from _commented(source, "--")
+    elif suffix in {"yml", "yaml", "toml"} or path.endswith(("Makefile", "Dockerfile")):
+        yield from _commented(source, "#")
 
 
 def _python(source: str, *, messages: bool) -> Iterator[Text]:
@@ -151,16 +168,20 @@ def _python(source: str, *, messages: bool) -> Iterator[Text]:
     tree = ast.parse(source)
     docstrings = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node
-        ):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node):
             value = node.body[0].value  # type: ignore[attr-defined]
             docstrings.add(value)
             yield from _docstring(value)
     if messages:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node not in docstrings and _is_message(node.value):
-                yield Text(node.lineno, node.value)
+        yield from _messages(tree, docstrings)
+
+
+def _messages(tree: ast.AST, docstrings: Collection[ast.AST]) -> Iterator[Text]:
+    """Yield the texts of options, fields and routes, and other string constants with enough words."""
+    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in _PROSE_ARGUMENTS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node not in docstrings and (node in prose or _is_message(node.value)):
+            yield Text(node.lineno, str(node.value))
 
 
 def _is_message(value: object) -> bool:
@@ -181,13 +202,25 @@ def _markdown(source: str) -> Iterator[Text]:
             yield Text(number, line.lstrip("#->|* "))
 
 
-def _javascript(source: str) -> Iterator[Text]:
+def _page(source: str) -> Iterator[Text]:
+    """Yield comments, texts between tags, and strings of at least two words."""
     for number, line in enumerate(source.splitlines(), 1):
-        for comment in re.findall(r"(?:^|\s)//(.*)$|^\s*/?\*+(.*?)(?:\*/)?$", line):
+        for comment in re.findall(r"(?:^|\s)//(.*)$|^\s*/?\*+(.*?)(?:\*/)?$|/\*+(.*?)\*/\s*$|<!--(.*?)-->", line):
             yield Text(number, "".join(comment).strip())
-        for text in re.findall(r">([^<>${}`]{8,})<|\"([^\"]{12,})\"|`([^`$<>]{12,})`", line):
-            if len("".join(text).split()) > _MESSAGE_WORDS:
-                yield Text(number, "".join(text))
+        for text in re.findall(r">([^<>${}`]+)<|\"([^\"]+ [^\"]+)\"|`([^`$<>]+ [^`$<>]+)`", line):
+            yield Text(number, "".join(text).strip())
+
+
+def _commented(source: str, mark: str) -> Iterator[Text]:
+    """Yield the comments of lines, and in SQL and Lua also their messages."""
+    for number, line in enumerate(source.splitlines(), 1):
+        comment = _COMMENTS[mark].match(line)
+        if comment:
+            yield Text(number, comment[1])
+        if mark == "--":
+            for quoted in re.findall(_QUOTED, line[: comment.start(1)] if comment else line):
+                if _is_message(quoted):
+                    yield Text(number, quoted.strip("'\""))
 
 
 def _names(path: str, source: str) -> Iterator[Hit]:

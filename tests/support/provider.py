@@ -1,4 +1,4 @@
-"""A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults, counting every call.
+"""A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults and counts.
 
 Run it as `python -m tests.support.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it
 runs, and `GET /stats` returns the counted calls.
@@ -32,11 +32,11 @@ _REWRITES = {"hypothetical_answer", "queries", "step_back_question", "entities"}
 
 @dataclass
 class Script:
-    """What the provider does; every share is a probability from 0 to 1."""
+    """The provider's behaviour; every share is a probability from 0 to 1."""
 
     latency_seconds: float = 0.0
     embedding_latency_seconds: float = 0.0
-    questions: int = 5  # of a reply; 0: as many as the prompt asks for
+    questions: int = 5  # per reply; 0: the number in the prompt
     seed: int = 7
     share_500: float = 0.0
     share_hang: float = 0.0
@@ -46,33 +46,33 @@ class Script:
     requests_per_minute: int = 0  # 0: no limit; a sliding window of one minute scaled to `window_seconds`
     window_seconds: float = 60.0
     retry_after_seconds: float = 1.0
-    refuse_containing: str = ""  # embedding inputs with this text are answered 400
-    malformed_containing: str = ""  # chats with this text are always answered with broken JSON
-    hostile: bool = False  # questions hold a NUL and half of a surrogate pair
-    down: bool = False  # everything is answered 503
-    status: int = 0  # every chat is answered with this status
+    refuse_containing: str = ""  # embedding requests with this text get status 400
+    malformed_containing: str = ""  # chats with this text always get broken JSON
+    hostile: bool = False  # questions contain a NUL and half of a surrogate pair
+    down: bool = False  # every request gets status 503
+    status: int = 0  # every chat gets this status
     error: dict[str, Any] = field(default_factory=dict)  # fields of the errors, such as `message` and `code`
     rewriting: dict[str, Any] = field(default_factory=dict)  # fields of the replies to calls that rewrite a question
-    rewrite_fault: str = ""  # of those calls: `hang`, `rubbish` or `500`
+    rewrite_fault: str = ""  # fault of those calls: `hang`, `rubbish` or `500`
     condensed: str = ""  # the question that a conversation is condensed into
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
-    rerank_list: bool = False  # results as a bare list, with `score` for the name
+    rerank_list: bool = False  # results as a bare list with the field `score`
 
 
 @dataclass
 class Stats:
     chats: Counter[str] = field(default_factory=Counter)  # calls received, by prompt
-    answered: Counter[str] = field(default_factory=Counter)  # calls answered 200 in full, by prompt
-    spoilt: Counter[str] = field(default_factory=Counter)  # those of them whose reply was of no use, by prompt
-    prompts: dict[str, str] = field(default_factory=dict)  # what a prompt says, by the key that it is counted under
+    answered: Counter[str] = field(default_factory=Counter)  # complete replies with status 200, by prompt
+    spoilt: Counter[str] = field(default_factory=Counter)  # useless replies among `answered`, by prompt
+    prompts: dict[str, str] = field(default_factory=dict)  # text of a prompt by its key in the counters
     embeddings: int = 0
     embedded_inputs: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     in_flight: int = 0
     peak_in_flight: int = 0
     arrivals: list[float] = field(default_factory=list)
-    reranks: list[dict[str, Any]] = field(default_factory=list)  # the bodies received
-    headers: dict[str, dict[str, str]] = field(default_factory=dict)  # of the last call of each kind
+    reranks: list[dict[str, Any]] = field(default_factory=list)  # received bodies
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)  # headers of the last call of each kind
 
 
 _BY_PROMPT = ("chats", "answered", "spoilt")
@@ -106,7 +106,7 @@ class ScriptedEndpoints:
         return _json({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
     async def report(self, request: web.Request) -> web.Response:
-        """What was counted; with `?containing=TEXT` the calls of those prompts alone."""
+        """Return the counts; with `?containing=TEXT`, only the calls whose prompts contain the text."""
         s = self._stats_of(request.query["containing"]) if "containing" in request.query else self.stats
         return _json(
             {
@@ -118,7 +118,9 @@ class ScriptedEndpoints:
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
                 "in_flight": s.in_flight,
-                "awaited": sum(chat.transport is not None for chat in self._chats),  # by callers that are there still
+                "awaited": sum(
+                    chat.transport is not None for chat in self._chats
+                ),  # calls whose callers are still connected
                 "peak_in_flight": s.peak_in_flight,
                 "arrivals": s.arrivals,
                 "reranks": s.reranks,
@@ -133,9 +135,9 @@ class ScriptedEndpoints:
         return replace(s, **parts)
 
     async def rewrite(self, request: web.Request) -> web.Response:
-        known = {f.name for f in fields(Script)}
+        names = {f.name for f in fields(Script)}
         for name, value in orjson.loads(await request.read()).items():
-            if name not in known:
+            if name not in names:
                 return _json({"error": f"no such setting: {name}"}, status=400)
             setattr(self.script, name, value)
         return _json({})
@@ -224,7 +226,7 @@ class ScriptedEndpoints:
         return _json({"error": error}, status)
 
     def _admit(self) -> bool:
-        """A sliding window that counts refused requests too, as providers do."""
+        """Apply a sliding window that also counts rejected requests, as providers do."""
         now = time.monotonic()
         window = [t for t in self._window if t > now - self.script.window_seconds]
         window.append(now)
@@ -249,13 +251,13 @@ class ScriptedEndpoints:
     def _questions(self, prompt: str) -> list[str]:
         if self.script.questions:
             return questions_of(prompt, self.script.questions)
-        return questions_of(prompt.rpartition("<chunk>")[2].removesuffix("</chunk>"), _asked_for(prompt))
+        return questions_of(prompt.rpartition("<chunk>")[2].removesuffix("</chunk>"), _requested_questions(prompt))
 
     def _rewrite_fault(self, body: dict[str, Any]) -> str:
         return self.script.rewrite_fault if _rewrites(body) else ""
 
     def _rewriting(self, fields: dict[str, Any], prompt: str) -> str:
-        """What is scripted of the fields that are asked for, and for the others the question's own words."""
+        """Return the requested fields: scripted values, or else values made of the question's words."""
         question = " ".join(_WORD.findall(prompt)[1:-1])
         defaults = {
             "hypothetical_answer": f"It is so: {question}.",
@@ -266,7 +268,7 @@ class ScriptedEndpoints:
         return orjson.dumps({name: (defaults | self.script.rewriting)[name] for name in fields}).decode()
 
     async def rerank(self, request: web.Request) -> web.Response:
-        """Score documents by the share of the query's words that they have, best first."""
+        """Score documents by their share of the query's words, best first."""
         body = orjson.loads(await request.read())
         self.stats.reranks.append(body)
         fault = self.script.rerank_fault
@@ -323,29 +325,29 @@ class ScriptedEndpoints:
         return _json({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     def vector(self, text: str, dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
-        """A bag of hashed words as a unit vector: texts that share words are near each other."""
+        """Return a bag of hashed words as a unit vector, so that texts with common words are near each other."""
         digests = self._digests
-        found = [digests.get(word) or self._digest(word) for word in _WORD.findall(text.lower())]
-        if not found:
+        word_digests = [digests.get(word) or self._digest(word) for word in _WORD.findall(text.lower())]
+        if not word_digests:
             return np.eye(1, dimensions, dtype=np.float32)[0]
-        bins = np.bincount(np.array(found) % (2 * dimensions), minlength=2 * dimensions)
+        bins = np.bincount(np.array(word_digests) % (2 * dimensions), minlength=2 * dimensions)
         values = (bins[:dimensions] - bins[dimensions:]).astype(np.float32)
         norm = float(np.linalg.norm(values))
         return values / np.float32(norm) if norm else np.eye(1, dimensions, dtype=np.float32)[0]
 
     def _digest(self, word: str) -> int:
-        """What the word's dimension is made of; in the second half it counts negative."""
+        """Return the word's hash, which determines its dimension and sign."""
         digest = self._digests[word] = zlib.crc32(word.encode())
         return digest
 
 
-def _asked_for(prompt: str) -> int:
-    asked = re.search(r"Number of questions: (\d+)", prompt)
-    return int(asked[1]) if asked else 5
+def _requested_questions(prompt: str) -> int:
+    number = re.search(r"Number of questions: (\d+)", prompt)
+    return int(number[1]) if number else 5
 
 
 def questions_of(prompt: str, count: int) -> list[str]:
-    """Deterministic, distinct questions made of the text's own words, a different stretch of it for each."""
+    """Return deterministic, distinct questions, each made of the words of a different part of the text."""
     words = _WORD.findall(prompt[-1500:]) or ["nothing"]
     step = max(1, len(words) // count)
     return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]
@@ -378,7 +380,7 @@ async def _drip(request: web.Request, reply: bytes) -> web.StreamResponse:
     await response.prepare(request)
     for start in range(0, len(reply), max(1, len(reply) // 20)):
         await response.write(reply[start : start + max(1, len(reply) // 20)])
-        await asyncio.sleep(0.05)  # a second in all: on a busy machine it must not meet a timeout
+        await asyncio.sleep(0.05)  # a second in all, so that a busy machine exceeds no timeout
     await response.write_eof()
     return response
 
@@ -396,7 +398,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--script", default="{}", help="JSON of the settings to begin with")
+    parser.add_argument("--script", default="{}", help="JSON of the initial behaviour")
     arguments = parser.parse_args()
     script = Script(**orjson.loads(arguments.script))
     with suppress(KeyboardInterrupt):

@@ -1,7 +1,7 @@
 """A TCP proxy that fails on demand: one process with a link to each engine, under remote control.
 
-Run it as `python -m tests.support.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, the control's own
-under `control`. `POST /broker {"mode": "cut"}` changes a link while it runs, `GET /broker` tells what it has done.
+Run it as `python -m tests.support.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, with the port of
+the remote control under `control`. `POST /broker {"mode": "cut"}` changes a link, `GET /broker` returns its counts.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _READ_BYTES = 65_536
 REFUSAL = b'{"status":{"error":"Service internal error: No space left on device: WAL buffer size exceeds"},"time":0.1}'
 _DRIP_BYTES = 64
 _DRIP_SECONDS = 0.05
-_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+_RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
 
 @dataclass
 class Fault:
-    """What a link does.
+    """The behaviour of a link.
 
     Args:
-        mode: `pass`; `cut`: connections are closed, and new ones too; `reset`: the same with RST; `hole`: connections
-            are accepted and stay open, and nothing comes through; `stale`: those that are open stay open and silent for
-            ever, and new ones pass; `drip`: a few bytes at a time.
-        latency_seconds: how long each piece is held back.
-        swallow: the server's reply to a request with this text is lost, and its connection closed.
-        times: how often that happens.
-        refuse: an HTTP request with this text is answered with `status`, and never comes to the server.
-        status: of such an answer.
+        mode: `pass`; `cut`: all connections are closed, including new ones; `reset`: the same with RST; `hole`:
+            connections are accepted and stay open, but no data passes; `stale`: existing connections stay open and
+            silent for ever, and new ones pass; `drip`: a few bytes at a time.
+        latency_seconds: delay of each piece of data.
+        swallow: text of requests whose replies are lost and whose connections are closed.
+        times: number of replies that are lost.
+        refuse: text of HTTP requests that get `status` and never reach the server.
+        status: HTTP status of refused requests.
     """
 
     mode: Mode = "pass"
@@ -51,17 +51,17 @@ class Fault:
 
 @dataclass(eq=False)
 class Connection:
-    """A client's connection and ours to the engine."""
+    """A client's connection and the proxy's connection to the engine."""
 
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     swallowing: bool = False
     stale: bool = False
 
-    def close(self, *, at_once: bool) -> None:
+    def close(self, *, reset: bool) -> None:
         for writer in self.writers:
-            if at_once:
+            if reset:
                 with suppress(OSError):  # it is closed already
-                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
             writer.transport.abort()
 
 
@@ -86,21 +86,21 @@ class Link:
     async def aclose(self) -> None:
         self._server.close()
         for connection in list(self._connections):
-            connection.close(at_once=True)
+            connection.close(reset=True)
         await self._server.wait_closed()
 
     def change(self, fault: Fault) -> None:
         self.fault = fault
         if fault.mode in ("cut", "reset"):
             for connection in list(self._connections):
-                connection.close(at_once=fault.mode == "reset")
+                connection.close(reset=fault.mode == "reset")
         if fault.mode == "stale":
             for connection in self._connections:
                 connection.stale = True
         if fault.mode == "hole":
             self._flowing.clear()
         else:
-            self._flowing.set()  # what was held back flows on, as after a network's failure
+            self._flowing.set()  # delayed data continues, as after a network failure
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -113,16 +113,20 @@ class Link:
             if connection.stale or self.fault.mode in ("cut", "reset"):
                 return
             with suppress(OSError):
-                above = await asyncio.open_connection(self._host, int(self._port))
-                connection.writers.append(above[1])
-                await self._forward(connection, (reader, above[1]), (above[0], writer))
+                upstream = await asyncio.open_connection(self._host, int(self._port))
+                connection.writers.append(upstream[1])
+                await self._forward(connection, (reader, upstream[1]), (upstream[0], writer))
         finally:
             self._connections.discard(connection)
-            connection.close(at_once=self.fault.mode == "reset")
+            connection.close(reset=self.fault.mode == "reset")
 
-    async def _forward(self, connection: Connection, *ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-        """Pump both ways until either ends."""
-        up, down = (asyncio.create_task(self._pump(connection, *way, up=i == 0)) for i, way in enumerate(ways))
+    async def _forward(
+        self, connection: Connection, *directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]
+    ) -> None:
+        """Forward data in both directions until one of them ends."""
+        up, down = (
+            asyncio.create_task(self._pump(connection, *direction, up=i == 0)) for i, direction in enumerate(directions)
+        )
         try:
             await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -150,7 +154,7 @@ class Link:
             await self._write(writer, data)
 
     async def _refuse(self, connection: Connection, reader: asyncio.StreamReader) -> None:
-        """Answer in the server's place, and take the rest of the request until the client closes."""
+        """Answer instead of the server, and read the rest of the request until the client closes."""
         self.refused += 1
         head = f"HTTP/1.1 {self.fault.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\n"
         connection.writers[0].write(f"{head}content-length: {len(REFUSAL)}\r\n\r\n".encode() + REFUSAL)
@@ -172,7 +176,7 @@ class Link:
 
 
 class Control:
-    """The links by their names, over HTTP."""
+    """Remote control of the links over HTTP."""
 
     def __init__(self, links: dict[str, Link]) -> None:
         self._links = links

@@ -1,4 +1,4 @@
-"""Replies of the API for tests of its clients: the examples in the API's own description, with changes."""
+"""Replies of the API for tests of its clients: the examples in the API's description, with changes."""
 
 from typing import Any
 

@@ -1,12 +1,12 @@
-"""How large a run of the suite is."""
+"""Sizes of a run of the fault suite."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Some promises show only after a wait: a connection counts as dead, a transaction has been open for too long, a minute
-# of a provider's limit has passed. In a short run these waits are about a sixth of the product's defaults.
+# Some guarantees can be checked only after a wait: until a connection counts as dead, a transaction has been open for
+# too long, or a minute of a provider's limit has passed. A short run uses about a sixth of the product's defaults.
 SHORT_TIMEOUTS = {
     "broker_timeout": 1,
     "broker_pause": 0.33,
@@ -22,25 +22,25 @@ class Scale:
     """Sizes of the scenarios.
 
     Args:
-        documents: of five chunks each, where one fault is looked at.
-        storm_documents: of five chunks each, while workers die one after the other.
-        storm_kills: how many die.
-        storm_latency_seconds: of the model meanwhile, so that the storm does not outlast the work.
-        flood_documents: of ten chunks each, that one tenant hands in beside another's few.
-        flood_in_flight: calls of each worker meanwhile.
-        limited_workers: that ask, against a provider's limit.
-        limited_documents: of ten chunks each, that they ask for; more than a minute's worth.
-        limited_per_second: calls that the limit allows; in the short suite what is left for it beside other tests.
-        unlimited_documents: the same, where the limit is not declared.
-        erased_documents: of one chunk each, of a tenant that is erased.
-        lease_seconds: how long a claim outlives its worker.
-        executed: whether a rolling restart starts interpreters, which import everything, instead of forks.
-        tuning: timeouts that are shorter than the product's defaults.
+        documents: documents of five chunks each, for scenarios with one fault.
+        storm_documents: documents of five chunks each, while workers die one after another.
+        storm_kills: number of workers killed.
+        storm_latency_seconds: latency of the model in that time, so that the kills do not outlast the work.
+        flood_documents: documents of ten chunks each that one tenant uploads, while another uploads few.
+        flood_in_flight: concurrent calls of each worker in that time.
+        limited_workers: workers that share a provider's limit.
+        limited_documents: documents of ten chunks each under a limit; more than a minute's worth.
+        limited_per_second: calls that the limit allows; the short suite leaves processor time for other tests.
+        unlimited_documents: the same for an undeclared limit.
+        erased_documents: documents of one chunk each of a tenant that is erased.
+        lease_seconds: time for which a claim outlives its worker.
+        executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
+        tuning: timeouts below the product's defaults.
         minute_seconds: length of the window of a declared limit.
-        minute_used: the share of the limit that must be used within it.
-        away_seconds: how long an engine is gone.
-        recovery_seconds: from the return of the broker until all must have settled.
-        patience_seconds: until all must have settled elsewhere.
+        minute_used: share of the limit that must be used in that window.
+        outage_seconds: duration of an engine's outage.
+        recovery_seconds: time after the broker's outage within which all documents must settle.
+        timeout_seconds: time within which all documents must settle in other scenarios.
     """
 
     documents: int
@@ -58,7 +58,7 @@ class Scale:
     executed: bool
     minute_seconds: float
     minute_used: float
-    away_seconds: float
+    outage_seconds: float
     recovery_seconds: float
     timeout_seconds: float
     tuning: Mapping[str, float] = field(default_factory=dict)
@@ -82,7 +82,7 @@ SCALES = {
         tuning=SHORT_TIMEOUTS,
         minute_seconds=SHORT_TIMEOUTS["limit_window"],
         minute_used=0.8,
-        away_seconds=2,
+        outage_seconds=2,
         recovery_seconds=20,
         timeout_seconds=120,
     ),
@@ -102,7 +102,7 @@ SCALES = {
         executed=True,
         minute_seconds=60,
         minute_used=0.9,
-        away_seconds=60,
+        outage_seconds=60,
         recovery_seconds=60,
         timeout_seconds=900,
     ),
@@ -122,7 +122,7 @@ SCALES = {
         executed=True,
         minute_seconds=60,
         minute_used=0.9,
-        away_seconds=60,
+        outage_seconds=60,
         recovery_seconds=60,
         timeout_seconds=1_800,
     ),

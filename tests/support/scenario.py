@@ -1,7 +1,7 @@
-"""What a scenario asks for, and the judgement on what came of it, after Jepsen's set checker.
+"""The documents and faults of a scenario, and the check of its results, modelled on Jepsen's set checker.
 
-Everything is counted from outside: the documents that were handed in, the prompts that the provider was called for, and
-the points that stand in Qdrant at the end.
+Everything is counted outside the product: the uploaded documents, the prompts that the provider received, and the
+points in Qdrant at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SEARCHABLE = ("searchable", "ready", "degraded")
 
 @dataclass(frozen=True)
 class Row:
-    """A scenario in the table."""
+    """A scenario's row in the table of results."""
 
     scenario: str
     seed: int
@@ -51,14 +51,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document, which becomes one chunk; its mark is in every few words, and so in all of its questions."""
+    """A part of a document that becomes one chunk; its mark recurs every few words, and so in all its questions."""
 
     mark: str
     body: str
 
 
 def section(mark: str, chars: int = 1600) -> Section:
-    """A section that is one chunk: longer than what the provider makes its questions of, shorter than the limit."""
+    """Return a section of one chunk, longer than the provider's excerpt for questions, shorter than the limit."""
     start = sum(map(ord, mark)) * 31
     pairs = chars // (len(mark) + len(" item999 "))
     return Section(mark, " ".join(f"{mark} item{(start + n * n) % 997}" for n in range(pairs)) + ".")
@@ -71,13 +71,13 @@ def text_of(title: str, sections: Iterable[Section]) -> str:
 
 @dataclass
 class Scenario:
-    """One fault and one collection of documents that nobody else has.
+    """One fault and one collection of its own documents.
 
     Args:
-        name: as the table shows it.
-        number: of the scenario, in the marks of its texts.
-        seed: of everything random, and in the marks too.
-        record: takes the judgement, for the table.
+        name: name in the table.
+        number: number of the scenario, which is part of the marks of its texts.
+        seed: seed of all random choices, which is part of the marks.
+        record: function that adds a row to the table.
     """
 
     fleet: Fleet
@@ -86,10 +86,10 @@ class Scenario:
     number: str
     seed: int
     record: Callable[[Row], None]
-    began: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
     documents: dict[str, list[Section]] = field(default_factory=dict)
     in_flight: int = 0
-    turned_away: int = 0
+    deferred_uploads: int = 0
     _deaths_before: int = 0
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Scenario:
 
     @property
     def mark(self) -> str:
-        """The beginning of every mark of this scenario."""
+        """The common prefix of this scenario's marks."""
         return f"f{self.number}x{self.seed}"
 
     @property
@@ -109,14 +109,14 @@ class Scenario:
         return sum(map(len, self.documents.values()))
 
     def corpus(self, documents: int, sections: int = 5, *, version: int = 1) -> dict[str, list[Section]]:
-        """So many documents by their external ids, no section like another."""
+        """Return `documents` documents with distinct sections by external id."""
         return {
             f"{self.mark}-{d}.md": [section(f"{self.mark}_{d}_{s}_{version}") for s in range(sections)]
             for d in range(documents)
         }
 
     def submit(self, documents: Mapping[str, list[Section]], **more: Any) -> None:
-        """Hand documents in; what they say is what must stand in Qdrant at the end."""
+        """Upload documents; Qdrant must contain their sections at the end."""
         texts = {name: text_of(name, sections) for name, sections in documents.items()}
         replies = self.fleet.ingest(texts, self.collection, **more)
         statuses = Counter(reply.status_code for reply in replies)
@@ -125,25 +125,25 @@ class Scenario:
 
     @contextmanager
     def load(self, documents: Mapping[str, list[Section]], every: float) -> Iterator[None]:
-        """Within, documents are handed in, one every so many seconds; at its end the rest of them.
+        """Upload a document every `every` seconds within the block, and the remaining ones at its end.
 
-        Each is handed in again and again until it is accepted, as a good client does.
+        Each upload is repeated until it is accepted, as a good client does.
         """
-        over = threading.Event()
+        block_ended = threading.Event()
 
         def submit() -> None:
             for name, sections in documents.items():
                 self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
                 self.documents[name] = sections
-                over.wait(every)
+                block_ended.wait(every)
 
         with ThreadPoolExecutor(1) as pool:
-            handed_in = pool.submit(submit)
+            uploading = pool.submit(submit)
             try:
                 yield
             finally:
-                over.set()
-            handed_in.result()
+                block_ended.set()
+            uploading.result()
 
     def _accepted(self, name: str, sections: list[Section]) -> bool:
         reply = self.fleet.ingest({name: text_of(name, sections)}, self.collection)[0]
@@ -152,7 +152,7 @@ class Scenario:
             return True
         assert reply.json()["component"] == "ledger"
         assert int(reply.headers["retry-after"]) >= 1
-        self.turned_away += 1
+        self.deferred_uploads += 1
         return False
 
     def calls(self) -> int:
@@ -168,23 +168,23 @@ class Scenario:
         self.fleet.wait_until(lambda: self.answered() >= count, f"no {count} calls were answered", timeout)
 
     def wait_for_chunks(self, state: str) -> None:
-        """Wait until every chunk counts as `state` in what the API tells of its document."""
+        """Wait until the API counts every chunk of every document as `state`."""
 
-        def came_so_far() -> bool:
+        def all_counted() -> bool:
             return sum(d["chunks"][state] for d in self.fleet.documents(self.collection)) == self.chunks
 
-        self.fleet.wait_until(came_so_far, f"not every chunk was counted as {state}")
+        self.fleet.wait_until(all_counted, f"not every chunk was counted as {state}")
 
     def is_searchable(self) -> bool:
-        """Whether queries see the newest version of every document."""
+        """Return whether queries find the newest version of every document."""
         documents = self.fleet.documents(self.collection)
         return len(documents) == len(self.documents) and all(d["state"] in _SEARCHABLE for d in documents)
 
     def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
-        """Wait until every document has ended; with `swept`, until late writers have been swept after too."""
+        """Wait until every document is settled; with `swept`, also until all sweeps have finished."""
         documents = self.fleet.wait_until_settled(len(self.documents), self.collection, timeout)
         if swept:
-            self.fleet.wait_until(self._swept, "deletions and sweeps did not end", timeout)
+            self.fleet.wait_until(self._swept, "deletions and sweeps did not finish", timeout)
         return documents
 
     def _swept(self) -> bool:
@@ -194,7 +194,7 @@ class Scenario:
         return bool(self.fleet.query(statement)[0]["open"] == 0)
 
     def update(self, documents: Mapping[str, list[Section]], *, changed: int, version: int) -> None:
-        """Hand documents in again, their last sections changed."""
+        """Upload documents again with their last sections changed."""
         self.submit(
             {
                 name: [
@@ -215,12 +215,12 @@ class Scenario:
         return len(self.fleet.deaths) - self._deaths_before
 
     def check(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> Row:
-        """Compare what was asked for with what stands there; the row goes into the table, whatever it says.
+        """Compare the stored points with the uploaded documents, record the row, and fail on a difference.
 
         Args:
-            dead: marks of sections that must have ended dead: they need no question.
-            failed: documents that must have failed: nothing of them may stand.
-            note: what else the table should tell.
+            dead: marks of sections that must be dead letters; they need no question.
+            failed: documents that must have failed and have no points.
+            note: remark for the table.
         """
         stored = self._stored()
         lost, unexpected = self._compare(stored, dead, failed)
@@ -230,7 +230,7 @@ class Scenario:
         row = Row(
             scenario=self.name,
             seed=self.seed,
-            seconds=time.monotonic() - self.began,
+            seconds=time.monotonic() - self.started,
             chunks=self.chunks,
             calls=stats["calls"],
             lost=tuple(lost),
@@ -246,32 +246,32 @@ class Scenario:
         return row
 
     def _stored(self) -> dict[str, dict[str, Any]]:
-        """This scenario's points: those of its collection that carry one of its marks."""
+        """Return the points of the scenario's collection that contain one of its marks."""
         (collection,) = self.fleet.query(_COLLECTION, self.collection)
         points = self.fleet.stored_points(index_location_of(**collection))
-        return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
+        return {id_: point for id_, point in points.items() if f"{self.mark}_" in text_in(point)}
 
     def _compare(
         self, stored: dict[str, dict[str, Any]], dead: Collection[str], failed: Collection[str]
     ) -> tuple[list[str], list[str]]:
         rows = {str(row["public_id"]): str(row["id"]) for row in self.fleet.query(_ROWS, self.collection)}
-        known = {d["external_id"]: d | {"row": rows[d["id"]]} for d in self.fleet.documents(self.collection)}
-        lost = [f"document {name}" for name in self.documents if name not in known]
+        listed = {d["external_id"]: d | {"row": rows[d["id"]]} for d in self.fleet.documents(self.collection)}
+        lost = [f"document {name}" for name in self.documents if name not in listed]
         expected: set[str] = set()
         by_mark = defaultdict(list)
         for id_, point in stored.items():
             if "text" in point:
                 by_mark[marked(point["text"])].append(id_)
         for name, sections in self.documents.items():
-            if name not in known:
+            if name not in listed:
                 continue
-            document = known[name]
+            document = listed[name]
             degraded = any(part.mark in dead for part in sections)
             if document["state"] != ("failed" if name in failed else "degraded" if degraded else "ready"):
                 lost.append(f"document {name} is {document['state']}: {document['error']}")
             if name in failed:
                 continue
-            kept = self._kept(document)
+            passed_counts = self._passed_counts(document)
             for part in sections:
                 own = [id_ for id_ in by_mark[part.mark] if _is_stored(stored[id_], document, part)]
                 if not own:
@@ -279,34 +279,34 @@ class Scenario:
                     continue
                 expected.add(own[0])
                 chunk = stored[own[0]]["chunk_id"]
-                passed, version = range(kept.get(chunk, 0)), document["version"]
+                passed, version = range(passed_counts.get(chunk, 0)), document["version"]
                 questions = {question_point_id(UUID(chunk), version, n) for n in passed}
                 if not questions and part.mark not in dead:
                     lost.append(f"questions of {part.mark}")
                 lost += [f"question of {part.mark}" for id_ in questions if not _is_stored(stored.get(id_), document)]
                 expected |= questions
-        unexpected = [f"{id_}: {said(point)[:60]}" for id_, point in stored.items() if id_ not in expected]
-        unexpected += [f"{name} was not handed in" for name in known if name not in self.documents]
+        unexpected = [f"{id_}: {text_in(point)[:60]}" for id_, point in stored.items() if id_ not in expected]
+        unexpected += [f"{name} was not uploaded" for name in listed if name not in self.documents]
         return lost, unexpected
 
-    def _kept(self, document: dict[str, Any]) -> dict[str, int]:
-        """How many questions the ledger says were kept, by chunk."""
+    def _passed_counts(self, document: dict[str, Any]) -> dict[str, int]:
+        """Return the number of passed questions in the ledger by chunk."""
         path = f"/v1/documents/{document['id']}/chunks"
         chunks = self.fleet.client.get(path, params={"limit": 200}).raise_for_status().json()["items"]
         return {chunk["id"]: sum(bool(q["passed"]) for q in chunk["questions"]) for chunk in chunks}
 
 
-def said(point: Mapping[str, Any]) -> str:
+def text_in(point: Mapping[str, Any]) -> str:
     return str(point.get("text") or point.get("question"))
 
 
 def marked(text: str) -> str | None:
-    found = re.search(r"f\w+?x\d+_\d+_\d+_\d+", text)
-    return found[0] if found else None
+    match = re.search(r"f\w+?x\d+_\d+_\d+_\d+", text)
+    return match[0] if match else None
 
 
 def _is_stored(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: Section | None = None) -> bool:
-    """Whether a point belongs to the document as it is now, and can be seen."""
+    """Return whether a point belongs to the document's current version and is visible."""
     return (
         point is not None
         and point["document_id"] == document["row"]
@@ -317,7 +317,7 @@ def _is_stored(point: Mapping[str, Any] | None, document: Mapping[str, Any], par
 
 
 def rendered(table: Iterable[Row]) -> str:
-    """The table, one line a scenario."""
+    """Return the table with one line per scenario."""
     head = ("scenario", "seed", "seconds", "chunks", "calls", "lost", "unexpected", "paid twice", "in flight", "note")
     lines = [head]
     for row in table:

@@ -1,10 +1,10 @@
-"""Scrape every process of a deployment for a while, as Prometheus would, and say what was missing.
+"""Scrape every process of a deployment for a while, as Prometheus would, and report missing metrics.
 
     python -m tests.support.scrape --ports 9350-9355 --seconds 600
 
-Each answer is read by Prometheus' own parser. A line for each process says its role, the scrapes that failed, the
-slowest one and its series; then the counters that grew, and the metrics that no process had. The exit code is 1 where a
-scrape failed, a role is missing, or a number of a counter went back.
+Each reply is read by Prometheus' parser. The output has a line for each process with its role, failed scrapes, slowest
+scrape and number of series, then the counters that increased, and the metrics that no process had. The exit code is 1
+if a scrape failed, a role is missing, or a counter decreased.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ class Target:
     series: int = 0
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
-    went_back: set[str] = field(default_factory=set)
-    seen: set[str] = field(default_factory=set)
+    decreased: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     def scrape(self, client: httpx.Client) -> None:
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             text = client.get(f"http://127.0.0.1:{self.port}/metrics").raise_for_status().text
         except httpx.HTTPError:
             self.failures += 1
             return
-        self.slowest = max(self.slowest, time.perf_counter() - began)
+        self.slowest = max(self.slowest, time.perf_counter() - started)
         self.scrapes += 1
         totals = Counter[str]()
         families = list(text_string_to_metric_families(text))
         for family in families:
             for sample in family.samples:
-                self.seen.add(family.name + "_total" * (family.type == "counter"))
+                self.names.add(family.name + "_total" * (family.type == "counter"))
                 if sample.name == "foreask_process_info":
                     self.role = sample.labels["role"]
                 if sample.name.endswith(("_total", "_count")):
                     totals[sample.name] += sample.value
         self.series = sum(len(family.samples) for family in families)
-        self.went_back |= {name for name, value in self.last.items() if totals[name] < value}
+        self.decreased |= {name for name, value in self.last.items() if totals[name] < value}
         self.first, self.last = self.first or dict(totals), dict(totals)
 
 
@@ -80,21 +80,21 @@ def main() -> int:
 
 
 def report(targets: list[Target]) -> int:
-    grown = Counter[str]()
+    increases = Counter[str]()
     for target in targets:
         print(
             f"{target.port} {target.role}: {target.scrapes} scrapes, {target.failures} failed,"
             f" {target.slowest * 1000:.0f} ms at most, {target.series} series"
         )
         for name, value in target.last.items():
-            grown[name] += round(value - target.first.get(name, 0))
-    for name, value in sorted(grown.items()):
+            increases[name] += round(value - target.first.get(name, 0))
+    for name, value in sorted(increases.items()):
         print(f"{name}: +{value}")
-    missing = metrics.names() - {name for target in targets for name in target.seen}
+    missing = metrics.names() - {name for target in targets for name in target.names}
     roles = _ROLES - {target.role for target in targets}
-    back = {name for target in targets for name in target.went_back}
-    print(f"without a value: {sorted(missing)}; roles missing: {sorted(roles)}; went back: {sorted(back)}")
-    return 1 if roles or back or any(target.failures for target in targets) else 0
+    decreased = {name for target in targets for name in target.decreased}
+    print(f"without a value: {sorted(missing)}; roles missing: {sorted(roles)}; decreased: {sorted(decreased)}")
+    return 1 if roles or decreased or any(target.failures for target in targets) else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from workers.__main__ import main
 
 
 def skew(hours: float) -> None:
-    """Set this process's clock so many hours ahead, in the middle of its work."""
+    """Move this process's clock forward by `hours` at its third claim."""
     original, calls = Work._claim, count(1)
 
     def claim(work: Work, *arguments: Any, **named: Any) -> dict[str, Any]:

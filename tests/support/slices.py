@@ -1,4 +1,4 @@
-"""A real scheduler that fills and empties builds by few documents at a time: `python -m tests.support.slices COUNT`."""
+"""A real scheduler that fills and empties builds in small slices: `python -m tests.support.slices COUNT`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The ledger's tables, as the database has them."""
+"""The tables of the ledger in the database."""
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-# List the tables and their first columns, without Alembic's table.
+# List the tables and their columns, without Alembic's table.
 _COLUMNS = text("""
     SELECT table_name, array_agg(column_name::text ORDER BY ordinal_position) AS columns
     FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'
@@ -12,5 +12,5 @@ _COLUMNS = text("""
 
 
 async def columns(connection: AsyncConnection) -> dict[str, list[str]]:
-    """Return the columns of each table in their order, by the table's name."""
+    """Return the columns of each table in order, by table name."""
     return {row.table_name: list(row.columns) for row in await connection.execute(_COLUMNS)}

@@ -1,4 +1,4 @@
-"""A trigger that refuses every transition which the ledger's table does not have."""
+"""A trigger that rejects every transition that the ledger's table of transitions does not contain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAIRS = ", ".join(
     )
 )
 
-# A claim of a claimed row and a failed attempt leave a state as it is: that is no transition.
+# A claim of a claimed row and a failed attempt do not change the state, so they are not transitions.
 _CHECK = f"""
     CREATE OR REPLACE FUNCTION refuse_unknown_transition() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -43,7 +43,7 @@ _INSTALL = """
 
 
 async def refuse_unknown_transitions(database: Database) -> None:
-    """Install the trigger; once more changes nothing."""
+    """Install the trigger; installing it again changes nothing."""
     async with database.begin() as connection:
         await connection.exec_driver_sql(_CHECK)
         for table, column in sorted({(transition.table, transition.column) for transition in TRANSITIONS.values()}):

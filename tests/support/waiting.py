@@ -1,4 +1,4 @@
-"""The one timeout of all tests, and polling for a condition: a test waits for a state, never for a time."""
+"""The common timeout of all tests, and functions that wait for a condition instead of a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-TIMEOUT_SECONDS = 120.0  # ends a test that waits in vain on a busy machine; it says nothing about the product
+TIMEOUT_SECONDS = 120.0  # stops a test that waits in vain; it is long enough for a busy machine
 _POLL_SECONDS = 0.02
 
 
@@ -25,15 +25,15 @@ async def eventually(
     """
     deadline = time.monotonic() + timeout
     while not await _value(condition()):
-        assert time.monotonic() < deadline, failure or f"the condition did not hold within {timeout:g} s"
+        assert time.monotonic() < deadline, failure or f"the condition was still false after {timeout:g} s"
         await asyncio.sleep(poll_seconds)
 
 
 def wait_until(condition: Callable[[], object], failure: str = "", *, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Do what `eventually` does in a test without an event loop."""
+    """Wait for a condition, like `eventually`, in a test without an event loop."""
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, failure or f"the condition did not hold within {timeout:g} s"
+        assert time.monotonic() < deadline, failure or f"the condition was still false after {timeout:g} s"
         time.sleep(_POLL_SECONDS)
 
 

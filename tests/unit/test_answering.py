@@ -15,7 +15,7 @@ PASSAGES = [
 
 
 class PiecesModel:
-    """Answers with the pieces it is given and keeps the requests."""
+    """A model that replies with the given pieces and records the requests."""
 
     name = "scripted"
 
@@ -34,7 +34,7 @@ class PiecesModel:
 
 
 class WordEmbedder:
-    """Vectors by the words that texts share."""
+    """An embedder whose vectors depend on the words of a text."""
 
     name = "all-minilm-l6-v2-int8"
     prefixes = Prefixes()
@@ -59,7 +59,7 @@ async def streamed(answerer, question, passages):
 
 
 @pytest.mark.parametrize("answerer", [GenerativeAnswerer(PiecesModel("Never.")), ExtractiveAnswerer(WordEmbedder())])
-async def test_without_passages_nothing_is_called(answerer):
+async def test_no_passages_cause_no_model_call(answerer):
     answer = await answerer.answer("When does a lease end?", [])
     assert answer == await streamed(answerer, "When does a lease end?", [])
     assert (answer.text, answer.found, answer.form, answer.usage) == (NOTHING_FOUND, False, answerer.form, Usage())
@@ -67,7 +67,7 @@ async def test_without_passages_nothing_is_called(answerer):
     assert not getattr(answerer, "_embedder", WordEmbedder()).batches
 
 
-async def test_the_model_answers_with_citations():
+async def test_model_answers_with_citations():
     answerer = GenerativeAnswerer(
         PiecesModel("After sixty seconds [1", ", 9]", ", the broker aside \u30102", "\u3011.")
     )
@@ -110,14 +110,14 @@ async def test_model_links_are_text_unless_requested():
             assert (answer.text, answer.cited) == (shown, (1,))
 
 
-async def test_no_answer_at_all_is_a_bad_reply():
+async def test_empty_answer_is_bad_reply():
     with pytest.raises(BadReply):
         await GenerativeAnswerer(PiecesModel("  \n")).answer("When?", PASSAGES)
     with pytest.raises(BadReply):
         await streamed(GenerativeAnswerer(PiecesModel()), "When?", PASSAGES)
 
 
-async def test_the_nearest_sentences_are_quoted_and_cited():
+async def test_nearest_sentences_are_quoted_and_cited():
     embedder = WordEmbedder()
     answerer = ExtractiveAnswerer(embedder, floor=0.3)
     answer = await answerer.answer("After sixty seconds a lease ends?", PASSAGES)
@@ -145,19 +145,19 @@ async def test_sentences_are_embedded_in_one_bounded_batch():
     assert len(embedder.batches[1]) <= MAX_SENTENCES + 1
 
 
-async def test_far_sentences_answer_nothing():
+async def test_distant_sentences_give_no_answer():
     answerer = ExtractiveAnswerer(WordEmbedder(), floor=0.3)
     answer = await answerer.answer("Zebra xylophone quartz?", PASSAGES)
     assert (answer.text, answer.found, answer.cited) == (NOTHING_FOUND, False, ())
 
 
-async def test_passages_without_sentences_answer_nothing():
+async def test_passages_without_sentences_give_no_answer():
     embedder = WordEmbedder()
     answer = await ExtractiveAnswerer(embedder).answer("When?", [Passage(1, "# Only a heading\n\n---\n")])
     assert not answer.found
     assert not embedder.batches
 
 
-def test_the_floor_is_that_of_the_model():
+def test_similarity_floor_depends_on_model():
     assert answer_floor("all-minilm-l6-v2-int8") == ExtractiveAnswerer(WordEmbedder())._floor
     assert answer_floor("other") != answer_floor("all-minilm-l6-v2-int8")

@@ -33,9 +33,9 @@ def cleaned(pieces, numbers=(1, 2, 3, 4)):
         ("Two\n\nparagraphs [1].", "Two\n\nparagraphs [1].", [1], []),
     ],
 )
-def test_citations_are_brought_to_one_form(written, clean, cited, removed):
+def test_citation_variants_are_normalised(written, clean, cited, removed):
     assert cleaned([written]) == (clean, cited, removed)
-    assert cleaned(written) == (clean, cited, removed), "and so they are when they come by the character"
+    assert cleaned(written) == (clean, cited, removed), "the same if the text arrives character by character"
 
 
 def test_stream_delays_at_most_one_citation():
@@ -47,13 +47,13 @@ def test_stream_delays_at_most_one_citation():
 
 
 @given(st.text(alphabet="ab .,[]\u3010\u301112-\n", max_size=60), st.data())
-def test_stream_chunking_makes_no_difference(text, data):
+def test_stream_chunking_does_not_change_citations(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert cleaned(pieces) == cleaned([text])
 
 
-def test_citations_are_numbered_in_their_order():
+def test_citations_are_renumbered_by_first_use():
     order = CitationOrder(range(1, 5))
     text = "".join(map(order.feed, ["It ends [4]", "[2], then [4].", " Not [1998], [9]", " but [1]."]))
     assert text == "It ends [1][2], then [1]. Not [1998], [9] but [3]."

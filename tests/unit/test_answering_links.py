@@ -1,4 +1,4 @@
-"""Links and images in what a model wrote: nothing is loaded, nothing leads where a document chose."""
+"""Links and images in a model's answer: nothing is loaded, and no link leads to a document's target."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_link_split_across_pieces_is_recognised(written, shown, size):
 @example(["<", "![a](:)", "img "])
 @example(["<", "<", "img ", ">", "http://e"])
 @given(st.lists(st.sampled_from(["!", "[", "]", "(", ")", "<", ">", "img ", ":", "http://e", "1", "a", " ", "\n"])))
-def test_no_piece_sequence_leaves_a_link(pieces):
+def test_no_stream_chunking_preserves_a_link(pieces):
     shown = in_pieces(pieces)
 
     assert not re.search(r"\]\(|\]:|!\[|<img|<http:", shown)

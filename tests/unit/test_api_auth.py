@@ -1,4 +1,4 @@
-"""The tenant follows from the key alone; without keys only this machine is served."""
+"""The key alone determines the tenant; without keys, the API serves only this machine."""
 
 from types import SimpleNamespace
 
@@ -20,14 +20,14 @@ tenant_of = Needs(Scope.READ)
 
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    quotas = Quotas(settings, use=None, documents=None)  # nothing is counted of a tenant without limits
+    quotas = Quotas(settings, use=None, documents=None)  # requests of a tenant without limits are not counted
     state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
     app = SimpleNamespace(state=state)
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
 
 class EmptyLedger:
-    """Has no keys."""
+    """A store without keys."""
 
     async def find(self, hashes):
         return {}
@@ -35,7 +35,7 @@ class EmptyLedger:
 
 @pytest.mark.parametrize("tenant", KEYS)
 @pytest.mark.parametrize("form", ["bearer", "BEARER", "x_api_key"])
-async def test_a_key_speaks_for_its_tenant(tenant, form):
+async def test_key_identifies_its_tenant(tenant, form):
     header = {"x_api_key": KEYS[tenant]} if form == "x_api_key" else {"authorization": f"{form} {KEYS[tenant]}"}
 
     assert await tenant_of(request_with(with_keys(NO_KEYS), **header)) == tenant
@@ -56,13 +56,13 @@ async def test_a_key_speaks_for_its_tenant(tenant, form):
         {"x_tenant": "alice"},
     ],
 )
-async def test_no_key_and_unknown_keys_are_refused(headers):
+async def test_missing_and_unknown_keys_are_rejected(headers):
     with pytest.raises(Unauthorized):
         await tenant_of(request_with(with_keys(NO_KEYS), **headers))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8350", "localhost:8350", "localhost", "[::1]:8350", "127.8.8.8"])
-async def test_without_keys_local_programs_are_served(host):
+async def test_keyless_mode_serves_local_programs(host):
     assert await tenant_of(request_with(NO_KEYS, host=host)) == TENANT_WITHOUT_KEYS
 
 
@@ -93,13 +93,13 @@ async def test_keyless_mode_refuses_proxied_requests(header):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])
-def test_without_keys_it_refuses_to_serve_others(host):
+def test_keyless_mode_rejects_public_listen_address(host):
     with pytest.raises(InvalidInput, match="FOREASK_API_KEYS"):
         create(Settings(_env_file=None, api_host=host))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_without_keys_it_serves_this_machine(host):
+def test_keyless_mode_accepts_loopback_listen_address(host):
     create(Settings(_env_file=None, api_host=host))
 
 

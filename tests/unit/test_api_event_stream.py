@@ -1,4 +1,4 @@
-"""A stream of events that fails says so in its last event, and closes what it reads from."""
+"""A failing stream of events reports the error in its last event and closes its source."""
 
 import orjson
 import pytest
@@ -8,7 +8,7 @@ from shared.domain.errors import Unavailable
 
 
 class Source:
-    """Events whose end is known: `closed` is set when the generator has ended."""
+    """A source of events; `closed` is set when its generator has ended."""
 
     def __init__(self, error=None):
         self.error, self.closed = error, False
@@ -35,7 +35,8 @@ async def test_events_pass_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(Unavailable("Qdrant is away.", component="qdrant"), 503), (RuntimeError("secret"), 500)]
+    ("error", "status"),
+    [(Unavailable("Qdrant is unavailable.", component="qdrant"), 503), (RuntimeError("secret"), 500)],
 )
 async def test_error_is_last_event_and_names_path(error, status):
     source = Source(error)

@@ -1,4 +1,4 @@
-"""Forms are read as they come, whatever the pieces, and leave nothing when they fail."""
+"""Forms are read while they arrive, independently of the network's chunks; a failed form leaves no file."""
 
 import hashlib
 from types import SimpleNamespace
@@ -124,14 +124,14 @@ async def test_rejected_form_leaves_no_file(uploads, tmp_path, body, error, size
 
 async def test_announced_oversize_is_rejected_before_reading(uploads):
     request = request_of(b"", content_length="100000000000")
-    request._receive = None  # would fail if it were called
+    request._receive = None  # fails if it is called
 
     with pytest.raises(TooLarge):
         await read_form(request, UploadGuard(uploads), Settings(_env_file=None))
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/x; b=1"])
-async def test_a_form_needs_a_boundary(uploads, content_type):
+async def test_form_without_boundary_is_rejected(uploads, content_type):
     with pytest.raises(MalformedRequest, match="boundary"):
         await read(uploads, FILE + END, content_type=content_type)
 

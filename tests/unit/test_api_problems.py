@@ -1,4 +1,4 @@
-"""Every error has its status, says what to do, and shows nothing of the inside."""
+"""Every error has a status, explains the remedy, and reveals no internals."""
 
 from datetime import timedelta
 
@@ -11,12 +11,12 @@ from shared.domain import errors
 
 
 def every(cls):
-    return {cls, *(found for child in cls.__subclasses__() for found in every(child))}
+    return {cls, *(descendant for child in cls.__subclasses__() for descendant in every(child))}
 
 
 def made(cls):
     if issubclass(cls, errors.Unavailable):
-        return cls("It is away.", component="qdrant")
+        return cls("It is unavailable.", component="qdrant")
     if issubclass(cls, InvalidFields):
         return cls([{"field": "top_k", "message": "Too many."}])
     return cls("A sentence.")
@@ -41,7 +41,7 @@ def made(cls):
         (errors.ForeaskError, 500),
     ],
 )
-def test_an_error_has_its_status(cls, status):
+def test_error_class_determines_status(cls, status):
     reply = reply_to(made(cls), "/v1/x")
 
     problem = ProblemDetails.model_validate_json(reply.body)
@@ -64,7 +64,7 @@ def test_every_error_class_has_a_kind(cls):
 
 def test_retry_after_is_returned():
     after = timedelta(milliseconds=2300)
-    reply = reply_to(errors.Unavailable("away", component="ledger", retry_after=after))
+    reply = reply_to(errors.Unavailable("unavailable", component="ledger", retry_after=after))
 
     assert reply.headers["retry-after"] == "3"
     assert orjson.loads(reply.body)["component"] == "ledger"
@@ -75,7 +75,7 @@ def test_missing_key_explains_authentication():
     assert reply_to(errors.Unauthorized("no key")).headers["www-authenticate"].startswith("Bearer")
 
 
-def test_several_wrong_fields_are_all_named():
+def test_all_invalid_fields_are_named():
     error = InvalidFields([{"field": "a", "message": "Wrong."}, {"field": "b.0", "message": "Wrong too."}])
 
     problem = orjson.loads(reply_to(error).body)
@@ -85,7 +85,7 @@ def test_several_wrong_fields_are_all_named():
     assert [e["field"] for e in problem["errors"]] == ["a", "b.0"]
 
 
-def test_foreign_error_reveals_nothing():
+def test_unexpected_error_reveals_no_details():
     reply = reply_to(RuntimeError("postgresql://user:secret@host"))
 
     assert reply.status_code == 500

@@ -1,4 +1,4 @@
-"""What requests may hold, and what becomes of the rest."""
+"""Validation of requests: accepted values, and errors for all others."""
 
 import asyncio
 import base64
@@ -70,7 +70,7 @@ def test_invalid_query_field_is_rejected_by_name(change, field):
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 1, [QUESTION]])
-def test_a_body_that_is_no_object_is_refused(value):
+def test_non_object_body_is_rejected(value):
     with pytest.raises(InvalidFields):
         validate_as(RetrieveBody, value)
 
@@ -102,7 +102,7 @@ def test_invalid_document_field_is_rejected_by_name(change, field):
     assert fields_of(DocumentBody, {"text": "a"} | change) == [field]
 
 
-def test_metadata_may_be_nested_a_little():
+def test_metadata_with_moderate_nesting_is_accepted():
     metadata = {"a": {"b": [1, {"c": [[[None]]]}]}}
 
     assert validate_as(DocumentFields, {"metadata": metadata}).metadata == metadata
@@ -123,7 +123,7 @@ def test_metadata_may_be_nested_a_little():
         {"embedding_model": "other"},
     ],
 )
-def test_a_collection_with_a_wrong_option_is_refused(change):
+def test_collection_with_invalid_option_is_rejected(change):
     assert {field.split(".")[0] for field in fields_of(CollectionChange, change)} == {*change}
 
 
@@ -182,7 +182,7 @@ def test_excess_errors_are_counted():
 
 
 @pytest.mark.parametrize("value", ["\0", ["a\0b"], {"\0": 1}, {"a": [{"b": "\0"}]}])
-def test_nul_is_rejected_anywhere(value):
+def test_nul_is_rejected_at_any_depth(value):
     with pytest.raises(InvalidInput, match="NUL"):
         parse_json(orjson.dumps(value))
 
@@ -192,7 +192,7 @@ def test_text_mentioning_nul_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "expected"),
     [
         ("a.md", "a.md"),
         ("/etc/passwd", "passwd"),
@@ -204,18 +204,18 @@ def test_text_mentioning_nul_is_accepted():
         (None, None),
     ],
 )
-def test_a_filename_is_its_last_component(name, kept):
-    assert filename_of(name) == kept
+def test_filename_is_reduced_to_last_component(name, expected):
+    assert filename_of(name) == expected
 
 
 @pytest.mark.parametrize("name", ["a\0.md", "a\n.md", "a\x7f", "\x1b[31m", "..", "a/..", ".", "ü" * 200])
-def test_a_filename_that_is_none_is_refused(name):
+def test_unusable_filename_is_rejected(name):
     with pytest.raises(InvalidInput):
         filename_of(name)
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [
         ("Text/Markdown; charset=utf-8", "text/markdown"),
         ("application/octet-stream", None),
@@ -223,12 +223,12 @@ def test_a_filename_that_is_none_is_refused(name):
         (None, None),
     ],
 )
-def test_a_media_type_is_kept_without_its_parameters(value, kept):
-    assert media_type_of(value) == kept
+def test_media_type_loses_its_parameters(value, expected):
+    assert media_type_of(value) == expected
 
 
 @pytest.mark.parametrize("value", ["text", "text/", "a b/c", "text/ü"])
-def test_a_media_type_that_is_none_is_refused(value):
+def test_invalid_media_type_is_rejected(value):
     with pytest.raises(InvalidInput):
         media_type_of(value)
 
@@ -244,7 +244,7 @@ def test_content_changes_alter_hash_metadata_order_does_not():
 
 
 @given(st.tuples(st.datetimes(timezones=st.just(UTC)), st.uuids()))
-def test_a_cursor_gives_back_its_key(key):
+def test_cursor_round_trips_its_key(key):
     page, cursor = paging.split_page([key, key], 1, lambda row: (row[0].isoformat(), str(row[1])))
 
     assert page == [key]
@@ -252,12 +252,12 @@ def test_a_cursor_gives_back_its_key(key):
 
 
 @given(st.text(max_size=50) | st.binary(max_size=50).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
-def test_a_cursor_that_is_none_is_refused(cursor):
+def test_invalid_cursor_is_rejected(cursor):
     with pytest.raises(MalformedRequest):
         paging.read_cursor(cursor, lambda key: datetime.fromisoformat(key[0]))
 
 
-def test_the_last_page_has_no_cursor():
+def test_last_page_has_no_cursor():
     assert paging.split_page([1, 2], 2, lambda row: (row,)) == ([1, 2], None)
 
 
@@ -277,19 +277,19 @@ def test_invalid_base64_is_rejected(text):
         content_of(DocumentBody(content_base64=text))
 
 
-async def test_simultaneous_requests_start_in_hundreds():
-    turns, passes, begun = Turns(), [0], Counter()
+async def test_simultaneous_requests_start_in_batches_of_hundreds():
+    turns, passes, started = Turns(), [0], Counter()
 
     async def request():
         await turns.take()
-        begun[passes[0]] += 1
+        started[passes[0]] += 1
 
     async with asyncio.TaskGroup() as requests:
         for _ in range(1_000):
             requests.create_task(request())
-        while begun.total() < 1_000:
+        while started.total() < 1_000:
             await asyncio.sleep(0)
             passes[0] += 1
 
-    assert max(begun.values()) <= 100
-    assert len(begun) <= 12
+    assert max(started.values()) <= 100
+    assert len(started) <= 12

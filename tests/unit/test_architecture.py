@@ -1,4 +1,4 @@
-"""The pictures and names of the docs show what the code says."""
+"""The pictures and test names in the documentation match the code."""
 
 import re
 import runpy
@@ -9,7 +9,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "architecture.py"
 
 
-def test_the_picture_shows_the_imports_as_they_are():
+def test_architecture_picture_matches_imports():
     drawing = runpy.run_path(str(SCRIPT))
 
     pairs = drawing["arrows"]()
@@ -18,7 +18,7 @@ def test_the_picture_shows_the_imports_as_they_are():
     assert drawing["PICTURE"].read_text() == drawing["draw"](pairs), "run python docs/explanation/architecture.py"
 
 
-def test_arrows_that_follow_from_others_are_left_out():
+def test_transitive_arrows_are_omitted():
     reduced = runpy.run_path(str(SCRIPT))["reduced"]
 
     assert reduced({("a", "b"), ("b", "c"), ("a", "c"), ("d", "c")}) == {("a", "b"), ("b", "c"), ("d", "c")}
@@ -35,7 +35,7 @@ def test_chunk_life_picture_matches_transitions():
         drawing["draw"](pairs | {("indexed", "discarded")})
 
 
-def test_the_threats_name_tests_that_exist():
+def test_security_page_cites_existing_tests():
     tests = SCRIPT.parents[2] / "tests"
     page = SCRIPT.with_name("security.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
@@ -52,5 +52,5 @@ def test_the_threats_name_tests_that_exist():
         texts = [
             path.read_text() for path in tests.rglob("test_*.py") if path.name in (last_file, "test_parse_isolation.py")
         ]
-        assert any(re.search(rf"def test_\w*{test}", text) for text in texts), f"{name} is no test: {row}"
-        assert not file or list(tests.rglob(file)), f"{file} is no file: {row}"
+        assert any(re.search(rf"def test_\w*{test}", text) for text in texts), f"{name} is not a test: {row}"
+        assert not file or list(tests.rglob(file)), f"{file} is not a file: {row}"

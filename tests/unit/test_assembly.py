@@ -28,34 +28,34 @@ def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
     )
 
 
-def distinct(wanted, *chunks):
-    found = DistinctChunks(wanted)
-    found.add(chunks)
-    return found
+def distinct(top_k, *chunks):
+    selection = DistinctChunks(top_k)
+    selection.add(chunks)
+    return selection
 
 
-def test_duplicate_text_is_given_once_with_other_sources():
+def test_duplicate_text_is_returned_once_with_sources():
     twins = [chunk(document="b"), chunk(document="c"), chunk(document="c")]
-    found = distinct(10, chunk(), *twins, chunk(20, 40))
+    selection = distinct(10, chunk(), *twins, chunk(20, 40))
 
-    assert [c.document_id for c in found.chunks] == ["a", "a"]
-    assert found.chunks[0].also_in == ("b.md", "c.md")
-    assert found.duplicates == 3
+    assert [c.document_id for c in selection.chunks] == ["a", "a"]
+    assert selection.chunks[0].also_in == ("b.md", "c.md")
+    assert selection.duplicates == 3
 
 
 def test_repeated_source_is_not_a_duplicate():
-    found = distinct(10, chunk(), chunk())
+    selection = distinct(10, chunk(), chunk())
 
-    assert (len(found.chunks), found.duplicates, found.chunks[0].also_in) == (1, 0, ())
+    assert (len(selection.chunks), selection.duplicates, selection.chunks[0].also_in) == (1, 0, ())
 
 
-def test_a_duplicate_makes_room_for_another():
-    found = distinct(2, chunk(), chunk(document="b"))
-    assert not found.full
+def test_duplicate_takes_no_slot_of_top_k():
+    selection = distinct(2, chunk(), chunk(document="b"))
+    assert not selection.full
 
-    found.add([chunk(20, 40), chunk(40, 60)])
-    assert found.full
-    assert [c.span for c in found.chunks] == [(0, 20), (20, 40)]
+    selection.add([chunk(20, 40), chunk(40, 60)])
+    assert selection.full
+    assert [c.span for c in selection.chunks] == [(0, 20), (20, 40)]
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_a_duplicate_makes_room_for_another():
     ],
 )
 def test_text_of_better_chunk_is_cut_from_next(spans, expected):
-    kept = without_overlaps([chunk(*span) for span in spans])
+    cut = without_overlaps([chunk(*span) for span in spans])
 
-    assert [c.text for c in kept] == [DOCUMENT[slice(*span)] for span in expected]
-    assert [c.span for c in kept] == expected
+    assert [c.text for c in cut] == [DOCUMENT[slice(*span)] for span in expected]
+    assert [c.span for c in cut] == expected
 
 
-def test_other_documents_and_other_versions_do_not_overlap():
+def test_different_documents_or_versions_never_overlap():
     older = replace(chunk(), version=2)
 
     assert len(without_overlaps([chunk(), chunk(document="b"), older])) == 3
 
 
-def test_header_rows_are_no_part_of_the_span():
+def test_repeated_header_rows_are_outside_span():
     table = chunk(14, 27, header="| head |\n")
 
     assert table.body == DOCUMENT[14:27]
@@ -97,7 +97,7 @@ def test_budget_skips_oversized_chunks():
     assert [(c.text, c.tokens) for c in taken] == [(chunks[0].text, costs[0]), (chunks[2].text, costs[2])]
 
 
-def test_sections_stand_together_by_their_best_chunk():
+def test_sections_are_grouped_and_ordered_by_best_chunk():
     chunks = [
         chunk(40, 60, path=("B",)),
         chunk(0, 20, path=("A",)),

@@ -1,4 +1,4 @@
-"""Parts of packs are read by blocks, each of them once."""
+"""Parts of packs are read in blocks, and each block is read once."""
 
 import asyncio
 
@@ -10,18 +10,18 @@ PACK = bytes(range(256)) * (3 * BLOCK_BYTES // 256) + b"the end"
 
 
 class Store:
-    """An object store, and the requests that it got; it answers none while it is closed."""
+    """An object store that records its requests; it answers none while it is closed."""
 
     def __init__(self):
         self.requests = []
         self.open = asyncio.Event()
         self.open.set()
-        self.away = False
+        self.unavailable = False
 
     async def read(self, name, offset, length):
         self.requests.append((name, offset, length))
         await self.open.wait()
-        if self.away:
+        if self.unavailable:
             raise ConnectionError
         return PACK[offset : offset + length]
 
@@ -68,16 +68,16 @@ async def test_cancelled_reader_does_not_cancel_shared_read(blocks, store):
     assert len(store.requests) == 1
 
 
-async def test_a_failure_is_not_remembered(blocks, store):
-    store.away = True
+async def test_failed_read_is_not_cached(blocks, store):
+    store.unavailable = True
     with pytest.raises(ConnectionError):
         await blocks.read("pack", 0, 9)
-    store.away = False
+    store.unavailable = False
 
     assert await blocks.read("pack", 0, 9) == PACK[:9]
 
 
-async def test_few_blocks_are_cached_and_no_removed_ones(blocks, store):
+async def test_cache_is_bounded_and_drops_removed_blocks(blocks, store):
     names = [f"pack-{number}" for number in range(17)]
     for name in names:
         await blocks.read(name, 0, 9)

@@ -7,29 +7,29 @@ import pytest
 from shared.text.bm25 import document_vector, query_vector
 
 
-def test_a_query_finds_other_forms_of_its_words():
+def test_query_matches_inflected_words():
     document = document_vector("The running of the dogs")
 
     assert set(query_vector("dog run").indices) == set(document.indices)
 
 
-def test_accents_and_case_do_not_matter():
+def test_accents_and_case_are_ignored():
     assert query_vector("CAFÉ").indices == query_vector("cafe").indices
 
 
-def test_stopwords_weigh_nothing():
+def test_stop_words_have_no_weight():
     assert query_vector("what is the").indices == []
 
 
-def test_repetition_saturates_and_length_costs():
-    once, often = document_vector("cat").values[0], document_vector("cat " * 50).values[0]
+def test_weight_saturates_with_repetition_and_falls_with_length():
+    single, repeated = document_vector("cat").values[0], document_vector("cat " * 50).values[0]
     buried = document_vector("cat " + " ".join(f"w{i}" for i in range(1000)))
 
-    assert once < often < 2.2
-    assert buried.values[buried.indices.index(query_vector("cat").indices[0])] < once
+    assert single < repeated < 2.2
+    assert buried.values[buried.indices.index(query_vector("cat").indices[0])] < single
 
 
-def test_weights_are_those_of_the_formula():
+def test_weights_follow_bm25_formula():
     # tf 2 in a document of 4 words: 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / 256))
     vector = document_vector("cat cat dog bird")
 
@@ -78,7 +78,7 @@ def shared_terms(text, language, query, languages=("de", "en")):
         (None, "Functions", "function"),
     ],
 )
-def test_a_query_finds_the_words_of_every_language(language, text, query):
+def test_query_matches_words_of_every_language(language, text, query):
     languages = {"en", "de", *([language] if language else [])}
 
     assert shared_terms(text, language, query, languages)
@@ -87,12 +87,12 @@ def test_a_query_finds_the_words_of_every_language(language, text, query):
 @pytest.mark.parametrize(
     ("language", "text", "query"),
     [
-        ("vi", "Con ma", "má"),  # a ghost is no cheek
-        ("hi", "किताब", "ताब"),  # vowel signs divide no word
+        ("vi", "Con ma", "má"),  # "ghost" must not match "cheek"
+        ("hi", "किताब", "ताब"),  # vowel signs do not divide words
         ("ja", "東京都", "京東"),
     ],
 )
-def test_other_words_are_not_found(language, text, query):
+def test_unrelated_words_do_not_match(language, text, query):
     assert not shared_terms(text, language, query, [language])
 
 
@@ -139,7 +139,7 @@ def test_query_length_is_independent_of_languages():
 
 
 @pytest.mark.parametrize("pattern", ["a", "a-", "_", "1.", "क", "字", "@", "é", "a/1"])
-def test_the_time_is_linear(pattern):
+def test_document_vector_time_is_linear_in_length(pattern):
     started = time.perf_counter()
     document_vector(pattern * 200_000, "de")
     assert time.perf_counter() - started < 10

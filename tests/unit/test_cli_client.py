@@ -16,7 +16,7 @@ EVENTS = {"content-type": "text/event-stream"}
 
 
 class RecordingServer:
-    """Answers from a list, repeats the last answer, and records the requests."""
+    """A server that sends the given replies, repeats the last one, and records the requests."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -59,7 +59,7 @@ def test_upload_sends_file_collection_lane_and_key(tmp_path):
         assert part in request.content
 
 
-def test_upload_retry_waits_for_retry_after_and_sends_complete_file(tmp_path, pauses):
+def test_upload_retry_honours_retry_after_and_resends_file(tmp_path, pauses):
     path = tmp_path / "a.md"
     path.write_text("hello")
     foreask, server = client(
@@ -188,9 +188,9 @@ def test_query_events_are_read_from_stream():
     stream = 'event: token\ndata: {"text": "Yes"}\n\n: heartbeat\n\nevent: done\ndata: {"form": "extractive"}\n\n'
     foreask, server = client(httpx.Response(200, text=stream, headers=EVENTS))
 
-    found = list(foreask.query_events("Is it?", collection="handbook", top_k=3))
+    events = list(foreask.query_events("Is it?", collection="handbook", top_k=3))
 
-    assert found == [Event(name="token", data={"text": "Yes"}), Event(name="done", data={"form": "extractive"})]
+    assert events == [Event(name="token", data={"text": "Yes"}), Event(name="done", data={"form": "extractive"})]
     body = {"question": "Is it?", "collection": "handbook", "top_k": 3, "stream": True}
     assert json.loads(server.requests[0].content) == body
 

@@ -1,4 +1,4 @@
-"""Which files a path means."""
+"""Selection of files by paths and patterns."""
 
 import pytest
 
@@ -26,29 +26,29 @@ def test_folder_includes_files_below_except_hidden(tree):
     assert selection.hidden == 2  # the file and the folder
 
 
-def test_a_hidden_file_that_is_named_is_taken(tree):
+def test_hidden_file_is_included_if_named(tree):
     assert names(["docs/.d.md"], tree) == ["docs/.d.md"]
     assert names(["docs/.hidden"], tree) == ["docs/.hidden/c.md"]
 
 
-def test_globs_are_expanded_where_the_shell_did_not(tree):
+def test_globs_unexpanded_by_shell_are_expanded(tree):
     assert names(["*/a.md"], tree) == ["docs/a.md", "other/a.md"]
     assert names(["**/*.pdf"], tree) == ["docs/deep/b.pdf"]
 
 
-def test_a_path_that_matches_nothing_is_said_so(tree):
+def test_path_without_match_is_reported(tree):
     for path in ("absent.md", "*.docx"):
         with pytest.raises(InvalidInput, match="does not exist"):
             names([path], tree)
 
 
-def test_patterns_choose_by_name_and_by_path(tree):
+def test_patterns_match_name_and_path(tree):
     assert names(["."], tree, include=["*.md"]) == ["docs/a.md", "other/a.md"]
     assert names(["."], tree, include=["*.md"], exclude=["other/*"]) == ["docs/a.md"]
     assert select([str(tree)], exclude=["*.md"], here=tree).excluded == 2
 
 
-def test_the_same_file_named_twice_is_one(tree):
+def test_file_named_twice_is_listed_once(tree):
     assert names(["docs", "docs/a.md"], tree) == ["docs/a.md", "docs/deep/b.pdf"]
 
 
@@ -58,13 +58,13 @@ def test_outside_path_keeps_its_folder_name(tree):
     assert list(select([str(tree / "top.txt")], here=here).files) == ["top.txt"]
 
 
-def test_two_files_of_one_name_are_refused(tree):
+def test_files_with_equal_names_are_rejected(tree):
     here = tree / "docs" / "deep"
     with pytest.raises(InvalidInput, match=r"would both be a\.md"):
         select([str(tree / "docs" / "a.md"), str(tree / "other" / "a.md")], here=here)
 
 
-def test_a_relative_path_is_relative_to_here(tree, monkeypatch):
+def test_relative_path_uses_working_directory(tree, monkeypatch):
     monkeypatch.chdir(tree / "docs")
     assert list(select(["."]).files) == ["a.md", "deep/b.pdf"]
     assert list(select(["../other"]).files) == ["other/a.md"]

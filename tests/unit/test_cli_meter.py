@@ -1,4 +1,4 @@
-"""Progress of an ingest, as counts and as lines."""
+"""Progress of an ingest as counts and lines."""
 
 from datetime import timedelta
 from io import StringIO
@@ -159,20 +159,20 @@ def test_follow_does_not_poll_unchanged_documents():
 
 
 def test_follow_survives_one_unavailable_reply():
-    server = DocumentServer(Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
+    server = DocumentServer(Unavailable("unavailable", component="api"), [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
 def test_follow_survives_repeated_unavailable_replies():
-    away, asking = Unavailable("away", component="api"), [document("a", "searchable", 1)]
-    server = DocumentServer(*[away, asking] * 20, [document("a", "ready", 1, 1)])
+    unavailable, searchable = Unavailable("unavailable", component="api"), [document("a", "searchable", 1)]
+    server = DocumentServer(*[unavailable, searchable] * 20, [document("a", "ready", 1, 1)])
     *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
 def test_follow_fails_if_server_stays_unavailable():
-    server = DocumentServer(Unavailable("away", component="api"))
+    server = DocumentServer(Unavailable("unavailable", component="api"))
     with pytest.raises(Unavailable):
         follow_at_once(server, batch("a"))
 

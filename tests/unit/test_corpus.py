@@ -1,4 +1,4 @@
-"""Corpora: rows of JSON lines and of Parquet as documents, each bad one rejected by its number."""
+"""Corpora: rows of JSON lines and of Parquet as documents; an invalid row is rejected by its number."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def documents(path, **columns):
     return [row.document for row in read(path, **columns)]
 
 
-def test_columns_of_beir_are_found_by_themselves(write):
+def test_beir_columns_are_detected(write):
     assert documents(write("corpus.jsonl", lines(*ROWS[:2]))) == [
         {"external_id": "doc-0", "text": "Text number 0.", "title": "Title 0"},
         {"external_id": "doc-1", "text": "Text number 1.", "title": "Title 1"},
     ]
 
 
-def test_columns_are_named(write):
+def test_columns_are_selectable_by_name(write):
     row = {
         "key": 7,
         "body": "A text.",
@@ -70,17 +70,17 @@ def test_columns_are_named(write):
     ]
 
 
-def test_rows_without_names_are_named_by_their_number(write):
+def test_rows_without_id_use_their_number(write):
     path = write("corpus.jsonl", lines({"body": "One."}, b"\n", {"body": "Two."}))
     assert [d["external_id"] for d in documents(path, text="body")] == ["corpus.jsonl:1", "corpus.jsonl:3"]
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson"])
-def test_other_json_lines_are_a_document(write, name):
+def test_json_lines_without_known_columns_are_document(write, name):
     assert corpus_in([write(name, lines({"time": 1, "text": "a"}))], Columns()) is None
 
 
-def test_a_folder_and_several_files_are_no_corpus(write, tmp_path):
+def test_folder_or_several_files_are_not_corpus(write, tmp_path):
     path = write("corpus.jsonl", lines(*ROWS))
     assert corpus_in([str(tmp_path)], Columns()) is None
     assert corpus_in([path, path], Columns()) is None
@@ -93,7 +93,7 @@ def test_missing_column_is_named_with_existing_ones(write):
         corpus_in([write("corpus.jsonl", lines(*ROWS))], Columns(text="body"))
 
 
-def test_a_column_may_come_later(write):
+def test_column_may_first_appear_in_later_row(write):
     path = write("corpus.jsonl", lines(ROWS[0], ROWS[1] | {"year": 2026}))
     assert [d.get("metadata") for d in documents(path, metadata=("year",))] == [None, {"year": 2026}]
 
@@ -111,7 +111,7 @@ def test_a_column_may_come_later(write):
         (b"x" * 300 + b"\n", "more than 200 bytes"),
     ],
 )
-def test_a_bad_row_is_refused_by_its_number(write, monkeypatch, bad, why):
+def test_invalid_row_is_rejected_by_number(write, monkeypatch, bad, why):
     monkeypatch.setattr(corpora, "_LONGEST_LINE", 200)
     path = write("corpus.jsonl", lines(ROWS[0], bad, ROWS[1] | {"asked": []}))
     first, second, third = read(path, questions="asked")
@@ -121,7 +121,7 @@ def test_a_bad_row_is_refused_by_its_number(write, monkeypatch, bad, why):
     assert third.document["external_id"] == "doc-1"
 
 
-def test_compressed_lines_are_a_corpus(write):
+def test_compressed_json_lines_are_read(write):
     path = write("corpus.jsonl.gz", gzip.compress(lines({"id": "a", "text": "One."})))
     assert documents(path) == [{"external_id": "a", "text": "One."}]
 
@@ -130,12 +130,12 @@ def test_truncated_file_is_error_at_its_row(write):
     many = lines(*({"id": n, "text": f"{n} {hash(str(n))}"} for n in range(5_000)))
     path = write("corpus.jsonl.gz", gzip.compress(many)[:-2_000])
     corpus = corpus_in([path], Columns())
-    seen = []
+    numbers = []
     with pytest.raises(Truncated, match=r"is truncated after line [1-9]") as error:
-        seen.extend(row.number for row in corpus.rows())
-    assert seen == list(range(1, len(seen) + 1))
-    assert f"{len(seen):,}" in error.value.message
-    assert corpus.survey().rows == len(seen) < 5_000
+        numbers.extend(row.number for row in corpus.rows())
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert f"{len(numbers):,}" in error.value.message
+    assert corpus.survey().rows == len(numbers) < 5_000
 
 
 def test_survey_counts_rows_and_samples_everywhere(write):
@@ -164,7 +164,7 @@ def test_parquet_is_read_by_row_groups(tmp_path):
     assert {d["external_id"] for d in survey.sample} > {"doc-0", "doc-20", "doc-40"}
 
 
-def test_values_of_parquet_become_json(tmp_path):
+def test_parquet_values_become_json(tmp_path):
     row = {
         "id": 3,
         "text": "A text.",
@@ -187,5 +187,5 @@ def test_invalid_parquet_prints_one_sentence(write):
         corpus_in([write("corpus.parquet", b"no")], Columns())
 
 
-def test_an_empty_corpus_has_no_rows(write, tmp_path):
+def test_empty_corpus_has_no_rows(write, tmp_path):
     assert read(write("corpus.jsonl", b""), text="text") == []

@@ -15,23 +15,23 @@ LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), g
 
 
 class Shop:
-    """A stage over a queue in memory, recording what a drain does."""
+    """A stage over a queue in memory that records the steps of a drain."""
 
     def __init__(self, items, slots=4):
         self.due = deque(range(items))
         self.suspects = deque()
         self.polls = 0
         self.slots = slots
-        self.begun = 0
+        self.started = 0
         self.in_work = 0
         self.peak = 0
         self.settled = []
         self.groups = []
-        self.given_back = []
+        self.released = []
         self.extended = []
         self.calls_for_help = 0
         self.settle_failures = 0
-        self.hold = None
+        self.blocker = None
 
     def stage(self):
         return Stage(
@@ -58,11 +58,11 @@ class Shop:
         return [self.suspects.popleft()] if self.suspects else []
 
     async def work(self, item, _):
-        self.begun += 1
+        self.started += 1
         self.in_work += 1
         self.peak = max(self.peak, self.in_work)
-        if self.hold is not None:
-            await self.hold.wait()
+        if self.blocker is not None:
+            await self.blocker.wait()
         await asyncio.sleep(0.001)
         self.in_work -= 1
         if item == 666:
@@ -72,7 +72,7 @@ class Shop:
     async def settle(self, outcomes):
         if self.settle_failures:
             self.settle_failures -= 1
-            raise Unavailable("away", component="ledger")
+            raise Unavailable("unavailable", component="ledger")
         self.groups.append(len(outcomes))
         self.settled += outcomes
 
@@ -81,7 +81,7 @@ class Shop:
         return {lease.token for lease in leases}
 
     async def give_back(self, leases):
-        self.given_back += [lease.token for lease in leases]
+        self.released += [lease.token for lease in leases]
 
     def full(self):
         self.calls_for_help += 1
@@ -91,7 +91,7 @@ async def drain(shop, limits=LIMITS, stopping=None):
     return await Drain(shop.stage(), limits, stopping or asyncio.Event()).run()
 
 
-async def test_everything_due_is_worked_on_and_settled_once():
+async def test_due_work_is_processed_and_settled_once():
     shop = Shop(100)
 
     more = await drain(shop)
@@ -121,14 +121,14 @@ async def test_slot_is_held_until_commit():
     running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
     await asyncio.sleep(0.05)
 
-    assert shop.begun == 2  # two calls were paid for and not committed: no third was begun
+    assert shop.started == 2  # two calls were paid and not committed, so no third one has started
     assert len(shop.due) == 16  # but the next two are claimed
     committing.set()
     await running
     assert len(shop.settled) == 20
 
 
-async def test_help_is_requested_once_when_more_is_due():
+async def test_other_workers_are_woken_once_for_backlog():
     busy, idle = Shop(50, slots=4), Shop(2, slots=4)
 
     await drain(busy)
@@ -164,43 +164,43 @@ async def test_stop_settles_finished_work_and_claims_nothing():
 
     assert await running
     assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
-    assert shop.given_back == []
+    assert shop.released == []
 
 
 async def test_stop_releases_unfinished_work():
     shop = Shop(5, slots=8)
-    shop.hold = asyncio.Event()
+    shop.blocker = asyncio.Event()
     stopping = asyncio.Event()
     running = asyncio.create_task(drain(shop, stopping=stopping))
     await asyncio.sleep(0.02)
     stopping.set()
     await running
 
-    assert sorted(shop.given_back) == [0, 1, 2, 3, 4]
+    assert sorted(shop.released) == [0, 1, 2, 3, 4]
     assert shop.settled == []
 
 
 async def test_leases_are_extended_while_working():
     shop = Shop(2)
-    shop.hold = asyncio.Event()
+    shop.blocker = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
     running = asyncio.create_task(drain(shop, limits))
     await asyncio.sleep(0.1)
-    shop.hold.set()
+    shop.blocker.set()
     await running
 
     assert len(shop.extended) >= 2
     assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
 
 
-async def test_item_bug_keeps_its_claim_and_others():
+async def test_bug_in_one_item_affects_no_other():
     shop = Shop(10, slots=2)
     shop.due.appendleft(666)
 
     await drain(shop)
 
     assert sorted(shop.settled) == list(range(10))
-    assert 666 not in shop.given_back
+    assert 666 not in shop.released
 
 
 async def test_failed_claim_ends_drain_after_running_work():
@@ -210,7 +210,7 @@ async def test_failed_claim_ends_drain_after_running_work():
 
     async def claim_once(limit):
         if not shop.due:
-            raise Unavailable("away", component="ledger")
+            raise Unavailable("unavailable", component="ledger")
         return await first(limit)
 
     object.__setattr__(stage, "claim", claim_once)
@@ -226,7 +226,7 @@ async def test_unrecordable_outcome_blocks_no_other():
 
     async def settle(outcomes):
         if 4 in outcomes:
-            raise Permanent("no place for it")
+            raise Permanent("it does not fit")
         shop.settled += outcomes
 
     object.__setattr__(stage, "settle", settle)
@@ -234,7 +234,7 @@ async def test_unrecordable_outcome_blocks_no_other():
     await Drain(stage, LIMITS, asyncio.Event()).run()
 
     assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
-    assert 4 not in shop.given_back  # its claim ends by itself, so that it is set aside in the end
+    assert 4 not in shop.released  # its claim expires, so that it is finally set aside
 
 
 async def test_oversized_group_is_settled_separately(monkeypatch):
@@ -260,7 +260,7 @@ async def test_oversized_group_is_settled_separately(monkeypatch):
 
 async def test_near_simultaneous_outcomes_are_settled_together():
     shop = Shop(8, slots=9)
-    shop.due.append(1000)  # so that something is in work all the time
+    shop.due.append(1000)  # so that work is always in progress
     stage = shop.stage()
 
     async def work(item, _):
@@ -271,10 +271,10 @@ async def test_near_simultaneous_outcomes_are_settled_together():
 
     await Drain(stage, LIMITS, asyncio.Event()).run()
 
-    assert len(shop.groups) <= 3  # each by itself they would be nine
+    assert len(shop.groups) <= 3  # nine if each were settled separately
 
 
-async def test_the_last_outcome_waits_for_no_other(monkeypatch):
+async def test_last_outcome_is_settled_at_once(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
     shop = Shop(1)
 
@@ -296,17 +296,17 @@ async def test_settlement_bug_ends_drain_instead_of_hanging():
         await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
 
 
-async def test_suspects_are_worked_on_alone():
+async def test_suspect_is_processed_alone():
     shop = Shop(20, slots=4)
     shop.suspects.extend([100, 101, 102])
-    beside = []
+    concurrent = []
 
     async def work(item, _):
         shop.in_work += 1
         if item >= 100:
-            beside.append(shop.in_work - 1)
+            concurrent.append(shop.in_work - 1)
         await asyncio.sleep(0.001)
-        beside.extend([shop.in_work - 1] if item >= 100 else [])
+        concurrent.extend([shop.in_work - 1] if item >= 100 else [])
         shop.in_work -= 1
         return item
 
@@ -315,9 +315,10 @@ async def test_suspects_are_worked_on_alone():
 
     assert not await Drain(stage, LIMITS, asyncio.Event()).run()
 
-    assert beside == [0] * 6
+    assert concurrent == [0] * 6
     assert sorted(shop.settled) == [*range(20), 100, 101, 102]
-    assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])  # one first, the others after all else
+    # One suspect comes first, the others after all other work.
+    assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])
 
 
 async def test_claims_during_commit_start_afterwards():
@@ -334,11 +335,11 @@ async def test_claims_during_commit_start_afterwards():
     running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
     await committing.wait()
     await asyncio.sleep(0.03)
-    begun, left = shop.begun, len(shop.due)
+    started, remaining = shop.started, len(shop.due)
     go_on.set()
     await running
 
-    assert (begun, left) == (4, 0)
+    assert (started, remaining) == (4, 0)
     assert (sorted(shop.settled), shop.peak) == (list(range(8)), 4)
 
 
@@ -370,7 +371,7 @@ async def test_claim_older_than_lease_is_not_started():
     limits = DrainLimits(lease=timedelta(seconds=0.09), budget=timedelta(seconds=1), grace=timedelta())
 
     assert not await Drain(stage, limits, asyncio.Event()).run()
-    assert (shop.settled, shop.given_back) == ([], [0, 1, 2, 3])
+    assert (shop.settled, shop.released) == ([], [0, 1, 2, 3])
 
 
 async def test_colliding_claims_are_retried():
@@ -421,7 +422,7 @@ async def test_stop_ends_claims_that_only_advance_rows():
 
 
 class Calls:
-    """Work that pays for something every few milliseconds, for as long as it may."""
+    """Work that makes a paid call every few milliseconds while its lease permits."""
 
     def __init__(self, shop):
         self.shop = shop
@@ -429,7 +430,7 @@ class Calls:
         self.lost = 0
 
     async def work(self, item, require_lease):
-        while not self.shop.hold.is_set():
+        while not self.shop.blocker.is_set():
             try:
                 require_lease()
             except LeaseLost:
@@ -442,8 +443,8 @@ class Calls:
 
 
 async def extending(shop, extend, lease, seconds):
-    """Run a drain over this shop whose leases are extended by `extend`; return its calls."""
-    shop.hold = asyncio.Event()
+    """Run a drain over the shop with `extend` as the extension of leases; return its calls."""
+    shop.blocker = asyncio.Event()
     calls = Calls(shop)
     stage = shop.stage()
     object.__setattr__(stage, "work", calls.work)
@@ -451,23 +452,23 @@ async def extending(shop, extend, lease, seconds):
     limits = DrainLimits(lease=timedelta(seconds=lease), budget=LIMITS.budget, grace=LIMITS.grace)
     running = asyncio.create_task(Drain(stage, limits, asyncio.Event()).run())
     await asyncio.sleep(seconds)
-    shop.hold.set()
+    shop.blocker.set()
     await running
     return calls
 
 
 async def test_no_payment_after_possible_lease_expiry():
 
-    async def away(_):
-        raise Unavailable("away", component="ledger")
+    async def unavailable(_):
+        raise Unavailable("unavailable", component="ledger")
 
-    calls = await extending(Shop(2), away, lease=0.2, seconds=0.3)
+    calls = await extending(Shop(2), unavailable, lease=0.2, seconds=0.3)
 
     assert calls.lost == 2
     assert calls.last - calls.first < 0.25
 
 
-async def test_no_payment_after_lease_loss_is_known():
+async def test_no_payment_after_known_lease_loss():
     async def lost(_):
         return set()
 
@@ -484,7 +485,7 @@ async def test_failed_extension_is_retried_before_expiry():
         nonlocal failures
         if failures < 1:
             failures += 1
-            raise Unavailable("away", component="ledger")
+            raise Unavailable("unavailable", component="ledger")
         return {lease.token for lease in leases}
 
     calls = await extending(shop, extend, lease=1.2, seconds=1.6)

@@ -1,4 +1,4 @@
-"""The user whom PostgreSQL runs as, where the tests and its children are started by root."""
+"""The user of the PostgreSQL processes when root starts them."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ echo end >> {log}
 
 
 def test_concurrent_first_starts_create_user_serially(tmp_path, monkeypatch):
-    """Two `useradd` at once would give one name two ids, of which the first is nobody's soon."""
+    """Concurrent `useradd` commands would give one name two ids, and the first id would belong to no user."""
     log, command = tmp_path / "log", tmp_path / "useradd"
     command.write_text(USERADD.format(log=log))
     command.chmod(stat.S_IRWXU)

@@ -6,7 +6,7 @@ from shared.providers.embedding import embed_each, free, pack
 
 
 class Picky:
-    """An embedder that refuses a whole request for one text in it."""
+    """An embedder that rejects a whole request because of one text."""
 
     name = "picky"
 
@@ -20,11 +20,11 @@ class Picky:
     async def embed(self, texts, billed=free):
         self.requests.append(list(texts))
         if self._refused in texts:
-            raise Refused("not this one")
+            raise Refused("this text is rejected")
         return np.array([[float(len(text))] for text in texts], dtype=np.float32)
 
 
-def test_packs_by_count_and_by_tokens_in_order():
+def test_texts_are_packed_by_count_and_tokens():
     texts = ["a" * 30] * 5  # 11 estimated tokens each
 
     assert list(pack(texts, max_inputs=2, max_tokens=1000)) == [range(2), range(2, 4), range(4, 5)]
@@ -35,11 +35,11 @@ def test_oversized_text_is_sent_alone():
     assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(1), range(1, 2), range(2, 3)]
 
 
-def test_nothing_packs_to_nothing():
+def test_no_texts_make_no_pack():
     assert list(pack([], max_inputs=2, max_tokens=2)) == []
 
 
-async def test_a_refused_text_fails_alone():
+async def test_rejected_text_fails_alone():
     embedder = Picky()
 
     vectors = await embed_each(embedder, ["one", "bad", "three", "four"])
@@ -48,13 +48,13 @@ async def test_a_refused_text_fails_alone():
     assert [int(v[0]) for v in (vectors[0], vectors[2], vectors[3])] == [3, 5, 4]
 
 
-async def test_an_unavailable_provider_is_not_bisected():
-    class Away(Picky):
+async def test_unavailable_provider_causes_no_bisection():
+    class Down(Picky):
         async def embed(self, texts, billed=free):
             await super().embed(texts)
-            raise Unavailable("away", component="embedding")
+            raise Unavailable("unavailable", component="embedding")
 
-    embedder = Away()
+    embedder = Down()
 
     with pytest.raises(Unavailable):
         await embed_each(embedder, ["one", "two"])

@@ -12,7 +12,7 @@ from shared.providers.embedding import free
 
 
 class Model:
-    """An embedder whose requests end when the test lets them; the vector of a text is its length."""
+    """An embedder whose requests wait for the test's answer; the vector of a text is its length."""
 
     name = "model"
 
@@ -37,7 +37,7 @@ class Model:
         else:
             self._answers[number].set_exception(error)
 
-    def is_given_up(self, number):
+    def is_cancelled(self, number):
         return self._answers[number].cancelled()
 
     def end(self):
@@ -59,8 +59,8 @@ def embedder(model, monkeypatch):
     return BatchingEmbedder(model)
 
 
-async def begin(embedder, *callers):
-    """Begin to embed for each caller in turn, until the loop has nothing left to do."""
+async def start_embedding(embedder, *callers):
+    """Start an embedding task for each caller in order, and wait until the loop is idle."""
     tasks = []
     for texts in callers:
         tasks.append(asyncio.create_task(embedder.embed(texts)))
@@ -78,7 +78,7 @@ async def lengths(task):
 
 
 async def test_first_caller_does_not_wait(model, embedder):
-    first, second = await begin(embedder, ["one"], ["three"])
+    first, second = await start_embedding(embedder, ["one"], ["three"])
 
     assert model.requests == [["one"], ["three"]]
     model.answer(1)
@@ -86,8 +86,8 @@ async def test_first_caller_does_not_wait(model, embedder):
     assert [await lengths(first), await lengths(second)] == [[3], [5]]
 
 
-async def test_questions_that_wait_make_one_request(model, embedder):
-    first, second, third, fourth = await begin(embedder, ["1"], ["22"], ["333", "4444"], ["55555"])
+async def test_waiting_questions_share_one_request(model, embedder):
+    first, second, third, fourth = await start_embedding(embedder, ["1"], ["22"], ["333", "4444"], ["55555"])
     assert model.requests == [["1"], ["22"]]
 
     model.answer(0)
@@ -110,7 +110,7 @@ async def test_simultaneous_callers_share_a_request(model, embedder):
 
 async def test_callers_wait_briefly_for_a_batch(model, embedder, monkeypatch):
     monkeypatch.setattr(batching, "_WAIT_SECONDS", 0.01)
-    tasks = await begin(embedder, ["1"], ["22"], ["333"])
+    tasks = await start_embedding(embedder, ["1"], ["22"], ["333"])
     assert len(model.requests) == 2
 
     await asyncio.sleep(0.02)
@@ -121,24 +121,24 @@ async def test_callers_wait_briefly_for_a_batch(model, embedder, monkeypatch):
         await task
 
 
-async def test_an_error_reaches_each_caller(model, embedder):
-    tasks = await begin(embedder, ["1"], ["22"], ["333"], ["4444"])
+async def test_error_reaches_every_caller(model, embedder):
+    tasks = await start_embedding(embedder, ["1"], ["22"], ["333"], ["4444"])
     model.answer(0)
     await settled()
 
-    model.answer(2, Unavailable("away", component="embedding"))
+    model.answer(2, Unavailable("unavailable", component="embedding"))
     await settled()
 
     assert len(model.requests) == 3
     for task in tasks[2:]:
-        with pytest.raises(Unavailable, match="away"):
+        with pytest.raises(Unavailable, match="unavailable"):
             await task
     model.answer(1)
     await asyncio.gather(*tasks[:2])
 
 
-async def test_a_refused_text_fails_its_own_caller_alone(model, embedder):
-    _, _, third, fourth = await begin(embedder, ["1"], ["22"], ["bad"], ["4444"])
+async def test_rejected_text_fails_only_its_caller(model, embedder):
+    _, _, third, fourth = await start_embedding(embedder, ["1"], ["22"], ["bad"], ["4444"])
     model.answer(0)
     await settled()
     model.answer(2, Refused("one of them"))
@@ -154,7 +154,7 @@ async def test_a_refused_text_fails_its_own_caller_alone(model, embedder):
 
 
 async def test_rejected_single_caller_request_is_not_resent(model, embedder):
-    (task,) = await begin(embedder, ["bad"])
+    (task,) = await start_embedding(embedder, ["bad"])
     model.answer(0, Refused("this one"))
     await settled()
 
@@ -170,7 +170,7 @@ async def cancel(task):
 
 
 async def test_cancelled_caller_does_not_affect_others(model, embedder):
-    _, _, third, fourth, fifth = await begin(embedder, ["1"], ["22"], ["333"], ["4444"], ["55555"])
+    _, _, third, fourth, fifth = await start_embedding(embedder, ["1"], ["22"], ["333"], ["4444"], ["55555"])
     await cancel(third)
     model.answer(0)
     await settled()
@@ -182,20 +182,20 @@ async def test_cancelled_caller_does_not_affect_others(model, embedder):
 
 
 async def test_request_without_waiting_callers_is_cancelled(model, embedder):
-    first, second = await begin(embedder, ["1"], ["22"])
+    first, second = await start_embedding(embedder, ["1"], ["22"])
     await cancel(first)
     await settled()
 
-    assert model.is_given_up(0)
-    assert not model.is_given_up(1)
+    assert model.is_cancelled(0)
+    assert not model.is_cancelled(1)
     model.answer(1)
     assert await lengths(second) == [2]
 
 
 async def test_cancelled_request_accepts_no_callers(model, embedder):
-    _, _, third = await begin(embedder, ["1"], ["22"], ["333"])
+    _, _, third = await start_embedding(embedder, ["1"], ["22"], ["333"])
     await cancel(third)
-    (fourth,) = await begin(embedder, ["4444"])
+    (fourth,) = await start_embedding(embedder, ["4444"])
     model.answer(0)
     await settled()
 
@@ -204,10 +204,10 @@ async def test_cancelled_request_accepts_no_callers(model, embedder):
     assert await lengths(fourth) == [4]
 
 
-async def test_a_request_stays_within_the_limits_of_one(model, embedder, monkeypatch):
+async def test_batch_stays_within_limits_of_one_request(model, embedder, monkeypatch):
     monkeypatch.setattr(batching, "_MAX_INPUTS", 3)
     monkeypatch.setattr(batching, "_MAX_TOKENS", 100)
-    await begin(embedder, ["1"], ["1"], ["1", "1"], ["1", "1"], ["x" * 297], ["x" * 30])
+    await start_embedding(embedder, ["1"], ["1"], ["1", "1"], ["1", "1"], ["x" * 297], ["x" * 30])
     model.answer(0)
     await settled()
 
@@ -216,7 +216,7 @@ async def test_a_request_stays_within_the_limits_of_one(model, embedder, monkeyp
 
 async def test_billed_caller_has_own_request(model, embedder):
     bills = []
-    await begin(embedder, ["1"], ["22"])
+    await start_embedding(embedder, ["1"], ["22"])
     tasks = [asyncio.create_task(embedder.embed(["333"], bills.append)), asyncio.create_task(embedder.embed(["4444"]))]
     await settled()
 

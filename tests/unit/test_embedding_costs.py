@@ -8,7 +8,7 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 
 @dataclass
 class Chunk:
-    """What a bill needs to know of a chunk."""
+    """The part of a chunk that its costs depend on."""
 
     tenant: str
     token: int
@@ -34,7 +34,7 @@ def test_request_shares_sum_to_billed_tokens():
     assert [cost.calls for cost in (first, second, third)] == [1, 0, 0]
 
 
-def test_the_requests_of_a_chunk_are_added_up():
+def test_costs_of_chunk_requests_are_summed():
     chunk = Chunk("alice", 1)
     costs = EmbeddingCosts()
 

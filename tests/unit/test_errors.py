@@ -18,5 +18,5 @@ def test_errors_keep_their_fields_across_processes():
     assert str(copy) == "gone"
 
 
-def test_the_field_to_change_survives_too():
+def test_invalid_field_name_survives_pickling():
     assert pickle.loads(pickle.dumps(InvalidInput("bad", field="filter.year"))).field == "filter.year"

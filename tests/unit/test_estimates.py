@@ -1,4 +1,4 @@
-"""The arithmetic of estimates: prices, tokens, times, and texts that are put together again."""
+"""Calculation of estimates: prices, tokens, times, and reassembled texts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def settings(**values: object) -> Settings:
     return Settings(_env_file=None, **values)
 
 
-def test_the_tightest_limit_says_how_long_it_takes():
+def test_tightest_limit_determines_duration():
     limits = [
         limit("llm requests", 600),
         limit("llm tokens", 90_000),
@@ -96,11 +96,11 @@ def test_uniform_calls_are_estimated_together(sizes):
     assert tokens_per_char == pytest.approx(0.25, rel=0.05)
 
 
-def test_twins_bring_questions_without_a_call():
+def test_twins_add_questions_without_calls():
     count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, asked=5, twins=5)
-    come_to = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
-    assert (come_to.calls, come_to.generate) == (1, Usage(500, 100))
-    assert come_to.embeddings == come_to.points == 12
+    total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
+    assert (total.calls, total.generate) == (1, Usage(500, 100))
+    assert total.embeddings == total.points == 12
 
 
 def test_prepended_questions_are_embedded_additionally():
@@ -111,7 +111,7 @@ def test_prepended_questions_are_embedded_additionally():
     assert prepended.points == plain.points
 
 
-def test_prices_of_the_settings_come_first():
+def test_configured_prices_override_list_prices():
     prices = {"llm_input_price": 2.0, "llm_output_price": 8.0, "embedding_price": 0.5}
     own = settings(llm_model="gpt-5-mini", embedding_model="e", **prices)
     assert price(own, "generate", Usage(1_000_000, 500_000)) == 6.0
@@ -127,14 +127,14 @@ def test_known_providers_have_list_prices():
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "https://api.openai.com/v1"])
-def test_an_unknown_price_is_not_nought(url):
+def test_unknown_price_is_none_instead_of_zero(url):
     unknown = settings(llm_base_url=url, llm_model="no-such-model")
     assert price(unknown, "generate", Usage(1_000, 1_000)) is None
     assert price(unknown, "embed", Usage(1_000)) is None
 
 
 @pytest.mark.parametrize("max_chars", [200, 400, 2_000])
-def test_a_text_is_put_together_from_its_chunks(max_chars):
+def test_text_is_reassembled_from_its_chunks(max_chars):
     text = ExtractedText(TEXT, "A title", "text/markdown")
     chunks = divide(text, ChunkingOptions(max_chars=max_chars, overlap_chars=40))
     assert restored(chunks, "text/markdown", markdown=True) == text

@@ -1,4 +1,4 @@
-"""The parts of an evaluation that need no engine: a set's files, metrics, significance, layouts, what is shown."""
+"""The parts of an evaluation that need no engine: a set's files, metrics, significance, layouts, reports."""
 
 from html.parser import HTMLParser
 
@@ -37,7 +37,7 @@ def test_labelled_set_reports_skipped_rows(tmp_path):
     assert labelled.questions["p1"] == ("Where do herons nest during monsoon?",)
     assert labelled.notes == (
         "1 judgement (nowhere) of passages that the corpus does not have left out.",
-        "1 query (unjudged) without a passage to be found left out.",
+        "1 query (unrated) without a passage to be found left out.",
     )
 
 
@@ -57,7 +57,7 @@ def test_known_answers_and_unanswerable_questions_are_read(tmp_path):
     assert not any("never" in note for note in labelled.notes)
 
 
-def test_a_set_without_questions_has_none(tmp_path):
+def test_set_without_question_file_has_no_questions(tmp_path):
     assert read_set(write(tmp_path, generated=False)).questions is None
 
 
@@ -67,7 +67,7 @@ def test_qrels_accept_beir_layout_without_header(tmp_path):
     (tmp_path / "qrels.tsv").unlink()
     (tmp_path / "qrels" / "test.tsv").write_text("first\tp0\t2\nsecond\tp1\t0\n")
 
-    assert read_set(tmp_path).judgements == {"first": {"p0": 2}}  # nothing answers the second
+    assert read_set(tmp_path).judgements == {"first": {"p0": 2}}  # no passage answers the second
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_qrels_accept_beir_layout_without_header(tmp_path):
         ("generated.jsonl", '{"passage_id": "p0", "questions": "Who?"}', "generated.jsonl, line 1 has no list of"),
     ],
 )
-def test_a_malformed_line_is_named(tmp_path, file, content, sentence):
+def test_malformed_line_is_named(tmp_path, file, content, sentence):
     write(tmp_path)
     (tmp_path / file).write_text(content)
     with pytest.raises(InvalidInput) as refused:
@@ -92,7 +92,7 @@ def test_a_malformed_line_is_named(tmp_path, file, content, sentence):
     assert sentence in refused.value.message
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_named(tmp_path):
     write(tmp_path)
     (tmp_path / "queries.jsonl").unlink()
     with pytest.raises(InvalidInput, match=r"queries\.jsonl is missing"):
@@ -101,7 +101,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_set(tmp_path / "nowhere")
 
 
-def test_metrics_are_those_of_the_rank():
+def test_metrics_follow_from_rank():
     judgements = {"one": {"a": 1}, "two": {"b": 1, "c": 1}, "three": {"d": 1}, "four": {"e": 1}}
     ten = [f"x{number}" for number in range(10)]
     rankings = {"one": ["a", "z"], "two": ["z", "y", "c"], "three": [], "four": [*ten, "e"]}
@@ -116,21 +116,21 @@ def test_metrics_are_those_of_the_rank():
     assert list(values["recall@5"].values()) == [1, 0.5, 0, 0]
 
 
-def test_order_decides_and_not_the_names_of_passages():
+def test_metrics_follow_rank_order_not_passage_names():
     for ranking, expected in ((["a", "b", "c"], 1.0), (["c", "b", "a"], 1 / 3), (["b", "a", "c"], 0.5)):
         assert scores({"q": {"a": 1}}, {"q": ranking})["mrr@10"]["q"] == pytest.approx(expected)
 
 
 @given(data=st.data())
-def test_metrics_are_those_of_trec_eval(data):
+def test_metrics_equal_trec_eval(data):
     passages = [f"p{number}" for number in range(30)]
     queries = [f"q{number}" for number in range(data.draw(st.integers(1, 3)))]
-    judged = st.dictionaries(st.sampled_from(passages), st.integers(-1, 3), min_size=1, max_size=15)
-    judgements = {query: data.draw(judged) for query in queries}
+    ratings = st.dictionaries(st.sampled_from(passages), st.integers(-1, 3), min_size=1, max_size=15)
+    judgements = {query: data.draw(ratings) for query in queries}
     rankings = {query: data.draw(st.lists(st.sampled_from(passages), unique=True)) for query in queries}
 
     qrels = [ir_measures.Qrel(q, p, score) for q, passages in judgements.items() for p, score in passages.items()]
-    # The tool orders equal scores by id, so it gets ranks, which are never equal.
+    # The tool orders equal scores by id, so it receives ranks, which are never equal.
     run = [ir_measures.ScoredDoc(q, p, -float(n)) for q, ranked in rankings.items() for n, p in enumerate(ranked)]
     names = dict(zip((nDCG @ 10, RR @ 10, R @ 1, R @ 5, R @ 10), METRICS, strict=True))
     ours = scores(judgements, rankings)
@@ -138,7 +138,7 @@ def test_metrics_are_those_of_trec_eval(data):
         assert ours[names[measured.measure]][measured.query_id] == pytest.approx(measured.value, abs=1e-12)
 
 
-def test_an_interval_is_that_of_the_mean():
+def test_interval_contains_mean_with_expected_width():
     half = interval([0.0, 1.0] * 50)
     assert half.mean == 0.5
     assert (half.low, half.high) == pytest.approx((0.402, 0.598), abs=0.015)  # 1.96 * sqrt(0.25 / 100)
@@ -147,14 +147,14 @@ def test_an_interval_is_that_of_the_mean():
     assert constant.low == pytest.approx(constant.high) == pytest.approx(0.7)
 
 
-def test_many_questions_are_resampled_in_blocks():
+def test_blockwise_resampling_gives_expected_interval():
     values = np.random.default_rng(1).random(20_000)
-    found = interval(list(values))
+    estimate = interval(list(values))
     error = 1.96 * values.std() / np.sqrt(len(values))
-    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)
+    assert (estimate.low, estimate.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)
 
 
-def test_the_randomisation_test_agrees_with_counting_all_signs():
+def test_randomisation_test_agrees_with_exact_enumeration():
     assert p_value([1, 1, 1, 1, 1], [0.5, 0.6, 0.7, 0.8, 0.9]) == pytest.approx(2 / 32, abs=0.01)
     assert p_value([0.3, 0.4], [0.3, 0.4]) == 1.0
     assert p_value([1, 0], [0, 1]) == 1.0
@@ -192,18 +192,18 @@ def test_footprint_counts_needed_channels():
 
 def test_saved_vectors_load_in_other_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
-    asked = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
+    generated = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
     answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
         cache.save_vectors("model", {"text": vector})
-        cache.save_questions(b"key", asked)
+        cache.save_questions(b"key", generated)
         cache.save_answer(b"key", answer)
 
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
         assert cache.load_vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
         assert cache.missing_vectors("model", ["text", "other", "other"]) == ["other"]
         assert cache.missing_vectors("another model", ["text"]) == ["text"]
-        assert cache.load_questions(b"key") == asked
+        assert cache.load_questions(b"key") == generated
         assert (cache.load_answer(b"key"), cache.load_answer(b"other")) == (answer, None)
         assert cache.load_questions(b"other") is None
 
@@ -261,7 +261,7 @@ def test_report_page_is_selfcontained_and_escaped():
     assert "prefers-color-scheme: dark" in shown
 
 
-def test_a_bar_is_as_long_as_its_value():
+def test_bar_length_is_proportional_to_value():
     outline = Outline()
     outline.feed(page.page(results(default=0.8, text=0.4)))
     drawing, longer, shorter, *_ = (float(width) for width in outline.attributes["width"])
@@ -290,7 +290,7 @@ def test_runs_are_compared_on_common_questions():
         compare({"per_query": {"text": {"x": 1.0}}}, before)
 
 
-def test_questions_to_a_collection_are_read(tmp_path):
+def test_collection_questions_are_read(tmp_path):
     rows = [{"question": " Why? ", "external_ids": ["a", "b"]}, {"question": "Why?", "external_ids": ["c"]}]
     write_lines(tmp_path / "q", rows)
     labelled, kind = read_questions(tmp_path / "q", "handbook")
@@ -311,7 +311,7 @@ def test_questions_to_a_collection_are_read(tmp_path):
         ),
     ],
 )
-def test_malformed_questions_to_a_collection_are_named(tmp_path, rows, sentence):
+def test_malformed_collection_questions_are_named(tmp_path, rows, sentence):
     write_lines(tmp_path / "q", rows)
     with pytest.raises(InvalidInput, match=sentence):
         read_questions(tmp_path / "q", "handbook")

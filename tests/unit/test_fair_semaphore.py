@@ -1,4 +1,4 @@
-"""Whose file is parsed next."""
+"""Fair assignment of parse slots to tenants."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def parsed_in_turn(slots, tenants, order):
     return [asyncio.create_task(parse(tenant)) for tenant in tenants]
 
 
-async def test_free_slot_is_given_to_tenant_with_fewest():
+async def test_tenant_with_fewest_slots_gets_free_slot():
     order = []
     tasks = await parsed_in_turn(FairSemaphore(2), ["loud"] * 6 + ["quiet", "other", "quiet"], order)
     await asyncio.gather(*tasks)

@@ -37,7 +37,7 @@ SUBJECT = ChunkContent.whole("The lease of a chunk ends after sixty seconds.", t
         ("", ""),
     ],
 )
-def test_normalising(written, normal):
+def test_question_is_normalised(written, normal):
     assert normalise(written) == normal
     assert normalise(normal) == normal
 
@@ -56,7 +56,7 @@ def test_normalising(written, normal):
         ("Which short question begins with What?", "repeats the prompt"),
     ],
 )
-def test_a_bad_question_is_dropped_with_its_reason(question, reason):
+def test_bad_question_is_dropped_with_reason(question, reason):
     assert filter_by_text([question], SUBJECT) == [FilteredQuestion(normalise(question), passed=False, reason=reason)]
 
 
@@ -74,7 +74,7 @@ def test_a_bad_question_is_dropped_with_its_reason(question, reason):
         "Who is the author of Dune?",
     ],
 )
-def test_a_good_question_is_kept(question):
+def test_good_question_passes(question):
     assert filter_by_text([question], SUBJECT) == [FilteredQuestion(question, passed=True)]
 
 
@@ -95,10 +95,10 @@ def test_a_good_question_is_kept(question):
         ),
     ],
 )
-def test_foreign_language_questions_are_kept(text, questions):
-    kept = filter_by_text(questions, ChunkContent.whole(text))
+def test_foreign_language_questions_pass(text, questions):
+    results = filter_by_text(questions, ChunkContent.whole(text))
 
-    assert [(each.text, each.reason) for each in kept] == [(question, None) for question in questions]
+    assert [(each.text, each.reason) for each in results] == [(question, None) for question in questions]
 
 
 def test_prompt_words_in_text_are_not_echoes():
@@ -107,7 +107,7 @@ def test_prompt_words_in_text_are_not_echoes():
     assert filter_by_text([question], ChunkContent.whole("JSON is parsed from left to right."))[0].passed
 
 
-def test_repetitions_are_dropped_and_the_first_stays():
+def test_repeated_questions_are_dropped_first_one_passes():
     questions = [
         "When does the lease of a chunk end?",
         "when does the lease of a chunk end",
@@ -142,15 +142,15 @@ def test_distant_and_duplicate_questions_are_dropped():
     filtered = [FilteredQuestion(f"Question {i}?", passed=True) for i in range(4)]
     questions = vectors([1, 0, 0], [1, 0.01, 0], [0, 1, 0], [1, 1, 0])
 
-    judged = filter_by_similarity(filtered, questions, vectors([1, 0, 0])[0], floor=0.5)
+    results = filter_by_similarity(filtered, questions, vectors([1, 0, 0])[0], floor=0.5)
 
-    assert [s.reason for s in judged] == [
+    assert [s.reason for s in results] == [
         None,
         "means the same as an earlier question",
         "unlike its chunk (similarity 0.00, floor 0.50)",
         None,
     ]
-    assert [s.similarity for s in judged] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
+    assert [s.similarity for s in results] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
 
 
 def test_dropped_question_keeps_reason_and_drops_no_other():
@@ -158,18 +158,18 @@ def test_dropped_question_keeps_reason_and_drops_no_other():
         FilteredQuestion("Text?", passed=False, reason="too short"),
         FilteredQuestion("Question 1?", passed=True),
     ]
-    judged = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
-    assert judged == [replace(question, similarity=1.0) for question in filtered]
+    results = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
+    assert results == [replace(question, similarity=1.0) for question in filtered]
 
 
-def test_without_a_floor_distance_drops_nothing():
+def test_distant_question_passes_without_floor():
     filtered = [FilteredQuestion("Question 1?", passed=True)]
-    (judged,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
-    assert (judged.passed, judged.similarity) == (True, -1.0)
+    (results,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
+    assert (results.passed, results.similarity) == (True, -1.0)
     assert filter_by_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
 
 
-def test_only_measured_models_have_a_floor():
+def test_only_measured_models_have_floor():
     assert floor_for("all-minilm-l6-v2-int8") == 0.1
     assert floor_for("sentence-transformers/all-MiniLM-L6-v2") == 0.1
     assert floor_for("text-embedding-3-small") is None

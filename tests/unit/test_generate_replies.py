@@ -22,7 +22,7 @@ JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'
         "What is a lease?\n\nWho rings the bell?",
     ],
 )
-def test_questions_are_found_in_whatever_they_are_wrapped(reply):
+def test_questions_are_extracted_from_any_wrapping(reply):
     assert [question.strip() for question in questions_in(reply)] == TWO
 
 
@@ -52,9 +52,9 @@ def test_partial_reply_is_never_complete(length):
         questions_in("Sure! Here are the questions:" + JSON[:length])
 
 
-def test_the_one_question_of_a_word_is_taken():
+def test_single_question_object_is_read():
     assert questions_in('{"question": "What is a lease?"}') == ["What is a lease?"]
 
 
-def test_a_question_without_end_is_cut():
+def test_overlong_question_is_truncated():
     assert len(questions_in('["' + "a" * 50_000 + '"]')[0]) == 1_000

@@ -18,17 +18,17 @@ VERSIONS = st.integers(1, 2**24 - 1)
 
 
 def test_ids_are_stable():
-    asked = accepted_id(CHUNK, "Why?")
+    accepted = accepted_id(CHUNK, "Why?")
 
     assert str(CHUNK) == "bffff3f8-9959-f223-f629-000000000000"
-    assert str(asked) == "bffff3f8-9959-f223-f629-000000f473b5"
+    assert str(accepted) == "bffff3f8-9959-f223-f629-000000f473b5"
     assert chunk_point_id(CHUNK, 1) == "bffff3f8-9959-f223-f629-000001000000"
     assert question_point_id(CHUNK, 26, 9) == "bffff3f8-9959-f223-f629-00001a00000a"
-    assert accepted_point_id(asked, 2) == "bffff3f8-9959-f223-f629-000002f473b5"
+    assert accepted_point_id(accepted, 2) == "bffff3f8-9959-f223-f629-000002f473b5"
 
 
 @given(st.tuples(st.uuids(), st.uuids(), st.text(), st.integers(0, 99)), VERSIONS, st.integers(0, 9_999), st.text())
-def test_a_point_names_its_chunk_and_version(of, version, ordinal, question):
+def test_point_id_encodes_chunk_and_version(of, version, ordinal, question):
     chunk = chunk_id(*of)
     points = [
         chunk_point_id(chunk, version),
@@ -41,7 +41,7 @@ def test_a_point_names_its_chunk_and_version(of, version, ordinal, question):
     assert len({str(chunk), *points}) == 4
 
 
-def test_each_occurrence_of_text_is_a_chunk():
+def test_each_occurrence_of_text_has_own_id():
     other = UUID(int=3)
     others = [
         chunk_id(COLLECTION, DOCUMENT, "The text.", 1),
@@ -54,9 +54,9 @@ def test_each_occurrence_of_text_is_a_chunk():
     assert chunk_id(COLLECTION, DOCUMENT, "The text.", 0) == CHUNK
 
 
-def test_a_question_is_one_however_it_is_spelled():
+def test_accepted_id_ignores_case_spaces_and_punctuation():
     assert accepted_id(CHUNK, "How  long?") == accepted_id(CHUNK, "how long") != accepted_id(CHUNK, "how short")
 
 
-def test_versions_wrap_before_chunk_bits():
+def test_version_overflow_keeps_chunk_id_intact():
     assert chunk_of_point(chunk_point_id(CHUNK, 2**24 + 5)) == (str(CHUNK), 5)

@@ -1,4 +1,4 @@
-"""A test run brings its own home and its own folder for temporary files, and tests leave both empty."""
+"""A test run has its own home and its own folder for temporary files, and tests leave both empty."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ from tests.support.isolated_home import FOLDER, RUN
 
 def test_run_provides_home_to_tests_and_processes():
     run = Path(os.environ[RUN])
-    said = "import pathlib, tempfile; print(pathlib.Path.home(), tempfile.gettempdir())"
-    child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    program = "import pathlib, tempfile; print(pathlib.Path.home(), tempfile.gettempdir())"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert [str(Path.home()), tempfile.gettempdir()] == child.stdout.split()
     assert {Path.home().parent, Path(tempfile.gettempdir()).parent} == {run}
@@ -27,14 +27,14 @@ def test_tmp_path_is_outside_checked_folders(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("leave", "said"),
+    ("leave", "reported"),
     [
         ("pathlib.Path.home().joinpath('.cached').touch()", "home/.cached"),
         ("tempfile.mkstemp(suffix='.forgotten')", ".forgotten"),
         ("None", ""),
     ],
 )
-def test_run_with_leftover_files_fails_and_names_them(tmp_path, leave, said):
+def test_run_with_leftover_files_fails_and_names_them(tmp_path, leave, reported):
     test = tmp_path / "test_leaving.py"
     test.write_text(f"import pathlib, tempfile\n\ndef test_it():\n    {leave}\n")
     (tmp_path / "pytest.ini").touch()
@@ -43,6 +43,6 @@ def test_run_with_leftover_files_fails_and_names_them(tmp_path, leave, said):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     assert "1 passed" in done.stdout
-    assert done.returncode == (1 if said else 0)
-    assert said in done.stdout.partition("files left behind")[2]
+    assert done.returncode == (1 if reported else 0)
+    assert reported in done.stdout.partition("files left behind")[2]
     assert [path for path in tmp_path.iterdir() if path.name.startswith("foreask-tests-")] == []

@@ -1,4 +1,4 @@
-"""The pure parts of the limiter: buckets, outcomes, settings, what a process asks for and in which order."""
+"""The pure parts of the limiter: buckets, outcomes, settings, and the order of a process's requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_limiter_keys_hide_provider_name():
 
 
 class Broker:
-    """Answers as the script does, and keeps what it was asked."""
+    """A broker that replies like the script and records the requests."""
 
     def __init__(self, reply):
         self.reply = reply
@@ -101,7 +101,7 @@ async def test_provider_keys_share_one_slot():
     assert [key.count("{abc}") for key in broker.keys] == [1, 1, 1]
 
 
-def test_tenants_limits_are_read_and_written(monkeypatch):
+def test_tenant_limits_round_trip(monkeypatch):
     monkeypatch.setenv(
         "FOREASK_TENANT_LIMITS",
         '{"*": {"documents": 5, "llm_requests_per_minute": 60},'
@@ -127,14 +127,14 @@ def test_unusable_tenant_limits_are_rejected(monkeypatch, value):
 
 
 @pytest.mark.parametrize("name", ["LLM_REQUESTS", "EMBEDDING_TOKENS"])
-def test_a_limit_is_more_than_nothing(monkeypatch, name):
+def test_limit_of_zero_is_rejected(monkeypatch, name):
     monkeypatch.setenv(f"FOREASK_{name}_PER_MINUTE", "0")
 
     with pytest.raises(ValidationError, match="greater than 0"):
         Settings(_env_file=None)
 
 
-def test_work_released_at_exit_waits_for_nothing():
+def test_work_released_at_exit_retries_immediately():
     from shared.domain.retry import Retry, RetryPolicy, decide
 
     decision = decide(Stopping(), 3, RetryPolicy(), lambda: 0.9)

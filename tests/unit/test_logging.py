@@ -1,4 +1,4 @@
-"""What every line of a log has."""
+"""The fields of every log line."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ from shared.settings import Settings
 
 @pytest.fixture
 def in_a_process(capsys):
-    """Logging set up as in a process of its own, and put back."""
+    """Set logging up as in a separate process, and restore it afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configure(Settings(_env_file=None), "generate")
@@ -25,7 +25,7 @@ def in_a_process(capsys):
     root.setLevel(level)
 
 
-def test_lines_of_every_thread_name_the_process(in_a_process, capsys):
+def test_log_lines_of_all_threads_name_process(in_a_process, capsys):
     def work():
         structlog.get_logger().warning("drain.interrupted")
 
@@ -34,7 +34,7 @@ def test_lines_of_every_thread_name_the_process(in_a_process, capsys):
         assert orjson.loads(capsys.readouterr().out)["process"] == "generate"
 
 
-def test_lines_within_a_span_name_it(in_a_process, capsys):
+def test_log_lines_within_span_have_its_ids(in_a_process, capsys):
     class Recorded(traces.Span):
         @property
         def ids(self):

@@ -1,4 +1,4 @@
-"""Planted bugs still fit the tree: their texts and their tests exist."""
+"""Planted bugs fit the current tree: their texts and tests exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a browser must fetch for a screen stays small."""
+"""The size of the files that a browser loads for a screen."""
 
 import gzip
 from pathlib import Path
@@ -13,12 +13,12 @@ STYLES = sum(len(file.compressed) for name, file in PAGE.files.items() if name.e
 
 
 @pytest.mark.parametrize("screen", sorted(set(ADDRESSES.values())))
-def test_a_screen_takes_at_most_35_kilobytes(screen):
+def test_screen_loads_at_most_35_kilobytes(screen):
     document = len(gzip.compress(PAGE.document("", screen).encode()))
     assert document + STYLES + sum(MODULES[name] for name in PAGE.modules(screen)) <= 35_000
 
 
-def test_all_screens_together_take_at_most_80_kilobytes():
+def test_all_screens_load_at_most_80_kilobytes():
     document = len(gzip.compress(PAGE.document("", "ask").encode()))
     assert document + STYLES + sum(MODULES.values()) <= 80_000
     assert len(MODULES) <= 45

@@ -32,7 +32,7 @@ CODE = "```python\nfor employee in staff:\n    employee.leave = max(0, employee.
         ),
     ],
 )
-def test_a_language_is_found(language, text):
+def test_language_is_detected(language, text):
     assert language_of(text) == language
 
 
@@ -44,7 +44,7 @@ def test_short_chunk_inherits_document_language():
     assert languages(GERMAN, "Urlaub", ENGLISH, GERMAN) == ["de", "de", "en", "de"]
 
 
-def test_short_documents_and_code_are_in_no_language():
+def test_short_documents_and_code_have_no_language():
     assert languages("Urlaub") == [None]
     assert languages(CODE) == [None]
     assert languages(NAMES) == [None]
@@ -53,7 +53,7 @@ def test_short_documents_and_code_are_in_no_language():
 
 
 @pytest.mark.parametrize("pattern", ["a", "](", "`", "```\n", "a://", "[a](", "字"])
-def test_the_time_is_linear(pattern):
+def test_detection_time_is_linear_in_length(pattern):
     started = time.perf_counter()
     languages(pattern * 50_000)
     assert time.perf_counter() - started < 10

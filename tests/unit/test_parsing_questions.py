@@ -17,13 +17,13 @@ def assigned(*questions: ReadyQuestion) -> list[list[str]]:
     return [[q.text for q, of in zip(questions, indexes, strict=True) if of == index] for index in range(3)]
 
 
-def test_a_quote_decides_whatever_the_words_say():
+def test_quote_overrides_word_overlap():
     question = ReadyQuestion("Do children travel free?", quote="leaves the  Harbour at seven")
 
     assert assigned(question) == [[], [question.text], []]
 
 
-def test_rare_words_decide_where_there_is_no_quote():
+def test_rare_words_decide_without_quote():
     assert assigned(ReadyQuestion("When does the ferry leave the harbour?")) == [
         [],
         ["When does the ferry leave the harbour?"],
@@ -32,7 +32,7 @@ def test_rare_words_decide_where_there_is_no_quote():
     assert assigned(ReadyQuestion("What are the fares?"))[2]
 
 
-def test_unmatched_quote_lends_its_words():
+def test_unmatched_quote_contributes_its_words():
     assert assigned(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
 
 

@@ -16,7 +16,7 @@ def test_common_encodings_are_recognised(encoding):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark(encoding):
+def test_utf16_without_byte_order_mark_is_recognised(encoding):
     assert decode(SENTENCE.encode(encoding)) == SENTENCE
 
 
@@ -27,16 +27,16 @@ def test_declared_charset_applies_unless_utf8():
 
 
 @pytest.mark.parametrize("charset", ["rot13", "hex", "no-such", "zip"])
-def test_a_charset_that_is_none_is_ignored(charset):
+def test_unknown_charset_is_ignored(charset):
     assert decode("café".encode("cp1252"), charset=charset) == "café"
 
 
-def test_line_ends_and_nul():
+def test_line_ends_are_unified_and_nul_replaced():
     assert decode(b"a\r\nb\rc\0d") == "a\nb\ncd"
     assert decode(codecs.BOM_UTF8 + b"a") == "a"
 
 
-def test_a_few_damaged_bytes_cost_those_characters_only():
+def test_damaged_bytes_lose_only_their_characters():
     assert decode(("é" * 50).encode() + b"\xff" + ("ü" * 50).encode()) == "é" * 50 + "\ufffd" + "ü" * 50
 
 

@@ -1,4 +1,4 @@
-"""Ports are chosen seconds before a process listens on them."""
+"""A port is chosen seconds before its process listens on it, and stays reserved."""
 
 import random
 import subprocess

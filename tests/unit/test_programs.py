@@ -1,4 +1,4 @@
-"""What the processes of `foreask up` are given."""
+"""The environment of the processes of `foreask up`."""
 
 from datetime import timedelta
 from io import StringIO
@@ -18,12 +18,12 @@ def test_parse_worker_gets_no_unused_keys():
     key, url = SecretStr("a-secret"), SecretStr("redis://user:needed@host")
     settings = Settings(llm_api_key=key, embedding_api_key=key, qdrant_api_key=key, redis_url=url)
     crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
-    given = {child.name: child.environment for child in crew}
+    environments = {child.name: child.environment for child in crew}
 
-    for name, environment in given.items():
+    for name, environment in environments.items():
         assert ("a-secret" in environment.values()) is (name != "worker-parse")
         assert environment["FOREASK_REDIS_URL"] == "redis://user:needed@host"
-    assert given["worker-parse"]["OPENAI_API_KEY"] == ""  # it would inherit ours
+    assert environments["worker-parse"]["OPENAI_API_KEY"] == ""  # otherwise it would inherit the parent's key
 
 
 def test_programs_know_only_their_own_database_role():
@@ -39,7 +39,7 @@ def test_programs_know_only_their_own_database_role():
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("lacking", "expected"),
     [
         ([], ""),
         (
@@ -49,10 +49,10 @@ def test_programs_know_only_their_own_database_role():
         (["seccomp", "Landlock"], "! This system does not give seccomp and Landlock: a file that takes over"),
     ],
 )
-def test_up_reports_missing_kernel_features(monkeypatch, lacking, said):
+def test_up_reports_missing_kernel_features(monkeypatch, lacking, expected):
     monkeypatch.setattr(confinement, "lacking", lambda: lacking)
     out = StringIO()
     warn_about_confinement(Console(file=out))
 
-    assert out.getvalue().startswith(said)
-    assert bool(out.getvalue()) == bool(said)
+    assert out.getvalue().startswith(expected)
+    assert bool(out.getvalue()) == bool(expected)

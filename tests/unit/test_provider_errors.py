@@ -24,5 +24,5 @@ SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # by the provider's clock
         ({}, None),
     ],
 )
-def test_the_providers_wish_is_understood_in_every_form(headers, expected):
+def test_retry_after_is_parsed_in_every_form(headers, expected):
     assert retry_after(headers) == expected

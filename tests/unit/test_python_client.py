@@ -25,7 +25,7 @@ ERASURE = {
 
 
 class RecordingServer:
-    """Answers from a list, repeats the last answer, and records the requests."""
+    """A server that sends the given replies, repeats the last one, and records the requests."""
 
     def __init__(self, *answers):
         self.answers = list(answers)

@@ -7,7 +7,7 @@ RESULTS = [{"index": 2, "relevance_score": 0.9}, {"index": 0, "relevance_score":
 
 
 @pytest.mark.parametrize("reply", [{"model": "m", "results": RESULTS}, RESULTS])
-def test_each_score_finds_its_document(reply):
+def test_scores_are_returned_in_document_order(reply):
     assert scores_in(reply, 3) == [0.0, -3.5, 0.9]
 
 

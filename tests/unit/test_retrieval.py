@@ -20,7 +20,7 @@ def chunk(letter):
 
 
 def named(chunk_id):
-    """The letter of a chunk."""
+    """Return the letter of a chunk."""
     return chr(UUID(chunk_id).int >> 48)
 
 
@@ -41,58 +41,58 @@ def text(channel="text", **scores):
     return fold(channel, hits, 100, 1.0)
 
 
-def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
-    return [named(match.chunk_id) for match in fuse(found, fusion, weights)]
+def ranked(hits, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
+    return [named(match.chunk_id) for match in fuse(hits, fusion, weights)]
 
 
-def test_a_chunk_counts_once_by_its_best_question():
-    found = questions(question("a", 0.5), question("a", 0.9, 1), question("b", 0.7))
+def test_chunk_counts_once_by_best_question():
+    hits = questions(question("a", 0.5), question("a", 0.9, 1), question("b", 0.7))
 
-    first, second = fuse({"questions": found}, "max", Weights())
+    first, second = fuse({"questions": hits}, "max", Weights())
 
     assert (named(first.chunk_id), first.score, first.question) == ("a", 0.9, point("a", 1))
     assert (named(second.chunk_id), second.score, second.question) == ("b", 0.7, point("b"))
     assert first.ranks == {"questions": ChannelRank(1, 0.9)}
 
 
-def test_a_weighted_mean():
-    found = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
+def test_score_is_weighted_mean_of_channels():
+    hits = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
 
-    assert [(named(m.chunk_id), m.score) for m in fuse(found, "mean", Weights(questions=3, text=1))] == [
+    assert [(named(m.chunk_id), m.score) for m in fuse(hits, "mean", Weights(questions=3, text=1))] == [
         ("a", pytest.approx((3 * 0.5 + 0.2) / 4)),
         ("b", pytest.approx(0.1)),
     ]
 
 
 def test_unseen_chunk_gets_half_of_lowest_score():
-    found = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
+    hits = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
 
-    assert {named(m.chunk_id): m.score for m in fuse(found, "mean", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
-
-
-def test_a_channel_without_weight_says_nothing():
-    found = {"questions": questions(question("a", 0.9)), "text": text(b=0.1)}
-
-    assert ranked(found, weights=Weights(questions=0)) == ["b", "a"]
+    assert {named(m.chunk_id): m.score for m in fuse(hits, "mean", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
 
 
-def test_noise_of_irrelevant_channel_decides_nothing():
-    found = {"questions": questions(question("a", 0.8), question("b", 0.5)), "text": text(b=0.06, a=0.01)}
+def test_channel_without_weight_is_ignored():
+    hits = {"questions": questions(question("a", 0.9)), "text": text(b=0.1)}
 
-    assert ranked(found) == ["a", "b"]
-    assert ranked(found, "rrf", Weights(questions=1, text=2)) == ["b", "a"]
+    assert ranked(hits, weights=Weights(questions=0)) == ["b", "a"]
+
+
+def test_irrelevant_channel_noise_does_not_change_order():
+    hits = {"questions": questions(question("a", 0.8), question("b", 0.5)), "text": text(b=0.06, a=0.01)}
+
+    assert ranked(hits) == ["a", "b"]
+    assert ranked(hits, "rrf", Weights(questions=1, text=2)) == ["b", "a"]
 
 
 def test_score_is_excess_over_each_channels_baseline():
-    found = {
+    hits = {
         "questions": questions(question("a", 0.9), question("b", 0.6)),
         "text": text(b=0.7, a=0.5, c=0.4, d=0.3, e=0.2),
         "bm25": text("bm25", a=0.2),
     }
 
-    a, b, *_ = fuse(found, "scores", Weights())
+    a, b, *_ = fuse(hits, "scores", Weights())
 
-    assert reference_scores(found) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
+    assert reference_scores(hits) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
     assert (named(a.chunk_id), named(b.chunk_id)) == ("a", "b")
     assert a.evidence == pytest.approx((0.9 + 1.5 * 0.7, 0.2 + 1.5 * 0.2, 8 * 0.2 * 0.5))
     assert a.score == pytest.approx(3.25 / 5.25)
@@ -100,28 +100,28 @@ def test_score_is_excess_over_each_channels_baseline():
 
 
 def test_partial_questions_do_not_outrank_nearer_text():
-    found = {
+    hits = {
         "questions": questions(question("w", 0.55)),
         "text": text(r=0.62, a=0.5, b=0.5, c=0.5, w=0.5),
     }
 
-    assert ranked(found)[0] == "r"
-    assert ranked(found, "mean")[0] == "w"
+    assert ranked(hits)[0] == "r"
+    assert ranked(hits, "mean")[0] == "w"
 
 
 def test_near_identical_question_counts_with_text_agreement():
-    found = {"questions": questions(question("w", 0.95), question("r", 0.9)), "text": text(r=0.7, w=0.0)}
+    hits = {"questions": questions(question("w", 0.95), question("r", 0.9)), "text": text(r=0.7, w=0.0)}
 
-    assert ranked(found)[0] == "r"
-    assert ranked({"questions": found["questions"]})[0] == "w"
+    assert ranked(hits)[0] == "r"
+    assert ranked({"questions": hits["questions"]})[0] == "w"
 
 
 def test_only_weight_ratios_matter_zero_excludes_channel():
-    found = {"questions": questions(question("a", 0.9)), "text": text(a=0.6, b=0.5, c=0.5, d=0.5, e=0.5)}
+    hits = {"questions": questions(question("a", 0.9)), "text": text(a=0.6, b=0.5, c=0.5, d=0.5, e=0.5)}
 
-    equal, double = (fuse(found, "scores", Weights(n, n, n)) for n in (1, 2))
-    (alone, *_) = fuse(found, "scores", Weights(1, 0, 0))
-    (half, *_) = fuse(found, "scores", Weights(0.5, 1, 1))
+    equal, double = (fuse(hits, "scores", Weights(n, n, n)) for n in (1, 2))
+    (alone, *_) = fuse(hits, "scores", Weights(1, 0, 0))
+    (half, *_) = fuse(hits, "scores", Weights(0.5, 1, 1))
 
     assert equal == double
     assert equal[0].evidence.near == pytest.approx(0.9 + 1.5 * 0.4)
@@ -129,31 +129,31 @@ def test_only_weight_ratios_matter_zero_excludes_channel():
     assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
 
 
-def test_reciprocal_ranks():
-    found = {"questions": questions(question("a", 0.9), question("b", 0.8)), "text": text(b=0.3)}
+def test_rrf_score_sums_reciprocal_ranks():
+    hits = {"questions": questions(question("a", 0.9), question("b", 0.8)), "text": text(b=0.3)}
 
-    assert [(named(m.chunk_id), m.score) for m in fuse(found, "rrf", Weights())] == [
+    assert [(named(m.chunk_id), m.score) for m in fuse(hits, "rrf", Weights())] == [
         ("b", pytest.approx(1 / 62 + 1 / 61)),
         ("a", pytest.approx(1 / 61)),
     ]
 
 
-def test_max_takes_the_best_channel():
-    found = {"questions": questions(question("a", 0.5)), "text": text(a=0.7, b=0.6)}
+def test_max_fusion_uses_best_channel():
+    hits = {"questions": questions(question("a", 0.5)), "text": text(a=0.7, b=0.6)}
 
-    assert [(named(m.chunk_id), m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
+    assert [(named(m.chunk_id), m.score) for m in fuse(hits, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
 
 
-def test_nearer_text_names_no_question():
-    found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
+def test_chunk_matched_by_text_names_no_question():
+    hits = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
 
-    assert {named(m.chunk_id): m.question for m in fuse(found, "scores", Weights())} == {
+    assert {named(m.chunk_id): m.question for m in fuse(hits, "scores", Weights())} == {
         "a": None,
         "b": point("b"),
     }
 
 
-def test_equal_scores_have_one_order():
+def test_equal_scores_have_deterministic_order():
     hits = [question("b", 0.5), question("a", 0.5)]
 
     assert ranked({"questions": questions(*hits)}) == ranked({"questions": questions(*hits[::-1])}) == ["a", "b"]
@@ -163,8 +163,8 @@ def test_bm25_is_share_of_reachable_maximum():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    found = fold("bm25", [Hit(chunk_point_id(chunk("a"), 1), 10.0)], 100, 20.0)
-    assert found.scores == {str(chunk("a")): 0.5}
+    hits = fold("bm25", [Hit(chunk_point_id(chunk("a"), 1), 10.0)], 100, 20.0)
+    assert hits.scores == {str(chunk("a")): 0.5}
 
 
 def test_diversity_demotes_similar_chunks():
@@ -188,7 +188,7 @@ def test_diversity_demotes_similar_chunks():
         ({"text": "annual report"}, {"match": {"text": "annual report"}}),
     ],
 )
-def test_a_filter_becomes_a_condition(condition, expected):
+def test_filter_becomes_qdrant_condition(condition, expected):
     (built,) = metadata_conditions({"field": condition})
 
     assert built.model_dump(exclude_none=True, by_alias=True) == {"key": "metadata.field"} | expected
@@ -200,7 +200,7 @@ def test_none_of_matches_missing_fields_and_lists():
     assert built.model_dump(exclude_none=True) == {"must_not": [{"key": "metadata.tags", "match": {"any": ["x"]}}]}
 
 
-def test_dates_become_a_range_of_dates():
+def test_date_bounds_become_date_range():
     (built,) = metadata_conditions({"published": {"gte": "2024-01-01"}})
 
     assert built.range.gte.year == 2024
@@ -273,7 +273,7 @@ FIELDS = (("tags", "keyword"), ("year", "integer"), ("price", "float"), ("draft"
         ("price", {"lt": 2}, {"key": "number_1", "range": {"lt": 2}}),
         ("price", 2.5, {"key": "number_1", "range": {"gte": 2.5, "lte": 2.5}}),
         ("draft", True, {"key": "terms", "match": {"value": "draft=true"}}),
-        # What an index would not find as the metadata does.
+        # Filters for which an index would return other results than the metadata.
         ("tags", 1, {"key": "metadata.tags", "match": {"value": 1}}),
         ("tags", {"text": "a"}, {"key": "metadata.tags", "match": {"text": "a"}}),
         ("year", True, {"key": "metadata.year", "match": {"value": True}}),
@@ -291,7 +291,7 @@ def test_declared_field_filter_uses_index(name, condition, expected):
     assert built.model_dump(exclude_none=True, by_alias=True) == expected
 
 
-def test_dates_of_a_declared_field_have_an_index():
+def test_declared_date_field_uses_date_index():
     (built,) = metadata_conditions({"at": {"gte": "2024-01-01"}}, FIELDS)
 
     assert (built.key, built.range.gte.year) == ("datetime_0", 2024)

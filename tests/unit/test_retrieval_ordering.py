@@ -19,13 +19,13 @@ def test_best_channel_score_wins_rewritten_count_less():
     first = {"questions": ChannelHits({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, floor=0.5)}
     second = {"questions": ChannelHits({"c": 0.7}, {"c": "C2?"}), "bm25": ChannelHits({"d": 0.5})}
 
-    found = merge(direct, [first, second])
+    result = merge(direct, [first, second])
 
-    assert found["questions"].scores == pytest.approx({"a": 0.9, "b": 0.72, "c": 0.63})
-    assert list(found["questions"].scores) == ["a", "b", "c"]
-    assert found["questions"].questions == {"a": "A?", "b": "B2?", "c": "C2?"}
-    assert found["questions"].floor == pytest.approx(0.45)
-    assert found["bm25"].scores == pytest.approx({"d": 0.45})
+    assert result["questions"].scores == pytest.approx({"a": 0.9, "b": 0.72, "c": 0.63})
+    assert list(result["questions"].scores) == ["a", "b", "c"]
+    assert result["questions"].questions == {"a": "A?", "b": "B2?", "c": "C2?"}
+    assert result["questions"].floor == pytest.approx(0.45)
+    assert result["bm25"].scores == pytest.approx({"d": 0.45})
 
 
 def test_merged_hits_are_ranked_again():
@@ -34,7 +34,7 @@ def test_merged_hits_are_ranked_again():
     assert list(merge(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
 
 
-def test_nothing_rewritten_changes_nothing():
+def test_no_rewriting_changes_no_order():
     direct = {"text": ChannelHits({"b": 0.5, "a": 0.4}, floor=0.3)}
 
     assert merge(direct, []) == direct
@@ -48,28 +48,28 @@ def test_chunks_gain_by_share_of_matched_names():
         "heading": payload("She wrote.", headings=["Ada Lovelace"], title="The Analytical Engine"),
     }
 
-    found = favoured(matches, payloads, ["Ada Lovelace", "analytical engine"])
+    result = favoured(matches, payloads, ["Ada Lovelace", "analytical engine"])
 
-    assert [m.chunk_id for m in found] == ["heading", "text", "none", "other"]
-    assert [m.score for m in found] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
+    assert [m.chunk_id for m in result] == ["heading", "text", "none", "other"]
+    assert [m.score for m in result] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
 
 
-def test_names_without_words_favour_no_chunk():
+def test_names_without_words_raise_no_chunk():
     matches = [match("a", 0.5), match("b", 0.4)]
 
     assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
 
 
-def test_a_name_never_lowers_a_chunk():
+def test_matched_name_never_lowers_chunk():
     assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
 
 
 def test_reranked_chunks_precede_in_rerankers_order():
     matches = [match("a", 0.9), match("b", 0.8), match("c", 0.7), match("d", 0.6)]
 
-    found = reranked(matches, {"a": -2.0, "b": 0.0, "c": 3.0})
+    result = reranked(matches, {"a": -2.0, "b": 0.0, "c": 3.0})
 
-    assert [(m.chunk_id, m.score, m.rerank_score) for m in found] == [
+    assert [(m.chunk_id, m.score, m.rerank_score) for m in result] == [
         ("c", 0.7, 3.0),
         ("b", 0.8, 0.0),
         ("a", 0.9, -2.0),
@@ -77,7 +77,7 @@ def test_reranked_chunks_precede_in_rerankers_order():
     ]
 
 
-def test_scores_are_handed_out_in_order():
+def test_scores_are_reassigned_in_descending_order():
     assert on_one_scale([match("c", 0.7), match("a", 0.9)]) == [match("c", 0.9), match("a", 0.7)]
 
 
@@ -95,10 +95,10 @@ def test_names_match_in_scripts_without_spaces():
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
-def test_unreturned_chunk_lacked_room_only_if_ranked_high():
+def test_left_out_reason_depends_on_rank():
     placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
     placed.append(ExpectedChunk("hidden", left_out="filter"))
 
-    found = settled(placed, best={"returned", "crowded"}, returned={"returned"})
+    result = settled(placed, best={"returned", "crowded"}, returned={"returned"})
 
-    assert [each.left_out for each in found] == [None, "room", "top_k", "filter"]
+    assert [each.left_out for each in result] == [None, "room", "top_k", "filter"]

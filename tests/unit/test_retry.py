@@ -12,35 +12,35 @@ POLICY = RetryPolicy(max_attempts=4, base=SECOND, ceiling=timedelta(seconds=5))
 @pytest.mark.parametrize(
     ("failed_before", "expected_seconds"), [(0, 1), (1, 2), (2, 4)], ids=["first", "second", "third"]
 )
-def test_waits_double_up_to_the_ceiling(failed_before, expected_seconds):
-    decision = decide(Transient("away"), failed_before, POLICY, lambda: 1.0)
+def test_wait_doubles_up_to_ceiling(failed_before, expected_seconds):
+    decision = decide(Transient("unavailable"), failed_before, POLICY, lambda: 1.0)
 
-    assert decision == Retry(after=SECOND * expected_seconds, reason="away")
+    assert decision == Retry(after=SECOND * expected_seconds, reason="unavailable")
 
 
-def test_the_ceiling_holds_for_any_number_of_attempts():
+def test_ceiling_holds_for_any_number_of_attempts():
     decision = decide(RateLimited("slow down"), 10_000, POLICY, lambda: 1.0)
 
     assert isinstance(decision, Retry)
     assert decision.after == POLICY.ceiling
 
 
-def test_jitter_is_full():
-    assert decide(Transient("away"), 0, POLICY, lambda: 0.0) == Retry(after=timedelta(), reason="away")
+def test_jitter_spans_zero_to_full_wait():
+    assert decide(Transient("unavailable"), 0, POLICY, lambda: 0.0) == Retry(after=timedelta(), reason="unavailable")
 
 
-def test_never_earlier_than_the_provider_asks_for():
-    decision = decide(Transient("away", retry_after=timedelta(seconds=9)), 0, POLICY, lambda: 0.0)
+def test_wait_is_never_shorter_than_retry_after():
+    decision = decide(Transient("unavailable", retry_after=timedelta(seconds=9)), 0, POLICY, lambda: 0.0)
 
     assert isinstance(decision, Retry)
     assert decision.after == timedelta(seconds=9)
 
 
-def test_gives_up_after_the_last_attempt():
-    assert decide(Transient("away"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: away")
+def test_last_attempt_decides_dead():
+    assert decide(Transient("unavailable"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: unavailable")
 
 
-def test_permanent_errors_are_never_tried_again():
+def test_permanent_error_is_never_retried():
     assert decide(BadReply("no JSON"), 0, POLICY, lambda: 1.0) == Dead("no JSON")
 
 
@@ -52,12 +52,12 @@ def test_permanent_errors_are_never_tried_again():
         Unavailable("500", component="qdrant", answered=True),
     ],
 )
-def test_external_failures_burn_no_attempt(error):
+def test_external_failure_burns_no_attempt(error):
     decision = decide(error, 99, POLICY, lambda: 1.0)
 
     assert isinstance(decision, Retry)
     assert not decision.burns_attempt
 
 
-def test_provider_failures_burn_attempts():
+def test_provider_failure_burns_attempt():
     assert isinstance(decide(Unavailable("500", component="llm", answered=True), 3, POLICY, lambda: 1.0), Dead)

@@ -42,7 +42,7 @@ def split(text):
         (" \n\t", []),
     ],
 )
-def test_prose(text, expected):
+def test_prose_is_split_into_sentences(text, expected):
     assert split(text) == expected
 
 
@@ -56,7 +56,7 @@ def test_breaks_follow_final_marks_of_every_script():
     assert list(sentence_breaks(text, 5, 7)) == []
 
 
-def test_markdown():
+def test_markdown_is_split_by_blocks_and_sentences():
     text = """# The lease. Of a chunk
 Prose begins. It goes on
 to the next line.
@@ -100,7 +100,7 @@ def test_spans_are_in_order_trimmed_and_bounded(text):
 
 
 @pytest.mark.parametrize("pattern", [". ", "a", "(", "> ", "|", "\n", "a.b.", "!)", "- ", "```\n", "1. ", "= "])
-def test_the_time_is_linear(pattern):
+def test_splitting_time_is_linear_in_length(pattern):
     started = time.perf_counter()
     for _ in sentences(pattern * 200_000):
         pass
@@ -110,19 +110,19 @@ def test_the_time_is_linear(pattern):
 def test_thai_is_split_into_phrases():
     phrases = ["ทีมรับของแพนเธอร์สยอมแพ้ที่คะแนนสูงสุดในลีกในฤดูกาลนั้น", "และทำแซ็คได้มากกว่าทีมอื่นทั้งหมดในการแข่งขันประจำปี"]
     text = " ".join(phrases * 4)
-    found = split(text)
+    pieces = split(text)
 
-    assert len(found) > 2
-    assert " ".join(found) == text
-    assert all(len(piece) < 200 for piece in found)
+    assert len(pieces) > 2
+    assert " ".join(pieces) == text
+    assert all(len(piece) < 200 for piece in pieces)
 
 
 def test_long_text_without_spaces_breaks_after_comma():
     text = "这是一个很长的句子里的一部分，" * 60
-    found = split(text)
+    pieces = split(text)
 
-    assert len(found) > 1
-    assert all(piece.endswith("，") for piece in found)
+    assert len(pieces) > 1
+    assert all(piece.endswith("，") for piece in pieces)
 
 
 def test_long_word_is_cut_between_graphemes():

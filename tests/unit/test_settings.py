@@ -26,13 +26,13 @@ def settings():
     return Settings(_env_file=None)
 
 
-def test_a_bare_number_is_seconds(monkeypatch):
+def test_bare_number_means_seconds(monkeypatch):
     monkeypatch.setenv("FOREASK_TUNING__LEASE", "2.5")
 
     assert settings().tuning.lease == timedelta(seconds=2.5)
 
 
-def test_openai_variables_are_honoured_where_ours_are_absent(monkeypatch):
+def test_openai_variables_are_used_without_own_variables(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://theirs/v1")
     assert settings().llm_base_url == "http://theirs/v1"
 
@@ -75,11 +75,11 @@ def test_unusable_setting_is_named_by_variable(monkeypatch, tmp_path):
 
 
 def test_environment_reproduces_settings_in_other_process(monkeypatch):
-    given = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
-    for name, value in given.environment().items():
+    loaded = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
+    for name, value in loaded.environment().items():
         monkeypatch.setenv(name, value)
 
-    assert settings() == given
+    assert settings() == loaded
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_misspelt_setting_in_file_is_rejected(monkeypatch, tmp_path):
         "FOREASK_PORT_8350_TCP_ADDR",
     ],
 )
-def test_names_that_other_programs_read_are_known(monkeypatch, tmp_path, name):
+def test_variables_of_other_programs_are_accepted(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "x")
 
@@ -132,7 +132,7 @@ SECRETS = ["database_url", "redis_url", "parse_database_password", "app_database
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_may_come_from_a_file(monkeypatch, tmp_path, name):
+def test_secret_is_read_from_named_file(monkeypatch, tmp_path, name):
     (tmp_path / "secret").write_text("redis://user:secret@host\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
@@ -156,7 +156,7 @@ def test_store_options_are_json_possibly_from_file(monkeypatch, tmp_path):
         assert "hidden" not in str(caught.value)
 
 
-def test_store_url_has_known_form(monkeypatch):
+def test_store_url_of_unknown_form_is_rejected(monkeypatch):
     for url in ("file:///mnt/uploads", "s3://bucket", "s3://bucket/prefix", "gs://bucket/a/b", "az://container/prefix"):
         assert load(store_url=url).store_url == url
     for url in ("/mnt/uploads", "file://host/folder", "s3:///prefix", "s3://key:secret@bucket", "http://host/bucket"):
@@ -164,7 +164,7 @@ def test_store_url_has_known_form(monkeypatch):
             load(store_url=url)
 
 
-def test_keys_may_come_from_named_file(monkeypatch, tmp_path):
+def test_keys_are_read_from_named_file(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys").write_text(f"acme:{KEY}\n")
     (tmp_path / ".env").write_text("FOREASK_API_KEYS_FILE=keys\n")
@@ -172,7 +172,7 @@ def test_keys_may_come_from_named_file(monkeypatch, tmp_path):
     assert [key.tenant for key in load().api_keys] == ["acme"]
 
 
-def test_every_secret_may_come_from_a_file():
+def test_every_secret_setting_supports_a_file():
     assert sorted(name for name, _ in secrets(Settings)) == sorted(
         [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options"]
     )
@@ -228,7 +228,7 @@ def test_settings_are_described_with_origin_without_secrets(monkeypatch, tmp_pat
     assert len(described) == len(Settings.model_fields) - 1 + len(Tuning.model_fields)
 
 
-def test_the_reference_lists_every_setting_and_no_other():
+def test_reference_page_lists_exactly_all_settings():
     reference = (ROOT / "docs/reference/settings.md").read_text()
     listed = re.findall(r"^\| `FOREASK_(\w+)` \|", reference, re.MULTILINE)
 
@@ -247,10 +247,10 @@ def test_several_qdrant_urls_are_read_without_passwords(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", "http://me:secret@a:6333, https://me:secret@b:6333")
 
-    given = load()
+    loaded = load()
 
-    assert given.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
-    described = {setting.variable: setting.value for setting in given.described()}
+    assert loaded.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
+    described = {setting.variable: setting.value for setting in loaded.described()}
     assert described["FOREASK_QDRANT_URL"] == "http://me:***@a:6333,https://me:***@b:6333"
 
 
@@ -266,7 +266,7 @@ def test_invalid_qdrant_urls_are_reported(monkeypatch, tmp_path, value):
 E5 = {"model": "e5", "base_url": "http://tei:8080/v1", "query_prefix": "query: ", "passage_prefix": "passage: "}
 
 
-def test_embeddings_are_named_as_the_guide_says(monkeypatch, tmp_path):
+def test_embedding_settings_of_guide_are_valid(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     guide = (ROOT / "docs/how-to/choose-the-embedding.md").read_text()
     (tmp_path / ".env").write_text("\n".join(re.findall(r"^    (FOREASK_\w+=.*)$", guide, re.MULTILINE)))
@@ -311,7 +311,7 @@ def test_llm_key_is_sent_to_own_origin_only(monkeypatch, tmp_path, llm, embeddin
     assert (sent and sent.get_secret_value()) == key
 
 
-def test_default_embedding_may_be_named(monkeypatch, tmp_path):
+def test_default_embedding_may_be_configured_by_name(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "e5")
     monkeypatch.setenv("FOREASK_EMBEDDINGS", json.dumps({"small": {"model": "small"}, "e5": E5}))
@@ -322,7 +322,7 @@ def test_default_embedding_may_be_named(monkeypatch, tmp_path):
     assert served["e5"].passage_prefix == "passage: "
 
 
-def test_embeddings_reach_processes_but_keys_no_screen(monkeypatch, tmp_path):
+def test_embeddings_reach_processes_without_printing_keys(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     url = "http://me:secret-two@tei:8080/v1"
     (tmp_path / "embeddings").write_text(json.dumps({"e5": E5 | {"api_key": "secret-one", "base_url": url}}))
@@ -341,7 +341,7 @@ def test_embeddings_reach_processes_but_keys_no_screen(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         ('{"e5": {"model": "secret"', "FOREASK_EMBEDDINGS: .*no JSON: .* at character"),
         ('["secret"]', "names of A-Z"),
@@ -351,10 +351,10 @@ def test_embeddings_reach_processes_but_keys_no_screen(monkeypatch, tmp_path):
         ('{"e5": {"model": "m", "dimensions": 0, "api_key": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 dimensions\)"),
     ],
 )
-def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, value, says):
+def test_unusable_embeddings_are_rejected_without_values(monkeypatch, tmp_path, value, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDINGS", value)
 
-    with pytest.raises(InvalidInput, match=says) as caught:
+    with pytest.raises(InvalidInput, match=message) as caught:
         load()
     assert "secret" not in str(caught.value)

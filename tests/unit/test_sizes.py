@@ -1,4 +1,4 @@
-"""Counting what a collection holds."""
+"""Counts of a collection's points."""
 
 import asyncio
 
@@ -12,19 +12,19 @@ HERE, THERE = IndexLocation("index", "acme", "here"), IndexLocation("index", "ac
 
 
 class Slow:
-    """Counts that take a time of a clock of their own, and say what they were asked."""
+    """Counts that take time on a simulated clock and record the requested locations."""
 
     def __init__(self, seconds):
-        self.seconds, self.now, self.number, self.asked = seconds, 100.0, 7, []
+        self.seconds, self.now, self.number, self.requested = seconds, 100.0, 7, []
         self.may_end = asyncio.Event()
         self.may_end.set()
 
     async def count(self, location):
-        self.asked.append(location)
+        self.requested.append(location)
         await self.may_end.wait()
         self.now += self.seconds
         if self.number is None:
-            raise Unavailable("away", component="qdrant")
+            raise Unavailable("unavailable", component="qdrant")
         return self.number
 
     def clock(self):
@@ -35,7 +35,7 @@ async def test_concurrent_callers_wait_for_running_count():
     slow = Slow(seconds=1)
     sizes = Sizes(slow.count, now=slow.clock)
     assert await asyncio.gather(*(sizes.of(location) for location in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
-    assert slow.asked == [HERE, THERE]
+    assert slow.requested == [HERE, THERE]
 
 
 async def test_count_is_cached_twenty_times_its_duration():
@@ -65,7 +65,7 @@ async def test_approximate_size_uses_last_count_during_recount():
     assert await sizes.about(HERE) == 7
     exact = asyncio.create_task(sizes.of(HERE))
     slow.may_end.set()
-    assert (await exact, len(slow.asked)) == (8, 2)
+    assert (await exact, len(slow.requested)) == (8, 2)
 
 
 async def test_cancelled_caller_does_not_cancel_shared_count():
@@ -76,10 +76,10 @@ async def test_cancelled_caller_does_not_cancel_shared_count():
     await asyncio.sleep(0)
     hasty.cancel()
     slow.may_end.set()
-    assert (await patient, len(slow.asked)) == (7, 1)
+    assert (await patient, len(slow.requested)) == (7, 1)
 
 
-async def test_a_count_that_failed_is_made_again():
+async def test_failed_count_is_repeated():
     slow = Slow(seconds=0.5)
     slow.number = None
     sizes = Sizes(slow.count, now=slow.clock)

@@ -1,4 +1,4 @@
-"""States are set by the transitions of one table, which is drawn at its top."""
+"""All states are set by the transitions of one table, which its module draws at the top."""
 
 import re
 from pathlib import Path
@@ -24,20 +24,20 @@ def modules():
         for path in sorted((ROOT / package).rglob("*.py")):
             if (
                 path != Path(states.__file__) and "migrations" not in path.parts
-            ):  # a migration keeps the words of its time
+            ):  # a migration keeps its original states
                 yield path
 
 
-def places(pattern):
+def occurrences(pattern):
     return [
-        f"{path.relative_to(ROOT)}: {found.group()}"
+        f"{path.relative_to(ROOT)}: {match.group()}"
         for path in modules()
-        for found in pattern.finditer(path.read_text())
+        for match in pattern.finditer(path.read_text())
     ]
 
 
 def row(name, transition):
-    """The line of a transition in the drawn table."""
+    """Return the line of a transition in the drawn table."""
     sources = ", ".join(source or "new" for source in transition.sources)
     if transition.sources == states.EXISTING_DOCUMENTS:
         sources = "any but deleting"
@@ -54,31 +54,31 @@ def drawn():
     return rows
 
 
-def test_the_drawn_table_is_the_table():
+def test_drawn_transitions_equal_table():
     assert drawn() == [row(name, transition) for name, transition in TRANSITIONS.items()]
 
 
 def test_no_other_module_sets_a_state():
-    assert places(SETS_A_STATE) == []
+    assert occurrences(SETS_A_STATE) == []
 
 
 def test_no_other_module_names_a_state_in_sql():
-    assert places(NAMES_A_STATE) == []
+    assert occurrences(NAMES_A_STATE) == []
 
 
-def test_every_state_can_be_reached():
+def test_every_state_is_reachable():
     kinds = {"collections": BuildState, "documents": DocumentState}
     for table, kind in {**kinds, "chunks": ChunkState, "accepted_questions": AcceptedState}.items():
         targets = {target for t in TRANSITIONS.values() if t.table == table for target in t.targets}
         assert targets == set(kind)
 
 
-def test_a_condition_names_the_sources():
+def test_condition_names_source_states():
     assert states.INDEX_AGAIN.applies("d") == "d.state IN ('searchable', 'ready', 'degraded')"
     assert states.REOPEN.applies() == "state = 'degraded'"
 
 
-def test_an_assignment_chooses_among_the_targets():
+def test_assignment_selects_target_by_condition():
     assert states.DELETE.sets() == "state = 'deleting'"
     assert states.FINISH.sets("dead > 0") == "state = CASE WHEN dead > 0 THEN 'degraded' ELSE 'ready' END"
 

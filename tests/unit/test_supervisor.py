@@ -1,4 +1,4 @@
-"""Whatever becomes of a child, whoever started it hears of it."""
+"""The supervisor reports every failure of a child to its caller."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def abandoned():
 
 @pytest.fixture
 def supervised(tmp_path, abandoned):
-    """Start a child that sleeps; it is stopped at the end."""
+    """A function that starts a sleeping child, which is stopped at the end."""
     started = []
 
     def supervised(healthy, log=tmp_path / "log", seconds=10.0):
@@ -48,8 +48,8 @@ def supervised(tmp_path, abandoned):
         supervisor.stop()
 
 
-def test_a_check_that_raises_is_asked_again(supervised):
-    answers = iter([subprocess.TimeoutExpired("check", 10), ValueError("what is this?"), ConnectionRefusedError()])
+def test_failing_health_check_is_repeated(supervised):
+    answers = iter([subprocess.TimeoutExpired("check", 10), ValueError("unexpected"), ConnectionRefusedError()])
 
     def healthy():
         if (error := next(answers, None)) is not None:
@@ -90,11 +90,11 @@ def test_child_that_cannot_restart_is_abandoned(supervised, abandoned, tmp_path)
 
 def test_serving_child_is_restarted_repeatedly(supervised, abandoned):
     supervisor = supervised(lambda: True)
-    seen = set()
+    known_pids = set()
     for _ in range(6):  # more often than a child may fail to start
-        while not (pids := set(supervisor.pids().values()) - seen):
+        while not (pids := set(supervisor.pids().values()) - known_pids):
             assert abandoned.empty()
-        seen |= pids
+        known_pids |= pids
         os.kill(*pids, signal.SIGKILL)
 
 
@@ -112,9 +112,9 @@ def launcher(tmp_path):
 
 
 def test_launcher_exits_with_failed_parts_sentence(launcher):
-    threading.Timer(0.05, launcher._failures.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
+    threading.Timer(0.05, launcher._failures.put, [Unavailable("qdrant exited", component="qdrant")]).start()
 
-    with pytest.raises(Unavailable, match="qdrant is gone"):
+    with pytest.raises(Unavailable, match="qdrant exited"):
         launcher.wait()
 
 

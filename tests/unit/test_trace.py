@@ -1,4 +1,4 @@
-"""A query's trace has numbers of every stage, and each can be said."""
+"""A query's trace has numbers of every stage, and a sentence for each."""
 
 from typing import get_args
 
@@ -41,12 +41,12 @@ def test_skipped_stage_drops_recorded_facts():
     assert (stage.facts, stage.skipped) == (None, "late")
 
 
-def test_every_kind_of_facts_has_a_sentence():
+def test_every_fact_type_has_sentence():
     assert {*get_args(StageFacts)} <= sentence.registry.keys()
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "expected"),
     [
         (RewriteFacts(1), "one call, 1 more text searched"),
         (RewriteFacts(3), "one call, 3 more texts searched"),
@@ -59,5 +59,5 @@ def test_every_kind_of_facts_has_a_sentence():
         (None, None),
     ],
 )
-def test_facts_become_sentences(facts, said):
-    assert sentence(facts) == said
+def test_facts_become_sentences(facts, expected):
+    assert sentence(facts) == expected

@@ -1,4 +1,4 @@
-"""When traces are on: OpenTelemetry's own variables decide it."""
+"""OpenTelemetry's variables decide whether traces are on."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,13 +10,13 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "warned"),
+    ("variables", "enabled", "warned"),
     [
         ({}, False, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False, False),
         (ENDPOINT, True, False),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, False),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # to the address that the SDK has without one
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # to the SDK's default address
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "none"}, False, False),
         (ENDPOINT | {"OTEL_SDK_DISABLED": "True"}, False, False),
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "zipkin"}, False, True),
@@ -28,14 +28,14 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
         ),
     ],
 )
-def test_the_variables_of_opentelemetry_switch_traces_on(given, wanted, warned):
+def test_opentelemetry_variables_enable_traces(variables, enabled, warned):
     with capture_logs() as logs:
-        assert _is_wanted(given) is wanted
+        assert _is_wanted(variables) is enabled
 
     assert [entry["event"] for entry in logs] == ["traces.off"] * warned
 
 
-def test_a_span_without_traces_does_nothing():
+def test_span_does_nothing_without_traces():
     with traces.request("GET", [(b"traceparent", b"x")], {}) as span, traces.span("search") as child:
         child.note("http.route", "/")
         child.rename("other")
