@@ -59,7 +59,7 @@ CLASSES = {"ingest": "flow", "query": "flow"} | dict.fromkeys(
 
 
 def arrows(root: Path = ROOT) -> set[tuple[str, str]]:
-    """Return the pairs of components of which the first imports the second."""
+    """Return pairs of components: the first imports the second."""
     found = set()
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
