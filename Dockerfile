@@ -7,11 +7,10 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY api api
 COPY cli cli
 COPY clients clients
-COPY evaluation evaluation
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp . \
+    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ./clients/evaluation . \
     && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM python:3.12-slim

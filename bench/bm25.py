@@ -25,9 +25,9 @@ from pathlib import Path
 
 import qdrant_edge
 import snowballstemmer
+from foreask_evaluation.labelled import LabelledSet, read_set
 
 from bench.__main__ import EVALDATA
-from evaluation.labelled import LabelledSet, read_set
 from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.languages import with_languages
 from shared.query.evaluate.metrics import scores

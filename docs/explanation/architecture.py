@@ -20,7 +20,6 @@ WIDE, NARROW = 250, 160
 COMPONENTS: dict[str, tuple[int, int, int, str]] = {
     "cli": (20, 20, NARROW, "commands, launcher"),
     "embedded": (200, 20, NARROW, "engines from wheels"),
-    "evaluation": (740, 20, NARROW, "labelled sets, tables"),
     "api": (290, 130, NARROW, "routes, schemas, http"),
     "workers": (470, 130, NARROW, "tasks, scheduler"),
     "services": (380, 240, NARROW, "one build for each role"),

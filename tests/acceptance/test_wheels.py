@@ -1,4 +1,4 @@
-"""The three wheels in clean environments: their files, their declared dependencies, and their commands.
+"""The wheels in clean environments: their files, their declared dependencies, and their commands.
 
 An environment contains one wheel and its declared dependencies, linked from the environment of the tests, so that
 an undeclared import fails. Nothing is downloaded.
@@ -22,12 +22,16 @@ from packaging.utils import canonicalize_name
 pytestmark = pytest.mark.slow
 
 CLONE = Path(__file__).parents[2]
-SERVER = ("api", "cli", "embedded", "evaluation", "shared", "workers")
+SERVER = ("api", "cli", "embedded", "shared", "workers")
 # Distribution: its folder in the clone, and its top-level packages.
 SOURCES = {
     "foreask": (CLONE, SERVER),
     "foreask-client": (CLONE / "clients/python", ("foreask_client",)),
     "foreask-mcp": (CLONE / "clients/mcp", ("foreask_mcp",)),
+    "foreask-evaluation": (CLONE / "clients/evaluation", ("foreask_evaluation",)),
+    "foreask-langchain": (CLONE / "clients/langchain", ("foreask_langchain",)),
+    "foreask-llama-index": (CLONE / "clients/llama-index", ("foreask_llama_index",)),
+    "foreask-haystack": (CLONE / "clients/haystack", ("foreask_haystack",)),
 }
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -58,10 +62,14 @@ def built(name, folder):
 
 
 def run(*command, cwd, **options):
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **options)
+    ended = ran(*command, cwd=cwd, **options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
+
+
+def ran(*command, cwd, **options):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +140,12 @@ def test_wheel_contains_exactly_its_packages(wheels, name):
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("foreask", ["foreask"]), ("foreask", ["foreask", "mcp"]), ("foreask-mcp", ["foreask-mcp"])],
+    [
+        ("foreask", ["foreask"]),
+        ("foreask", ["foreask", "mcp"]),
+        ("foreask-mcp", ["foreask-mcp"]),
+        ("foreask-evaluation", ["foreask", "eval"]),
+    ],
 )
 def test_command_prints_help(environments, tmp_path, name, command):
     program, *arguments = command
@@ -160,6 +173,19 @@ def test_client_is_imported_without_server(environments, tmp_path):
     assert not set(loaded) & {*SERVER, "foreask_mcp"}
 
 
-@pytest.mark.parametrize("module", ["api.app", "workers.tasks", "shared.services", "evaluation"])
+def test_missing_evaluation_names_its_extra(environments, tmp_path):
+    ended = ran(environments["foreask"] / "foreask", "eval", "questions/", "--answers", cwd=tmp_path)
+
+    assert ended.returncode == 1
+    assert ended.stderr == "The evaluation is not installed: pip install 'foreask[eval]'\n"
+
+
+@pytest.mark.parametrize("name", ["foreask-langchain", "foreask-llama-index", "foreask-haystack"])
+def test_retriever_needs_only_declared_dependencies(environments, tmp_path, name):
+    module = name.replace("-", "_")
+    run(environments[name] / "python", "-c", f"from {module} import ForeaskRetriever", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("module", ["api.app", "workers.tasks", "shared.services"])
 def test_server_modules_need_only_declared_dependencies(environments, tmp_path, module):
     run(environments["foreask"] / "python", "-c", f"import {module}", cwd=tmp_path)

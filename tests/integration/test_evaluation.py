@@ -8,16 +8,21 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from foreask_evaluation import markdown
+from foreask_evaluation.cache import EvaluationCache
+from foreask_evaluation.labelled import read_set
+from foreask_evaluation.local import EvaluationRequest, run_served
+from foreask_evaluation.run import evaluate
+from foreask_evaluation.services import EvaluationServices
+from foreask_evaluation.vectors import embed_all
 from rich.console import Console
 from structlog.testing import capture_logs
 
 from cli import main
 from cli.client import Client
-from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
-from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, read_set, select_strategies
-from evaluation.vectors import embed_all
 from shared.domain.index_location import vector_space
+from shared.query.evaluate.strategies import select_strategies
 from shared.services.providers import embedder_of
 from shared.settings import TenantLimits
 from shared.vectors.index import Index
@@ -408,8 +413,8 @@ async def chunk_of(api, external_id):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "Give a folder, or a collection with --collection and --questions."),
-        (["--collection", "a"], "--collection and --questions go together."),
+        ([], "Name a folder, or a collection with --collection and --questions."),
+        (["--collection", "a"], "--collection and --questions require each other."),
         (["--collection", "a", "--questions", "nowhere.jsonl"], "nowhere.jsonl is missing."),
     ],
 )

@@ -56,7 +56,7 @@ class TestLangChain(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor(self):
-        from foreask_client.langchain import ForeaskRetriever
+        from foreask_langchain import ForeaskRetriever
 
         return ForeaskRetriever
 
@@ -84,7 +84,7 @@ class TestLangChain(RetrieversIntegrationTests):
 
 
 async def test_llama_index_answers_from_nodes_of_its_retriever(client):
-    from foreask_client.llama_index import ForeaskRetriever
+    from foreask_llama_index import ForeaskRetriever
     from llama_index.core.llms import MockLLM
     from llama_index.core.query_engine import RetrieverQueryEngine
 
@@ -107,14 +107,14 @@ async def test_llama_index_answers_from_nodes_of_its_retriever(client):
 async def test_haystack_pipeline_runs_and_is_saved(server, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     monkeypatch.setenv("FOREASK_API_KEY", KEYS["alice"])
-    from foreask_client.haystack import ForeaskRetriever
+    from foreask_haystack import ForeaskRetriever
     from haystack import Pipeline
 
     pipeline = Pipeline()
     pipeline.add_component("retriever", ForeaskRetriever(server, filter={"dept": {"any": ["hr", "it"]}}))
 
     saved = pipeline.dumps()
-    loaded = Pipeline.loads(saved, allowed_modules=["foreask_client.*"])
+    loaded = Pipeline.loads(saved, allowed_modules=["foreask_haystack.*"])
     found = loaded.run({"retriever": {"query": QUESTION, "top_k": 1}})["retriever"]["documents"]
     more = (await pipeline.run_async({"retriever": {"query": QUESTION}}))["retriever"]["documents"]
 

@@ -5,20 +5,23 @@ from html.parser import HTMLParser
 import ir_measures
 import numpy as np
 import pytest
+from foreask_evaluation import markdown, page
+from foreask_evaluation.cache import EvaluationCache
+from foreask_evaluation.labelled import LabelledPassage, read_questions, read_set
+from foreask_evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
-from evaluation import EvaluationCache, compare, markdown, page, read_questions, read_set, select_strategies
-from evaluation.labelled import LabelledPassage
-from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from shared.domain.collections import Baseline
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.ingest.generate import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
+from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.metrics import METRICS, scores
+from shared.query.evaluate.strategies import select_strategies
 from tests.support.labelled import write, write_lines
 
 

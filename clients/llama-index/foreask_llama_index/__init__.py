@@ -1,15 +1,14 @@
-"""A retriever for LlamaIndex: `pip install foreask-client[llama-index]`."""
+"""A retriever for LlamaIndex: `pip install foreask-llama-index`."""
 
 from __future__ import annotations
 
 import asyncio
 
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
-
 from foreask_client.found import metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 
 _MODEL_FIELDS = ["title", "heading_path", "page"]  # the only metadata that a model reads when it writes an answer
 

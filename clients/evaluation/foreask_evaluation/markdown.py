@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evaluation.table import HEADINGS, cells, heading, sentences
+from foreask_evaluation.table import HEADINGS, cells, heading, sentences
 from shared.query.evaluate.results import Json
 
 

@@ -15,26 +15,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli import server_evaluation
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
-from evaluation import (
-    EvaluationCache,
-    EvaluationServices,
-    StrategyDifference,
-    evaluate,
-    read_questions,
-    read_set,
-    select_baseline,
-    select_strategies,
-)
-from evaluation import markdown as as_markdown
-from evaluation import page as as_html
-from evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
-from evaluation.vectors import CachedEmbedder
+from foreask_evaluation import markdown as as_markdown
+from foreask_evaluation import page as as_html
+from foreask_evaluation import served
+from foreask_evaluation.cache import EvaluationCache
+from foreask_evaluation.labelled import read_questions, read_set
+from foreask_evaluation.run import evaluate
+from foreask_evaluation.services import EvaluationServices
+from foreask_evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
+from foreask_evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
+from shared.query.evaluate.comparison import StrategyDifference
 from shared.query.evaluate.results import FILE, Json
+from shared.query.evaluate.strategies import select_baseline, select_strategies
 from shared.query.rewrite import Rewriter
 from shared.services.providers import chat_of, embedder_of, reranker_of
 from shared.settings import EMBEDDED_LLM, Settings
@@ -135,9 +131,7 @@ def run_served(client: Client, collection: str, questions: Path, request: Evalua
     baseline = select_baseline(request.baseline, possible or strategies)
     labelled, label_field = read_questions(questions, collection)
     with Stages(console) as stages:
-        return server_evaluation.evaluate(
-            client, labelled, label_field, strategies, baseline=baseline, progress=stages.show
-        )
+        return served.evaluate(client, labelled, label_field, strategies, baseline=baseline, progress=stages.show)
 
 
 @asynccontextmanager

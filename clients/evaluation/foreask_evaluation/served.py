@@ -9,10 +9,10 @@ from contextlib import suppress
 from foreask_client.models import Evaluation, Json
 
 from cli.client import Client
-from evaluation import LabelledSet, Strategy
-from evaluation.labelled import LabelField
-from evaluation.services import ProgressReport
+from foreask_evaluation.labelled import LabelField, LabelledSet
+from foreask_evaluation.services import ProgressReport
 from shared.domain.errors import ForeaskError, InvalidInput, Unavailable
+from shared.query.evaluate.strategies import Strategy
 
 _MOST_QUESTIONS = 1_000
 _POLL_SECONDS = 0.5

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from evaluation.labelled import LabelledSet
-from evaluation.services import EvaluationServices, retry_transient
+from foreask_evaluation.labelled import LabelledSet
+from foreask_evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent
 from shared.query.answer import Answer, Answerer, Passage, prompts
 from shared.query.calibrate.significance import interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from evaluation.table import HEADINGS, cells, heading, sentences
+from foreask_evaluation.table import HEADINGS, cells, heading, sentences
 from shared.query.evaluate.metrics import METRICS
 from shared.query.evaluate.results import Json
 

@@ -17,12 +17,19 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
-from evaluation.answers import grade_answers
-from evaluation.labelled import LabelledPassage, LabelledSet
-from evaluation.layouts import EmbeddedPassage, Footprint, content_of, layout_collection, layout_parts, layout_points
-from evaluation.questions import PassageQuestions, questions_of
-from evaluation.services import EvaluationServices
-from evaluation.vectors import CachedEmbedder, embed_all
+from foreask_evaluation.answers import grade_answers
+from foreask_evaluation.labelled import LabelledPassage, LabelledSet
+from foreask_evaluation.layouts import (
+    EmbeddedPassage,
+    Footprint,
+    content_of,
+    layout_collection,
+    layout_parts,
+    layout_points,
+)
+from foreask_evaluation.questions import PassageQuestions, questions_of
+from foreask_evaluation.services import EvaluationServices
+from foreask_evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.collections import Baseline, Collection
 from shared.domain.errors import Refused
 from shared.domain.usage import Usage

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from evaluation.cache import EvaluationCache
+from foreask_evaluation.cache import EvaluationCache
 from shared.domain.errors import Transient
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedder

@@ -1,17 +1,16 @@
-"""A retriever for LangChain: `pip install foreask-client[langchain]`."""
+"""A retriever for LangChain: `pip install foreask-langchain`."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-
 from foreask_client.found import metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
 
 class ForeaskRetriever(BaseRetriever):

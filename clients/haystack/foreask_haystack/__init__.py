@@ -1,16 +1,15 @@
-"""A retriever for Haystack: `pip install foreask-client[haystack]`."""
+"""A retriever for Haystack: `pip install foreask-haystack`."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from haystack import Document, component, default_to_dict
-from haystack.utils import Secret
-
 from foreask_client.found import metadata_of
 from foreask_client.models import FoundChunk, Json
 from foreask_client.synchronous import Client
+from haystack import Document, component, default_to_dict
+from haystack.utils import Secret
 
 _KEY = Secret.from_env_var("FOREASK_API_KEY", strict=False)
 

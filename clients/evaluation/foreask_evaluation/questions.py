@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.labelled import LabelledPassage, LabelledSet
-from evaluation.layouts import TENANT
-from evaluation.services import EvaluationServices, retry_transient
-from evaluation.vectors import embed_all
+from foreask_evaluation.labelled import LabelledPassage, LabelledSet
+from foreask_evaluation.layouts import TENANT
+from foreask_evaluation.services import EvaluationServices, retry_transient
+from foreask_evaluation.vectors import embed_all
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Permanent

@@ -17,7 +17,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from evaluation.labelled import LabelledPassage
+from foreask_evaluation.labelled import LabelledPassage
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.ids import chunk_id

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.services import EvaluationServices, retry_transient
+from foreask_evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent, Refused
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Bill, Input, Prefixes, embed_each, free, pack

@@ -12,7 +12,7 @@ from cli.connection import LOCAL, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.evaluation import EvaluationRequest
+    from foreask_evaluation.local import EvaluationRequest
     from shared.query.evaluate.results import Json
 
 INTERRUPTED = 130
@@ -54,19 +54,19 @@ def evaluate(
     replies of models are cached, so that a stopped run continues and a second run costs nothing. A collection is
     searched on its server, in its current state.
     """
-    from cli import evaluation
+    from foreask_evaluation import local
     from shared.query.evaluate.comparison import compare as compare_runs
     from shared.query.evaluate.results import FILE, read_results
 
     _check(folder, collection, questions)
     console = console_of()
     earlier = read_results(compare) if compare else None
-    request = evaluation.EvaluationRequest(
+    request = local.EvaluationRequest(
         folder or Path(), strategies.split(",") if strategies else None, baseline, generate, answers
     )
     if collection is not None and questions is not None:
         with client_of(url, key) as client:
-            results = evaluation.run_served(client, collection, questions, request, console)
+            results = local.run_served(client, collection, questions, request, console)
         _report(console, results, output)
     elif earlier is not None and (request.folder / FILE).is_file() and not (request.folder / "corpus.jsonl").exists():
         results = read_results(request.folder)
@@ -74,7 +74,7 @@ def evaluate(
         results = _run(console, request)
         _report(console, results, output)
     if earlier is not None:
-        evaluation.show_differences(compare_runs(results, earlier), console)
+        local.show_differences(compare_runs(results, earlier), console)
 
 
 def _check(folder: Path | None, collection: str | None, questions: Path | None) -> None:
@@ -87,22 +87,22 @@ def _check(folder: Path | None, collection: str | None, questions: Path | None) 
 
 
 def _run(console: Console, request: EvaluationRequest) -> Json:
-    from cli import evaluation
+    from foreask_evaluation import local
     from shared.settings import load
 
     try:
-        return evaluation.run(request, load(), console)
+        return local.run(request, load(), console)
     except KeyboardInterrupt:
-        evaluation.print_stopped(console)
+        local.print_stopped(console)
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _report(console: Console, results: Json, output: Path | None) -> None:
-    from cli import evaluation
     from cli.output import say
+    from foreask_evaluation import local
     from shared.settings import load
 
-    evaluation.show(results, console)
+    local.show(results, console)
     output = output or load().data_dir / "evaluation" / "results" / results["set"]
-    evaluation.write(results, output)
+    local.write(results, output)
     say(console, f"Written: {output / 'results.html'}, results.md, results.json")

@@ -1,0 +1,1 @@
+"""Evaluation: strategies are compared over one set, with the same questions and embeddings."""
