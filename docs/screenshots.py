@@ -1,7 +1,7 @@
-"""Pictures of the page for the README: `python docs/screenshots.py http://127.0.0.1:8350`, in a Chromium.
+"""Take the screenshots of the page for the README: `python docs/screenshots.py http://127.0.0.1:8350`, in Chromium.
 
-It looks at a server that has the demo's documents: `make demo`, then `foreask up --data-dir .foreask/demo`; a minute
-later questions have been written about them.
+The server must have the demo's documents: run `make demo`, then `foreask up --data-dir .foreask/demo`, and wait a
+minute until their questions are written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(base: str) -> None:
         for scheme in ("light", "dark"):
             context = browser.new_context(viewport={"width": 1240, "height": 720}, color_scheme=scheme)
             page = context.new_page()
-            page.set_default_timeout(180_000)  # the small model writes one question after the other
+            page.set_default_timeout(180_000)  # the small model writes one question at a time
             for name, (path, act) in SCREENS.items():
                 page.goto(base + path)
                 act(page)

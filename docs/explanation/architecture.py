@@ -1,8 +1,8 @@
-"""Draw the architecture from the imports: `python docs/explanation/architecture.py` writes architecture.svg beside it.
+"""Draw the architecture from the imports: `python docs/explanation/architecture.py` writes architecture.svg next to it.
 
-A room is a top-level package, or a package of `shared`. An arrow says that a module of one room imports a module of the
-other. Two kinds of arrows are left out: those to `domain`, `settings` and `process`, which nearly every room has, and
-those that follow from others (A to C beside A to B and B to C).
+A component is a top-level package, or a package of `shared`. An arrow means that a module of one component imports a
+module of the other. Two kinds of arrows are left out: arrows to `domain`, `settings` and `process`, which nearly every
+component has, and arrows that follow from others (A to C, if there are A to B and B to C).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURE = Path(__file__).with_name("architecture.svg")
 EVERYWHERE = {"domain", "settings", "process"}
 
-# Room: (column, row, width, parts or purpose). The places are chosen by hand, the arrows are not.
+# Component: (column, row, width, parts or purpose). Positions are set by hand; arrows are not.
 WIDE, NARROW = 250, 160
-ROOMS: dict[str, tuple[int, int, int, str]] = {
+COMPONENTS: dict[str, tuple[int, int, int, str]] = {
     "cli": (20, 20, NARROW, "commands, launcher"),
     "embedded": (200, 20, NARROW, "engines from wheels"),
     "api": (290, 130, NARROW, "routes, schemas, http"),
@@ -58,14 +58,14 @@ CLASSES = {"ingest": "flow", "query": "flow"} | dict.fromkeys(
 
 
 def arrows(root: Path = ROOT) -> set[tuple[str, str]]:
-    """Pairs of rooms of which the first imports the second."""
+    """Return pairs of components: the first imports the second."""
     found = set()
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        room = _room(parts)
-        if room:
-            found |= {(room, other) for name in _imports(path) if (other := _room(tuple(name.split("."))))}
-    return {(room, other) for room, other in found if room != other and other not in EVERYWHERE}
+        component = _component(parts)
+        if component:
+            found |= {(component, other) for name in _imports(path) if (other := _component(tuple(name.split("."))))}
+    return {(component, other) for component, other in found if component != other and other not in EVERYWHERE}
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -76,20 +76,24 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def _room(parts: tuple[str, ...]) -> str | None:
-    """The room of a module by its dotted or slashed parts; None where it is not drawn."""
+def _component(parts: tuple[str, ...]) -> str | None:
+    """Return the component of a module; None if it is not drawn.
+
+    Args:
+        parts: parts of the module's dotted name.
+    """
     name = parts[1] if parts[0] == "shared" and len(parts) > 1 else parts[0]
-    return name if name in ROOMS or name in EVERYWHERE else None
+    return name if name in COMPONENTS or name in EVERYWHERE else None
 
 
 def reduced(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The arrows from which all others follow."""
+    """Return the arrows from which all others follow."""
 
     def reaches(start: str, goal: str, without: tuple[str, str]) -> bool:
         open_, seen = [start], {start}
         while open_:
-            room = open_.pop()
-            following = {b for a, b in pairs if a == room and (a, b) != without} - seen
+            component = open_.pop()
+            following = {b for a, b in pairs if a == component and (a, b) != without} - seen
             if goal in following:
                 return True
             seen |= following
@@ -100,13 +104,13 @@ def reduced(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def draw(pairs: set[tuple[str, str]]) -> str:
-    """The picture as SVG, for light and dark themes."""
-    width = max(x + w for x, _, w, _ in ROOMS.values()) + MARGIN
-    height = max(y for _, y, _, _ in ROOMS.values()) + HEIGHT + MARGIN
+    """Return the picture as SVG, for light and dark themes."""
+    width = max(x + w for x, _, w, _ in COMPONENTS.values()) + MARGIN
+    height = max(y for _, y, _, _ in COMPONENTS.values()) + HEIGHT + MARGIN
     lines = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
-            ' aria-label="The rooms of foreask and the imports between them">'
+            ' aria-label="The components of foreask and the imports between them">'
         ),
         f"  <style>{STYLE}  </style>",
         (
@@ -115,26 +119,26 @@ def draw(pairs: set[tuple[str, str]]) -> str:
             '<path d="M0 0 L10 5 L0 10 z"/></marker></defs>'
         ),
         *(f"  {_arrow(a, b)}" for a, b in sorted(reduced(pairs))),
-        *(f"  {_box(name)}" for name in ROOMS),
+        *(f"  {_box(name)}" for name in COMPONENTS),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _box(name: str) -> str:
-    x, y, width, part = ROOMS[name]
+    x, y, width, part = COMPONENTS[name]
     middle = x + width // 2
     return (
-        f'<g class="{CLASSES.get(name, "room")}"><rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}"/>'
+        f'<g class="{CLASSES.get(name, "other")}"><rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}"/>'
         f'<text x="{middle}" y="{y + 24}" text-anchor="middle">{name}</text>'
         f'<text class="part" x="{middle}" y="{y + 43}" text-anchor="middle">{part}</text></g>'
     )
 
 
 def _arrow(source: str, target: str) -> str:
-    """From the bottom of one box to the top of the other; between boxes of one row from side to side."""
-    x1, y1, w1, _ = ROOMS[source]
-    x2, y2, w2, _ = ROOMS[target]
+    """Draw an arrow from the bottom of one box to the top of the other, or from side to side within a row."""
+    x1, y1, w1, _ = COMPONENTS[source]
+    x2, y2, w2, _ = COMPONENTS[target]
     if y1 == y2:
         side = x2 > x1
         start, end = (x1 + w1 if side else x1), (x2 if side else x2 + w2)
@@ -142,7 +146,7 @@ def _arrow(source: str, target: str) -> str:
         return f'<path d="M{start} {middle} L{end} {middle}"/>'
     down = y2 > y1
     begin, stop = (y1 + HEIGHT, y2) if down else (y1, y2 + HEIGHT)
-    spread = (x2 + w2 // 2 - x1 - w1 // 2) // 12  # arrows of one box leave side by side
+    spread = (x2 + w2 // 2 - x1 - w1 // 2) // 12  # arrows of one box start at different points
     start, end = x1 + w1 // 2 + spread, x2 + w2 // 2 - spread
     bend = (begin + stop) // 2
     return f'<path d="M{start} {begin} C{start} {bend} {end} {bend} {end} {stop}"/>'

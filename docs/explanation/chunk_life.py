@@ -15,47 +15,47 @@ PICTURE = Path(__file__).with_name("chunk-life.svg")
 WIDTH, HEIGHT = 990, 400
 BOX_WIDTH, BOX_HEIGHT = 170, 56
 
-# State: (column, row, who works on it).
+# State: (column, row, worker).
 BOXES: dict[ChunkState, tuple[int, int, str]] = {
     ChunkState.PARSED: (50, 130, "index worker: its text"),
     ChunkState.GENERATING: (300, 130, "generate worker"),
     ChunkState.GENERATED: (550, 130, "index worker: questions"),
     ChunkState.INDEXED: (800, 130, "done"),
-    ChunkState.DEAD: (550, 310, "waits for its owner"),
+    ChunkState.DEAD: (550, 310, "until retried or discarded"),
     ChunkState.DISCARDED: (800, 310, "done"),
 }
-# What queries find it by: (column, width, words).
+# Contents by which queries find the chunk: (column, width, words).
 FOUND: tuple[tuple[int, int, str], ...] = (
-    (50, BOX_WIDTH, "found by nothing yet"),
+    (50, BOX_WIDTH, "not found yet"),
     (300, 420, "found by its text and its words"),
-    (800, BOX_WIDTH, "and by its questions"),
+    (800, BOX_WIDTH, "also by its questions"),
 )
 _NORMAL, _FAILED, _AGAIN = "normal", "failed", "again"
 Words = tuple[tuple[int, int, str], ...]
-# Arrow: (kind, path, words with their places), by the states that a chunk has before and after.
+# Arrow: (kind, path, words with their positions), by the states of a chunk before and after.
 ARROWS: dict[tuple[str | None, str], tuple[str, str, Words]] = {
     (None, "parsed"): (_NORMAL, "M6 158 L48 158", ()),
-    ("parsed", "generating"): (_NORMAL, "M220 158 L298 158", ((260, 136, "text"), (260, 151, "written"))),
+    ("parsed", "generating"): (_NORMAL, "M220 158 L298 158", ((260, 136, "text"), (260, 151, "stored"))),
     ("generating", "generated"): (_NORMAL, "M470 158 L548 158", ((510, 136, "questions"), (510, 151, "paid for"))),
-    ("generated", "indexed"): (_NORMAL, "M720 158 L798 158", ((760, 136, "questions"), (760, 151, "written"))),
+    ("generated", "indexed"): (_NORMAL, "M720 158 L798 158", ((760, 136, "questions"), (760, 151, "stored"))),
     ("parsed", "indexed"): (
         _NORMAL,
         "M135 130 C135 70 885 70 885 128",
-        ((510, 104, "its questions were paid for before, or came with the document: all at once"),),
+        ((510, 104, "questions already paid for, or supplied with the document"),),
     ),
     ("generating", "generating"): (
         _AGAIN,
         "M345 186 C335 226 435 226 425 188",
-        ((385, 236, "tried again"),),
+        ((385, 236, "retried"),),
     ),
     ("generated", "dead"): (
         _FAILED,
         "M620 186 L620 308",
-        ((613, 240, "without questions,"), (613, 255, "or not at all")),
+        ((613, 240, "with its text only,"), (613, 255, "or not stored")),
     ),
     ("parsed", "dead"): (_FAILED, "M170 186 C170 330 400 330 548 330", ((335, 288, "its text cannot be indexed"),)),
     ("dead", "parsed"): (_AGAIN, "M550 350 C330 360 100 350 100 188", ((300, 370, "retried"),)),
-    ("dead", "discarded"): (_AGAIN, "M720 338 L798 338", ((760, 330, "given up"),)),
+    ("dead", "discarded"): (_AGAIN, "M720 338 L798 338", ((760, 330, "discarded"),)),
     ("dead", "generated"): (_AGAIN, "M660 310 L660 188", ()),
     ("indexed", "generated"): (
         _AGAIN,
@@ -84,7 +84,7 @@ STYLE = """
 
 
 def arrows() -> set[tuple[str | None, str]]:
-    """Pairs of states that a chunk has before and after a transition; None before it is there."""
+    """Return the pairs of states of a chunk before and after a transition; None before it exists."""
     transitions = [value for value in vars(states).values() if isinstance(value, states.Transition)]
     return {
         (None if source is None else str(source), str(target))
@@ -96,19 +96,19 @@ def arrows() -> set[tuple[str | None, str]]:
 
 
 def draw(pairs: set[tuple[str | None, str]]) -> str:
-    """The picture as SVG, for light and dark themes.
+    """Return the picture as SVG, for light and dark themes.
 
     Raises:
-        ValueError: a state or a transition has no place in the picture, or is none any more.
+        ValueError: a state or a transition has no position in the picture, or does not exist any more.
     """
-    if strange := pairs ^ ARROWS.keys():
-        raise ValueError(f"these transitions have no place, or are none: {strange}")
-    if strange_states := set(BOXES) ^ set(ChunkState):
-        raise ValueError(f"these states have no place: {strange_states}")
+    if mismatched := pairs ^ ARROWS.keys():
+        raise ValueError(f"these transitions have no position, or do not exist: {mismatched}")
+    if mismatched_states := set(BOXES) ^ set(ChunkState):
+        raise ValueError(f"these states have no position, or do not exist: {mismatched_states}")
     lines = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-            ' aria-label="The states of a chunk and what leads from one to the other">'
+            ' aria-label="The states of a chunk and the transitions between them">'
         ),
         f"  <style>{STYLE}  </style>",
         (

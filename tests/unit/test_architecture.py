@@ -31,7 +31,7 @@ def test_chunk_life_picture_matches_transitions():
 
     assert ("parsed", "generating") in pairs
     assert drawing["PICTURE"].read_text() == drawing["draw"](pairs), "run python docs/explanation/chunk_life.py"
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="no position"):
         drawing["draw"](pairs | {("indexed", "discarded")})
 
 

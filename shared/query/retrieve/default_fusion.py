@@ -10,7 +10,7 @@
     score  = x / (2 + x), x = near + words + same
 
 A weighted mean of the channels would penalise missing values: while questions are being generated, chunks without
-questions would rank below worse chunks with questions. See `docs/decisions/0017-what-speaks-for-a-chunk.md`.
+questions would rank below worse chunks with questions. See `docs/decisions/0017-standout-scores.md`.
 """
 
 from __future__ import annotations
