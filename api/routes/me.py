@@ -17,9 +17,9 @@ from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, Prices
 from api.schemas.queries import QUESTION_CHARS
 from api.state import ServicesDep
 from api.submission.batch import MOST_LINES
-from shared.costs.prices import price
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
+from shared.ingest.costs.prices import price
 from shared.services.api import ApiServices
 from shared.settings import Settings
 

@@ -14,8 +14,8 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
 from api.state import ServicesDep
-from shared.costs.prices import price
 from shared.domain.usage import CostKind, Usage
+from shared.ingest.costs.prices import price
 from shared.ledger.work.costs import CostOfDay
 from shared.settings import Settings
 

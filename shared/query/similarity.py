@@ -11,10 +11,10 @@ import numpy as np
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_of_point
+from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, Input, pack
 from shared.query.retrieve.query import QuestionOrigin
-from shared.text.bm25 import document_vector, query_vector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
 from shared.vectors.index import Index

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.costs.budgets import Budgets
-from shared.costs.estimator import Estimator
 from shared.domain.collections import Collection
+from shared.ingest.costs.budgets import Budgets
+from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
 from shared.ledger import Ledger
 from shared.ledger.postgres.database import Database

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.costs.budgets import Budgets
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
+from shared.ingest.costs.budgets import Budgets
 from shared.ledger import (
     Audit,
     Backlogs,

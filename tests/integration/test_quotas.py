@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from api.http import large_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
-from shared.costs.budgets import Budgets
+from shared.ingest.costs.budgets import Budgets
 from shared.ledger.work.work import Work
 from shared.settings import TenantLimits
 from tests.conftest import Library

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.sentences import sentences
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.providers.json_replies import MalformedReply
-from shared.text.sentences import sentences
 
 DEFAULT_COUNT = 6
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import WORD, is_unspaced
 from shared.domain.vectors import Vectors
 from shared.ingest.generate.question_detection import asks, question_mark, requests
-from shared.text.words import WORD, is_unspaced
 
 MIN_CHARS, MAX_CHARS = 8, 300
 _MIN_CHARS_UNSPACED = 4  # four Chinese characters say as much as eight of other scripts

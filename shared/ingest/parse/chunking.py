@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.headings import common_path
 from shared.ingest.parse.blocks import Block, scan, scan_plain
 from shared.ingest.parse.cutting import Piece, cut
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.text.headings import common_path
 
 SHORT_CHARS = 200
 """A section with less text than this is too short to be asked about."""

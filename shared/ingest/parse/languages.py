@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import stop_word_share
 from shared.ingest.parse.extraction import detected_language
-from shared.text.words import stop_word_share
 
 _LEAST_LETTERS = 40  # of prose: in fewer the detector guesses
 _NO_PROSE = re.compile(

@@ -8,7 +8,7 @@ from math import log
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
-from shared.text.words import WORD, terms_of
+from shared.domain.text.words import WORD, terms_of
 
 
 def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import charset_normalizer
 
 from shared.domain.errors import Unreadable
-from shared.text.words import most_stop_words
+from shared.domain.text.words import most_stop_words
 
 SAMPLE_BYTES = 4096
 BINARY_SHARE = 0.1

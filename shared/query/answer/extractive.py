@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from shared.domain.text.sentences import sentences
 from shared.providers.embedding import Embedder
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
-from shared.text.sentences import sentences
 
 LEAD = "Quoted from the documents:"
 MAX_SENTENCES = 96

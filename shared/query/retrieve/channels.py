@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import log
 
 from shared.domain.ids import chunk_of_point
+from shared.domain.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel
-from shared.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
 from shared.vectors.searches import Search, bm25_search, question_search, text_search

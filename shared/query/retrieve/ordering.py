@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import WORD, pieces_of
 from shared.query.retrieve.fusion import Match
-from shared.text.words import WORD, pieces_of
 
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import Baseline, Collection, Weights
+from shared.domain.text.bm25 import query_vector
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders, pack
@@ -40,7 +41,6 @@ from shared.query.retrieve.trace import (
 from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
-from shared.text.bm25 import query_vector
 from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, of_chunks, visible_points
 from shared.vectors.hits import ChunkPayloads
 from shared.vectors.index import Index

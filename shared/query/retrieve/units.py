@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from shared.domain.index_location import IndexLocation
+from shared.domain.text.headings import common_path
+from shared.domain.text.sentences import Sentence, sentences
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk
-from shared.text.headings import common_path
-from shared.text.sentences import Sentence, sentences
 from shared.vectors.hits import SectionKey
 from shared.vectors.index import Index
 

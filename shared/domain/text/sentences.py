@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.text.breaks import last_break
+from shared.domain.text.breaks import last_break
 
 LineKind = Literal["prose", "item", "row", "code", "heading"]
 

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import groupby
 from uuid import UUID
 
-from shared.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
-from shared.costs.prices import price
-from shared.costs.texts import restored
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
 from shared.domain.states import DocumentState
+from shared.ingest.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
+from shared.ingest.costs.prices import price
+from shared.ingest.costs.texts import restored
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.quality import is_of_similarity

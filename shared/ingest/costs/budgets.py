@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.costs.prices import price
+from shared.ingest.costs.prices import price
 from shared.ledger.work.costs import Costs
 from shared.settings import Settings
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shared.text.words import terms_of, variants_of, words_of
+from shared.domain.text.words import terms_of, variants_of, words_of
 
 _K1 = 1.2
 _B = 0.75
