@@ -53,7 +53,7 @@ def main() -> None:
     """Serve until asked to stop."""
     hardening.close_memory()
     settings = load()
-    logging.configure(settings, "api")
+    logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     app = create(settings)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(

@@ -166,8 +166,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     given: ApiServices | None = app.state.services
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
-        metrics.serving(settings, "api"),
-        traces.exporting(settings, "api"),
+        metrics.serving("api", settings.metrics_host, settings.metrics_port),
+        traces.exporting("api", settings.grace),
     ):
         app.state.services = services
         app.state.collection_cache = CollectionCache(

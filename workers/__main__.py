@@ -31,7 +31,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
     """Run until asked to stop."""
     hardening.close_memory()
     settings = load()
-    logging.configure(settings, role)
+    logging.configure(role, level=settings.log_level, line_format=settings.log_format)
     if role == "scheduler":
         from workers import scheduler  # noqa: PLC0415 - it imports what no worker needs
 

@@ -41,8 +41,10 @@ class WorkerLoop:
         self.stopping = self.run(_event())
         self.drain: Drain[Any, Any] | None = None
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
-        self.run(self._stack.enter_async_context(metrics.serving(settings, role)))
-        self.run(self._stack.enter_async_context(traces.exporting(settings, role)))
+        metrics.count_from_zero(role)
+        serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
+        self.run(self._stack.enter_async_context(serving))
+        self.run(self._stack.enter_async_context(traces.exporting(role, settings.grace)))
         self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
         # Only now: the imports of the role hold the loop up, on a busy machine for long.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)

@@ -68,7 +68,7 @@ async def run(settings: Settings) -> None:
     async with build("scheduler", settings) as services:
         await begin(settings, "scheduler")
         beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
-        async with metrics.serving(settings, "scheduler"), beating:
+        async with metrics.serving("scheduler", settings.metrics_host, settings.metrics_port), beating:
             await work_while_elected(services, steps_of(services), stopping)
 
 

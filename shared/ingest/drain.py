@@ -28,6 +28,7 @@ from shared.domain.retry import Dead
 from shared.domain.work import Lease
 from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
+from shared.process.spans import Attributes
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
@@ -70,8 +71,8 @@ class Stage(Generic[ItemT, OutcomeT]):
     work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
-    describe: Callable[[ItemT], traces.Attributes]
-    traced: Callable[[ItemT], Mapping[str, traces.Attributes]]
+    describe: Callable[[ItemT], Attributes]
+    traced: Callable[[ItemT], Mapping[str, Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]

@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, se
 from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from shared.process.traces import NOTHING, Attributes, Kind, Span, current
+from shared.process.spans import NOTHING, Attributes, Kind, Span, current
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _PROPAGATOR = TraceContextTextMapPropagator()

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from shared.process import traces
+from shared.process.spans import NOTHING
 from shared.process.traces import _is_wanted
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
@@ -40,7 +41,7 @@ def test_a_span_without_traces_does_nothing():
         child.note("http.route", "/")
         child.rename("other")
         child.fail("Unavailable")
-        assert span is child is traces.NOTHING
+        assert span is child is NOTHING
         assert traces.traceparent() is None
         assert traces.add_ids(None, "", {"event": "a"}) == {"event": "a"}
-    assert traces.work("parse", {"00-" + "1" * 32 + "-" + "2" * 16 + "-01": {}}) is traces.NOTHING
+    assert traces.work("parse", {"00-" + "1" * 32 + "-" + "2" * 16 + "-01": {}}) is NOTHING
