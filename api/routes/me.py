@@ -19,8 +19,8 @@ from api.state import ServicesDep
 from api.submission.batch import MOST_LINES
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
-from shared.ingest.costs.prices import price
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 from shared.settings import Settings
 
 _MILLION = 1_000_000

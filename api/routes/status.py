@@ -18,10 +18,10 @@ from api.state import ReadinessDep, ServicesDep
 from shared.domain.estimates import KeptEstimate
 from shared.domain.states import DocumentState
 from shared.ingest.costs.budgets import BudgetUse
-from shared.ingest.costs.prices import price
 from shared.ledger.work.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 
 router = APIRouter(prefix="/v1", tags=["status"])
 

@@ -15,8 +15,8 @@ from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
 from api.state import ServicesDep
 from shared.domain.usage import CostKind, Usage
-from shared.ingest.costs.prices import price
 from shared.ledger.work.costs import CostOfDay
+from shared.services.ingest import price
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["status"])

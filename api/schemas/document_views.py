@@ -11,7 +11,7 @@ from shared.domain import questions
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.documents import Document
 from shared.domain.usage import Usage
-from shared.ingest.costs.prices import price
+from shared.services.ingest import price
 from shared.settings import Settings
 
 

@@ -24,7 +24,3 @@ class TenantLimits(BaseModel):
     llm_tokens_per_minute: PositiveInt | None = None
     tokens_per_day: PositiveInt | None = Field(None, description="of the language model, for the ingest")
     cost_per_day: float | None = Field(None, gt=0, description="of the ingest, in the currency of the prices")
-
-    @property
-    def has_budget(self) -> bool:
-        return self.tokens_per_day is not None or self.cost_per_day is not None

@@ -8,11 +8,11 @@ import pytest
 
 from shared.domain.usage import Usage
 from shared.ingest.costs.arithmetic import Amounts, Count, Ratios, amounts, duration, line
-from shared.ingest.costs.prices import price
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.providers.limiter.usage import LimitUse
+from shared.services.ingest import price
 from shared.settings import Settings
 
 AMOUNTS = Amounts(

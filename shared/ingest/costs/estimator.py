@@ -15,20 +15,18 @@ from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
 from shared.domain.states import DocumentState
 from shared.ingest.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
-from shared.ingest.costs.prices import price
+from shared.ingest.costs.prices import PriceOf
 from shared.ingest.costs.texts import restored
 from shared.ingest.generate import GenerationOptions
-from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.quality import is_of_similarity
+from shared.ingest.options import IngestDefaults
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
 from shared.ledger import Collections, Estimates
 from shared.providers.limiter.usage import LimitUse
-from shared.settings import Settings
 
 MOST_DOCUMENTS = 200_000
 """Of a collection with more documents as many are counted, which are drawn by chance, and stand for the others.
@@ -90,25 +88,32 @@ class Estimator:
     """Estimates the costs of loads and rebuilds.
 
     Args:
-        settings: settings of the process.
+        defaults: default options of collections.
+        price_of: prices of calls.
         collections: collections in the ledger.
         ledger: inputs of estimates.
         model: the language model.
+        embedding: the embedding model of new collections.
         limits: returns the limits of a tenant and of an embedding model.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        defaults: IngestDefaults,
+        price_of: PriceOf,
         collections: Collections,
         ledger: Estimates,
+        *,
         model: str,
+        embedding: str,
         limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
     ) -> None:
-        self._settings = settings
+        self._defaults = defaults
+        self._price_of = price_of
         self._collections = collections
         self._ledger = ledger
         self._model = model
+        self._embedding = embedding
         self._limits = limits
 
     async def estimate_rebuild(self, collection: Collection, options: CollectionOptions, embedding: str) -> Estimate:
@@ -124,8 +129,8 @@ class Estimator:
             options: the new options.
             embedding: the new embedding model.
         """
-        counting = _Counting(collection.tenant, self._model, generation_options(self._settings, options, self._model))
-        before, after = (chunking_options(self._settings, o) for o in (collection.options, options))
+        counting = _Counting(collection.tenant, self._model, self._defaults.generation_of(options))
+        before, after = map(self._defaults.chunking_of, (collection.options, options))
         states = (await self._collections.document_counts(collection.tenant, [collection.id]))[collection.id]
         there = sum(states.values())
         share = min(1.0, MOST_DOCUMENTS / max(1, there))
@@ -152,8 +157,8 @@ class Estimator:
             load: the documents.
         """
         options = collection.options if collection else CollectionOptions()
-        counting = _Counting(tenant, self._model, generation_options(self._settings, options, self._model))
-        chunking = chunking_options(self._settings, options)
+        counting = _Counting(tenant, self._model, self._defaults.generation_of(options))
+        chunking = self._defaults.chunking_of(options)
         if load.sample:
             for document in load.sample:
                 await counting.add(partial(counting.sampled, document, chunking), self._ledger)
@@ -167,7 +172,7 @@ class Estimator:
             whole, count = False, counting.of_size(load.documents, load.size_bytes or 0, chunking)
         count.documents = load.documents
         ratios = await self._ratios(tenant, collection.id if collection else None)
-        embedding = collection.embedding_model if collection else self._settings.embedding_model or ""
+        embedding = collection.embedding_model if collection else self._embedding
         return await self._estimate(tenant, count, ratios, options, embedding, exact=whole)
 
     async def _pages(self, collection_id: UUID, below: UUID | None) -> AsyncIterator[list[StoredChunk]]:
@@ -185,10 +190,9 @@ class Estimator:
 
     async def _ratios(self, tenant: str, collection_id: UUID | None) -> Ratios:
         """Recent costs of chunks: those of the collection, else those of the tenant."""
-        of_collection = partial(generation_options, self._settings, model=self._model)
         for where in dict.fromkeys((collection_id, None)):
             billed = await self._ledger.billed(tenant, self._model, where)
-            ratios = await asyncio.to_thread(measured, billed, of_collection, self._model)
+            ratios = await asyncio.to_thread(measured, billed, self._defaults.generation_of, self._model)
             if ratios != Ratios():
                 return ratios
         return Ratios()
@@ -208,8 +212,8 @@ class Estimator:
             embedding_tokens=come_to.embed.prompt_tokens,
             points=come_to.points,
             exact=exact,
-            llm_cost=price(self._settings, "generate", come_to.generate, self._model),
-            embedding_cost=price(self._settings, "embed", come_to.embed, embedding),
+            llm_cost=self._price_of("generate", come_to.generate, self._model),
+            embedding_cost=self._price_of("embed", come_to.embed, embedding),
             seconds=seconds,
             tightest=tightest,
         )

@@ -43,7 +43,6 @@ from shared.ingest.index.writer import PointWriter
 from shared.ledger.work.work import Work
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
-from shared.settings import Settings
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
@@ -58,13 +57,20 @@ class Indexer:
     """The dependencies of the stage for the chunks of one embedding.
 
     Args:
+        slots: maximum batches in progress.
+        max_given: maximum ready-made questions of a chunk.
+        request_inputs: maximum inputs of one embedding request.
+        request_tokens: maximum estimated tokens of one embedding request.
         embedder: the embedding model.
         limiter: limiter of its provider.
         floor: lowest similarity of a question and its text that passes.
         space: vector space, which a collection must have.
     """
 
-    settings: Settings
+    slots: int
+    max_given: int
+    request_inputs: int
+    request_tokens: int
     work: Work
     embedder: Embedder
     limiter: Limiter
@@ -74,10 +80,6 @@ class Indexer:
     floor: float | None
     space: str
     finisher: Finisher
-
-    @property
-    def slots(self) -> int:
-        return self.settings.tuning.embedding_max_in_flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ async def _try_batch(
 ) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
-        filtered = [_filter(chunk, indexer.settings.tuning.given_per_chunk) for chunk in sound]
+        filtered = [_filter(chunk, indexer.max_given) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
         judged = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged, costs)
@@ -342,8 +344,7 @@ async def _embed_all(
 ) -> list[Vectors | Permanent]:
     """Embed texts, each of a chunk; an error of one request waits for the others, which are billed."""
     chunks, texts = [chunk for chunk, _ in of_chunks], [text for _, text in of_chunks]
-    tuning = indexer.settings.tuning
-    ranges = pack(texts, max_inputs=tuning.embedding_batch_size, max_tokens=tuning.embedding_batch_tokens)
+    ranges = pack(texts, max_inputs=indexer.request_inputs, max_tokens=indexer.request_tokens)
     embedding = []
     for r in ranges:
         some = texts[r.start : r.stop]
