@@ -51,6 +51,7 @@ from api.routes import (
     webhooks,
 )
 from shared.process import metrics, traces
+from shared.query.retrieve import LiveRetriever
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
@@ -185,7 +186,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
         )
         app.state.evaluation_runner = EvaluationRunner(
-            services.ledger.evaluations, services.ledger.collections, services.retriever
+            services.ledger.evaluations, LiveRetriever(services.retriever, services.ledger.collections.find)
         )
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
