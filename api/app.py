@@ -189,7 +189,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             services.ledger.evaluations, LiveRetriever(services.retriever, services.ledger.collections.find)
         )
         await services.database.warm(_CONNECTIONS)
-        services.wakeups.begin()
+        services.wakeups.start()
         yield
         await app.state.evaluation_runner.aclose()
         await app.state.mcp.aclose()

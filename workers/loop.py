@@ -56,9 +56,9 @@ class WorkerLoop:
 
     def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine on the loop next to the drains, unless one is running already; `close` cancels it."""
-        self.run(self._begin(work))
+        self.run(self._start_beside(work))
 
-    async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _start_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._beside is None or self._beside.done():
             self._beside = asyncio.create_task(work())
 

@@ -23,7 +23,7 @@ from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
-from shared.services.start import begin
+from shared.services.start import check_start
 from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
@@ -66,7 +66,7 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
-        await begin(settings, "scheduler")
+        await check_start(settings, "scheduler")
         beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
         async with metrics.serving("scheduler", settings.metrics_host, settings.metrics_port), beating:
             await work_while_elected(services, steps_of(services), stopping)
@@ -183,7 +183,7 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
     """
     failures = 0
     while not stopping.is_set():
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             full = await step.work()
         except Exception as error:  # whatever it is, the step is needed again
@@ -192,7 +192,7 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
             known = isinstance(error, (ForeaskError, OSError))
             log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not known)
         else:
-            failures, took = 0, time.monotonic() - began
+            failures, took = 0, time.monotonic() - started
             pause = took if full is True else max(step.every.total_seconds(), _REST * took)
         await _pause(stopping, pause)
 

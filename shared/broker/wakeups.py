@@ -101,7 +101,7 @@ class Wakeups:
         """Let a worker of each queue claim work soon; never fails, never waits."""
         self._send_soon(queues)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Connect early by waking every worker, because work may have arrived while no process ran."""
         self._send_soon(WORK_QUEUES)
 

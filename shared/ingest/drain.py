@@ -59,7 +59,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         describe: returns document, chunk, collection and tenant of an item for logs.
         traced: returns the traces of an item by `traceparent`, each with the description of its part.
         extend: extends leases; returns the tokens of valid ones.
-        give_back: releases leases without an attempt.
+        release: releases leases without an attempt.
         full: called if more work is due than there are slots, so that another worker may help.
     """
 
@@ -74,7 +74,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     describe: Callable[[ItemT], Attributes]
     traced: Callable[[ItemT], Mapping[str, Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
-    give_back: Callable[[Sequence[Lease]], Awaitable[None]]
+    release: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
 
@@ -229,24 +229,24 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
                 continue
             if items is not None:
-                return await self._begin_all(items, asked + self._limits.lease.total_seconds())
+                return await self._start_all(items, asked + self._limits.lease.total_seconds())
         return []
 
-    async def _begin_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
+    async def _start_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
         """Start items. If the claim took longer than a lease, release them instead.
 
         Other workers may hold them by now: a stalled process would repeat their calls.
         """
         if time.monotonic() < until:
             for item in items:
-                self._begin(item, until)
+                self._start(item, until)
             return items
         leases = [lease for item in items for lease in self._stage.leases_of(item)]
         log.warning("claim.late", **self._named(items))
-        await self._stage.give_back(leases)
+        await self._stage.release(leases)
         return []
 
-    def _begin(self, item: ItemT, until: float) -> None:
+    def _start(self, item: ItemT, until: float) -> None:
         self._free -= 1
         held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until)
         task = asyncio.create_task(self._work(item, held))
@@ -381,7 +381,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         if leases:
             log.warning("claim.returned", **self._named(unfinished))
             with suppress(Transient):
-                await self._stage.give_back(leases)
+                await self._stage.release(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
         """The fields of a log event that identify the rows for an operator."""

@@ -52,7 +52,7 @@ class Recorder:
         log.info("traces.exported", role=role)
 
     def request(self, method: str, headers: Mapping[str, str], attributes: Attributes) -> Span:
-        return RecordedSpan(self, [self.begin(method, SpanKind.SERVER, _named(headers), attributes)])
+        return RecordedSpan(self, [self.start(method, SpanKind.SERVER, _named(headers), attributes)])
 
     def work(self, stage: str, traced: Mapping[str, Attributes]) -> Span:
         parents = [(_named({"traceparent": name}), attributes) for name, attributes in traced.items()]
@@ -60,10 +60,10 @@ class Recorder:
         spans: list[OpenSpan] = []
         for parent, attributes in parents:
             links = [Link(first.get_span_context()) for first in spans[:1]]
-            spans.append(self.begin(stage, SpanKind.CONSUMER, parent, _prefixed(attributes), links))
+            spans.append(self.start(stage, SpanKind.CONSUMER, parent, _prefixed(attributes), links))
         return RecordedSpan(self, spans)
 
-    def begin(
+    def start(
         self, name: str, kind: SpanKind, parent: OpenSpan, attributes: Attributes, links: Sequence[Link] = ()
     ) -> OpenSpan:
         within = set_span_in_context(parent, Context())
@@ -119,7 +119,7 @@ class RecordedSpan(Span):
         # for others long afterwards.
         if not self.is_recording:
             return NOTHING
-        return RecordedSpan(self._recorder, [self._recorder.begin(name, _KINDS[kind], self._spans[0], attributes)])
+        return RecordedSpan(self._recorder, [self._recorder.start(name, _KINDS[kind], self._spans[0], attributes)])
 
     def note(self, name: str, value: str | int) -> None:
         if self.is_recording:

@@ -58,7 +58,7 @@ class BatchingEmbedder:
                 raise
             return await self._embedder.embed(texts)
         finally:
-            request.leave()
+            request.remove_caller()
         return vectors[first : first + len(texts)]
 
     def _with_room_for(self, texts: Sequence[Input]) -> _Request:
@@ -110,8 +110,8 @@ class _Request:
         self.callers += 1
         self.waiting += 1
 
-    def leave(self) -> None:
-        """Release a caller; the last one cancels the request."""
+    def remove_caller(self) -> None:
+        """Remove a caller; without callers the request is cancelled."""
         self.waiting -= 1
         if self.is_abandoned:
             self.answer.cancel()

@@ -93,7 +93,7 @@ class UploadBucket(Uploads):
                 digest.update(piece)
                 buffer += piece
                 if len(buffer) >= _PART_BYTES:
-                    sending = sending or await self._begin(name)
+                    sending = sending or await self._start_multipart(name)
                     with self._refused_on_failure():
                         await sending.send(bytes(buffer))
                     buffer.clear()
@@ -187,7 +187,7 @@ class UploadBucket(Uploads):
         await super().require_own()
         self._own_until, self._refused = time.monotonic() + _OWN_SECONDS, None
 
-    async def _begin(self, name: str) -> _Multipart:
+    async def _start_multipart(self, name: str) -> _Multipart:
         await self._require_own_lately()
         return _Multipart(self._store, name)
 

@@ -204,7 +204,7 @@ async def test_embeddings_of_released_batch_are_charged(services, library, provi
     in_work.cancel()
     await asyncio.gather(in_work, return_exceptions=True)
 
-    await stage.give_back([chunk.lease for chunk in batch])
+    await stage.release([chunk.lease for chunk in batch])
 
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
 

@@ -192,7 +192,7 @@ async def test_edit_between_calls_repays_nothing(services, library, provider, qu
     await interrupted.reached.wait()
     await library.add(f"{KEEPER}\n", "a.md")
     in_work.cancel()
-    await stage.give_back([chunk.lease])
+    await stage.release([chunk.lease])
 
     await work(services, "parse", "index")
     stage = generate_stage(question_by_question)

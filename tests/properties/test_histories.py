@@ -492,7 +492,7 @@ class Histories(RuleBasedStateMachine):
     def stop_in_order(self, number: int) -> None:
         claim = self.claims[number % len(self.claims)]
         if claim.outcome is None:
-            self.run(claim.stage.give_back(claim.stage.leases_of(claim.item)))
+            self.run(claim.stage.release(claim.stage.leases_of(claim.item)))
             self.claims.remove(claim)
 
     @rule()

@@ -126,7 +126,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         describe=_describe,
         traced=_traced,
         extend=partial(any_indexer.work.extend, "chunks"),
-        give_back=partial(_give_back, any_indexer, costs),
+        release=partial(_release, any_indexer, costs),
         full=lambda: any_indexer.wakeups.wake("index"),
     )
 
@@ -458,7 +458,7 @@ def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> Faile
     return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
 
 
-async def _give_back(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
+async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
     await indexer.work.give_back("chunks", leases, costs.of(leases))
 
 

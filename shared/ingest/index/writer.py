@@ -47,12 +47,12 @@ class PointWriter:
         n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that takes none is abandoned
         earlier, because the chunks are not at fault.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         errors: dict[Lease, ForeaskError] = {}
         parts, refusals, taken = deque([chunks]), 0, False
         while parts:
             part = parts.popleft()
-            error = await self._hold(name, part, began)
+            error = await self._hold(name, part, started)
             if error is None:
                 taken = True
                 continue
@@ -69,7 +69,7 @@ class PointWriter:
         self.written |= taken
         return errors
 
-    async def _hold(self, name: str, chunks: ChunkPoints, began: float) -> ForeaskError | None:
+    async def _hold(self, name: str, chunks: ChunkPoints, started: float) -> ForeaskError | None:
         """Write points, and retry while Qdrant does not take them; return the last error.
 
         Vectors are paid, so they are held while the lease holds. A collection that takes none while others do is
@@ -79,7 +79,7 @@ class PointWriter:
         while True:
             error = await self._try(name, chunks)
             hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
-            if not isinstance(error, Unavailable) or time.monotonic() - began > hold.total_seconds():
+            if not isinstance(error, Unavailable) or time.monotonic() - started > hold.total_seconds():
                 return error
             log.warning("upsert.delayed", index=name, chunks=len(chunks), reason=error.message)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret

@@ -61,7 +61,7 @@ def main() -> None:
     confine(memory_bytes, cpu_seconds)
     channel.sendall(READY)
     with channel, channel.makefile("rb") as bodies:
-        while received := _begun_request(channel):
+        while received := _received_request(channel):
             length, file = received
             request: ParseRequest = orjson.loads(bodies.read(length))
             reply = answer(request, file) | {"resident_bytes": _resident_bytes(statm)}
@@ -140,7 +140,7 @@ def cease_to_be_root() -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _begun_request(channel: socket.socket) -> tuple[int, int] | None:
+def _received_request(channel: socket.socket) -> tuple[int, int] | None:
     """Wait for a request; return its length and the descriptor of its file, or None when the parent hangs up."""
     header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, 1)
     return (LENGTH.unpack(header)[0], descriptors[0]) if header else None

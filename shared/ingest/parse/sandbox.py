@@ -161,7 +161,7 @@ class ParsingSandbox:
         except BaseException:
             await child.end()
             raise
-        await self._give_back(child, reply)
+        await self._release(child, reply)
         return reply
 
     def _max_bytes(self, request: ParseRequest) -> int:
@@ -184,7 +184,7 @@ class ParsingSandbox:
             await self._idle.pop(0).end()
         return child
 
-    async def _give_back(self, child: _ParserProcess, reply: ParseReply) -> None:
+    async def _release(self, child: _ParserProcess, reply: ParseReply) -> None:
         worn = (
             reply["native_files"] >= MAX_NATIVE_FILES
             or reply["resident_bytes"] > self._memory_bytes // 2

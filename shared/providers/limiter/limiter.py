@@ -163,11 +163,11 @@ class Limiter:
             Unavailable: the breaker is open, or the broker is unavailable; burns no attempt.
             Stopping: the process is stopping.
         """
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             grant = await self._granted(tenant, prompt_tokens, completion_tokens, max_wait)
         finally:
-            self._waited.observe(time.perf_counter() - began)
+            self._waited.observe(time.perf_counter() - started)
         call = Call()
         try:
             yield call
@@ -231,7 +231,7 @@ class Limiter:
         acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=max_wait.is_query)
         if max_wait.at_most is None:
             return await acquiring
-        began = time.monotonic()
+        started = time.monotonic()
         waiting = asyncio.ensure_future(acquiring)
         try:
             if max_wait.broker is not None:
@@ -239,7 +239,7 @@ class Limiter:
                 if not reached and not waiting.done():
                     log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
                     return None
-            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - began))
+            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - started))
             if not waiting.done():
                 raise self._too_late(tenant, is_query=max_wait.is_query)
             return await waiting

@@ -33,7 +33,7 @@ class CitationCleaner:
     def __init__(self, numbers: Collection[int]) -> None:
         self._numbers = frozenset(numbers)
         self._held = ""
-        self._begun = False
+        self._started = False
         self.cited: list[int] = []
         self.removed: list[int] = []
 
@@ -51,9 +51,9 @@ class CitationCleaner:
 
     def _clean(self, text: str) -> str:
         clean = _CITATION.sub(self._normalised, text)
-        if not self._begun:
+        if not self._started:
             clean = clean.lstrip()
-            self._begun = bool(clean)
+            self._started = bool(clean)
         return clean
 
     def _normalised(self, match: re.Match[str]) -> str:
