@@ -33,7 +33,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
     settings = load()
     logging.configure(role, level=settings.log_level, line_format=settings.log_format)
     if role == "scheduler":
-        from workers import scheduler  # noqa: PLC0415 - it imports what no worker needs
+        from workers import scheduler  # noqa: PLC0415 - it imports modules that no worker needs
 
         uvloop.run(scheduler.run(settings))
     else:

@@ -46,7 +46,7 @@ class WorkerLoop:
         self.run(self._stack.enter_async_context(serving))
         self.run(self._stack.enter_async_context(traces.exporting(role, settings.grace)))
         self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
-        # Only now: the imports of the role hold the loop up, on a busy machine for long.
+        # Last, because the imports of the role block the loop for a long time on a busy machine.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
 

@@ -29,10 +29,10 @@ from shared.settings import Settings
 _TIDY_EVERY = timedelta(hours=1)
 _FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
-_SURVEY_EVERY = timedelta(seconds=15)  # as often as Prometheus looks, by most configurations
+_SURVEY_EVERY = timedelta(seconds=15)  # the usual scrape interval of Prometheus
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
-_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may look at them, and send them again
+_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may read them, and send them again
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
@@ -186,11 +186,11 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
         started = time.monotonic()
         try:
             full = await step.work()
-        except Exception as error:  # whatever it is, the step is needed again
+        except Exception as error:  # the step must continue after any error
             failures += 1
             pause = _after(failures, step.every)
-            known = isinstance(error, (ForeaskError, OSError))
-            log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not known)
+            expected = isinstance(error, (ForeaskError, OSError))
+            log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not expected)
         else:
             failures, took = 0, time.monotonic() - started
             pause = took if full is True else max(step.every.total_seconds(), _REST * took)

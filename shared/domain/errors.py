@@ -1,4 +1,4 @@
-"""Errors carry the decision: what happens next follows from the class, never from the message.
+"""Errors carry the decision: the next step follows from the class, never from the message.
 
 ForeaskError
 ├── Transient     try again, not before `retry_after`

@@ -1,7 +1,7 @@
 """The ids of chunks, of users' questions and of the points of both.
 
-A point's id begins with that of its chunk, so that the hits of a search say which chunks were found, and in which
-version, without any payload:
+A point's id starts with its chunk's id, so that the hits of a search identify the chunks and their versions without any
+payload:
 
     ffffffff-ffff-ffff-ffff-000000000000    a chunk: 80 bits of a hash of its collection, document and text
     ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, of which the first is set

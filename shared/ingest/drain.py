@@ -37,7 +37,7 @@ _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
-_POLL_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
+_POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
 
 
@@ -85,8 +85,8 @@ class DrainLimits:
     Args:
         lease: duration of a claim; the drain extends it three times within that time, and retries a failed extension
             every half second.
-        budget: how long the drain keeps claiming.
-        grace: how long running items may take after the process is asked to stop.
+        budget: time for which the drain claims items.
+        grace: time for running items after the process is asked to stop.
     """
 
     lease: timedelta
@@ -102,7 +102,7 @@ class HeldLeases:
         self._until = until
 
     def extended(self, until: float, tokens: set[int]) -> None:
-        """Record an extension; `tokens` are those of all valid leases."""
+        """Record an extension; `tokens` are the fencing tokens of all valid leases."""
         held = any(lease.token in tokens for lease in self.leases)
         self._until = until if held else time.monotonic()
 
@@ -113,7 +113,7 @@ class HeldLeases:
 
 
 class SuspectPolls:
-    """When a worker looks for suspects: while it finds none, once a second, however many drains it makes."""
+    """Times a worker's polls for suspects: once a second while it finds none, however many drains it runs."""
 
     def __init__(self) -> None:
         self._next = -math.inf
@@ -133,7 +133,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         stage: the stage.
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
-        looks: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
+        polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
-        """Wait for running items and commit them; release those that do not finish in time."""
+        """Wait for running items and commit them; release unfinished items at the deadline."""
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)

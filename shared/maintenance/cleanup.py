@@ -20,7 +20,7 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.feedback import Feedback, PendingRemoval
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
-from shared.maintenance.descriptions import tell
+from shared.maintenance.descriptions import update_points
 from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index
 
@@ -92,7 +92,7 @@ class Cleaner:
     async def describe(self) -> bool:
         """Update the descriptions of points that no other process has updated."""
         claimed = await self.descriptions.claim(_SLICE)
-        return await tell(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
+        return await update_points(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
 
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""

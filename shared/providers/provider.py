@@ -113,7 +113,7 @@ class Provider:
 def _headers() -> dict[str, str]:
     """Return the id of the request that caused a call, in OpenAI's form; None for ingest.
 
-    It does not identify the tenant: calls of all tenants look alike.
+    It does not identify the tenant: calls of all tenants have the same form.
     """
     request_id = get_contextvars().get("request_id")
     return {"X-Client-Request-Id": request_id} if request_id else {}

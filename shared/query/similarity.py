@@ -38,7 +38,7 @@ class Similarity:
 
     Args:
         text: cosines of the question and the text.
-        questions: per question, its cosines with those of the text, in order.
+        questions: per question, its cosines with the text's questions, in order.
         words: share of the question's words that the text contains, from 0 to 1.
     """
 
@@ -78,8 +78,8 @@ async def embed_compared(
     """Embed questions as queries, then texts as documents and their questions as queries, each once.
 
     Returns:
-        Vectors of the questions, shape `(questions, dimensions)`, and vectors of the texts followed by those of their
-        distinct questions.
+        Vectors of the questions, shape `(questions, dimensions)`, and vectors of the texts followed by their distinct
+        questions.
 
     Raises:
         ForeaskError: the provider rejects a text or is unavailable.

@@ -39,7 +39,7 @@ class WorkerServices:
     calibrator: Calibrator | None = None
 
     async def start(self) -> None:
-        """Make ready for the first wake-up, and ask for one: work may be due already."""
+        """Start the stage's resources, and request a first wake-up, because work may be due already."""
         for warm_up in self.warm_ups:
             await warm_up()
         self.wakeups.start()

@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 
 from shared.domain.errors import Unavailable, Unreadable
-from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, away, gone, too_large
+from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, away, missing, too_large
 
 T = TypeVar("T")
 _FLUSH_BYTES = 1 << 20
@@ -127,7 +127,7 @@ class UploadFolder(Uploads):
             yield
         except FileNotFoundError as error:
             await self._check()
-            raise gone() from error
+            raise missing() from error
         except OSError as error:
             self._unavailable = True
             raise away(self.label, error.strerror) from error

@@ -163,7 +163,7 @@ class Uploads(ABC):
             offset, length = _part(name) or (0, 0)
             content = await self._read(stored_in(name), offset, length)
             if len(content) < length:
-                raise gone()
+                raise missing()
             contents.append(content)
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
@@ -226,7 +226,7 @@ class Uploads(ABC):
         while offset < end:
             piece = await self._read(stored_in(name), offset, min(_PIECE_BYTES, end - offset))
             if not piece:
-                raise gone()
+                raise missing()
             yield piece
             offset += len(piece)
 
@@ -247,7 +247,7 @@ class Uploads(ABC):
     async def _cut(self, pack: str, offset: int, length: int) -> AsyncIterator[Path]:
         content = await self._read(pack, offset, length)
         if len(content) < length:
-            raise gone()
+            raise missing()
         path = await asyncio.to_thread(write_temporary, content)
         try:
             yield path
@@ -256,11 +256,11 @@ class Uploads(ABC):
 
     @abstractmethod
     async def remove(self, names: Sequence[str]) -> set[str]:
-        """Remove unreferenced objects; return those that could not be removed, which remain for the cleanup."""
+        """Remove unreferenced objects; return the names of remaining objects, which the cleanup removes later."""
 
     @abstractmethod
     def pages(self) -> AsyncIterator[list[str]]:
-        """Yield the names of all objects, in batches, including those that a crash left without a document.
+        """Yield the names of all objects, in batches, including objects without a document after a crash.
 
         Raises:
             Unavailable: the object store is unavailable.
@@ -283,8 +283,8 @@ class Uploads(ABC):
     async def require_own(self) -> None:
         """Return if the store belongs to this deployment, or can be adopted.
 
-        A store without a marker is adopted if it is empty and the ledger names no upload, or if it contains one that
-        the ledger names.
+        A store without a marker is adopted if it is empty and the ledger has no upload, or if it contains an upload of
+        the ledger.
 
         Raises:
             Unavailable: it belongs to another deployment, or is missing; or the ledger cannot be reached.
@@ -394,8 +394,8 @@ def too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
 
 
-def gone() -> Unreadable:
-    return Unreadable("The stored file is gone: upload the document again.")
+def missing() -> Unreadable:
+    return Unreadable("The stored file is missing: upload it again.")
 
 
 def away(label: str, reason: str | None) -> Unavailable:

@@ -15,7 +15,7 @@ CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 _PORT = 6333
 _RETURN_SECONDS = 30.0
-_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are unavailable, or the node is behind a proxy
+_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are unavailable, or a proxy answers for the node
 log = structlog.get_logger()
 
 Answer = TypeVar("Answer")

@@ -94,7 +94,7 @@ class Connection:
 
     @contextmanager
     def _if_exists(self) -> Iterator[None]:
-        """Leave the block if the collection does not exist: the first upsert creates it."""
+        """Exit the block if the collection does not exist: the first upsert creates it."""
         with self._errors():
             try:
                 yield

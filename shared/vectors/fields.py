@@ -1,4 +1,4 @@
-"""Where the values of declared metadata fields stand in points, and how filters find them there.
+"""Storage of declared metadata fields in points, and the filters that use it.
 
 Tenants share a collection of Qdrant, and an index is for a key in the points of all. So a field has no key of its own:
 its values are copied to keys of which there is a fixed number, whatever fields are called and of which types they are.
@@ -9,8 +9,8 @@ datetime_0 ... datetime_3     dates that are compared
 
 The n-th field of numbers that a collection declares has `number_n`, and so with dates.
 
-A filter that an index cannot answer exactly as the metadata would is answered by the metadata. The indexes change what
-a filter costs, not what it finds: one is made when the first point comes that has its key.
+A filter that an index cannot answer exactly like the metadata is answered by the metadata. The indexes change the cost
+of a filter, not its result. An index is created when the first point with its key arrives.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _INT8 = models.ScalarQuantization(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Creation parameters of new Qdrant collections; None leaves the choice to Qdrant.
+    """Creation parameters of new Qdrant collections; None selects Qdrant's default.
 
     Args:
         shards: parts of a collection, each on one node.

@@ -80,7 +80,10 @@ async def test_single_missing_upload_fails_with_remedy(services, library):
     await work(services, "parse")
 
     found = await services.ledger.documents.get("default", gone.id)
-    assert (found.state, found.error) == (DocumentState.FAILED, "The stored file is gone: upload the document again.")
+    assert (found.state, found.error) == (
+        DocumentState.FAILED,
+        "The stored file is missing: upload it again.",
+    )
     assert await services.uploads.require() is None
 
 

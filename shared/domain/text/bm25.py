@@ -1,7 +1,7 @@
 """BM25 as sparse vectors: the document's side here, the inverse document frequency in Qdrant (`modifier: idf`).
 
-The weights are those of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a
-fixed average length, as in Qdrant's BM25 model.
+The weights follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a fixed
+average length, as in Qdrant's BM25 model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def document_vector(text: str, language: str | None = None) -> SparseVector:
 def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
     """Weight each term of a query, stemmed for each of these languages, and for texts of unknown language.
 
-    The language of the query itself is probably the one that has most of its words as stop words: these are ignored,
+    The query's own language is probably the language with most of the query's words as stop words: these are ignored,
     whatever they mean in other languages, and stems of other languages count half. A text with a wrongly detected
     language has terms that are rare in its collection, and would otherwise be found before all others.
     """

@@ -127,7 +127,7 @@ def stop_word_share(text: str, language: str) -> float:
 def most_stop_words(text: str) -> int:
     """The number of stop words of the language with the most stop words in a text."""
     words = set(words_of(text, None))
-    return max(len(words & known) for known in _STOP_WORDS.values())
+    return max(len(words & stop_words) for stop_words in _STOP_WORDS.values())
 
 
 def is_unspaced(text: str) -> bool:

@@ -53,7 +53,7 @@ class Ratios:
 
     Args:
         chars_per_token: characters per billed token.
-        call_tokens: additional tokens billed per call, such as those of its schema.
+        call_tokens: additional tokens billed per call, for example for its schema.
         reply_tokens: tokens of a reply per requested question.
         written: generated questions per requested one.
         embedded: share of these that is embedded; the text filter drops the others.
@@ -73,7 +73,7 @@ class Ratios:
 def measured(
     billed: Sequence[BilledChunk], options_of: Callable[[CollectionOptions], GenerationOptions], model: str
 ) -> Ratios:
-    """The ratios of chunks with a known prompt: that of their collection's options and of this model.
+    """The ratios of chunks whose prompt follows from their collection's options and this model.
 
     Chunks with repaired replies, or with options that changed since, are excluded.
     """
@@ -104,8 +104,8 @@ def measured(
 def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The tokens per call and per character that best fit calls of these characters and tokens.
 
-    The instructions and the schema are the same in every call. If the calls cannot separate both parts, because all
-    have the same size, the line passes through the origin.
+    The instructions and the schema are the same in every call. If the calls cannot separate both parts, because their
+    sizes are equal, the line passes through the origin.
     """
     chars, tokens = (sum(values) / len(sizes) for values in zip(*sizes, strict=True))
     spread = sum((x - chars) ** 2 for x, _ in sizes)

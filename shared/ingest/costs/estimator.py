@@ -29,7 +29,7 @@ from shared.ledger import Collections, Estimates
 from shared.providers.limiter.usage import LimitUse
 
 MOST_DOCUMENTS = 200_000
-"""Of a collection with more documents as many are counted, which are drawn by chance, and stand for the others.
+"""Larger collections are estimated from a random sample of this size.
 
 The key of a chunk takes 13 microseconds; a document of 20 chunks is divided again in less than a millisecond.
 """
@@ -40,7 +40,7 @@ _MEAN_FILL = (1 + EARLIEST_CUT) / 2  # of a chunk of a long text
 
 @dataclass(frozen=True, slots=True)
 class SampleText:
-    """A document of a load; `ready_questions` of it came with it, None: a model writes them."""
+    """A document of a load, with the number of its ready-made questions; None: a model generates questions."""
 
     text: str
     title: str | None = None
@@ -54,7 +54,7 @@ class Load:
     Args:
         documents: number of documents.
         size_bytes: size of all texts; None: estimated from the sample.
-        sample: some or all of the documents; if empty, only the size is known.
+        sample: some or all of the documents; if empty, the size alone is used.
     """
 
     documents: int
@@ -81,7 +81,7 @@ class _Chunk:
 
 
 _There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
-"""Chunks whose points stand, by document and text, each with whether the vector of its text is there."""
+"""Chunks with existing points by document and text, each with whether the vector of its text exists."""
 
 
 class Estimator:
@@ -189,7 +189,7 @@ class Estimator:
             yield waiting
 
     async def _ratios(self, tenant: str, collection_id: UUID | None) -> Ratios:
-        """Recent costs of chunks: those of the collection, else those of the tenant."""
+        """Recent costs of the collection's chunks, else of the tenant's."""
         for where in dict.fromkeys((collection_id, None)):
             billed = await self._ledger.billed(tenant, self._model, where)
             ratios = await asyncio.to_thread(measured, billed, self._defaults.generation_of, self._model)
@@ -221,7 +221,7 @@ class Estimator:
     async def _duration(self, tenant: str, embedding: str, come_to: Amounts) -> tuple[float, str] | None:
         try:
             return duration(come_to, await self._limits(tenant, embedding))
-        except Transient:  # the broker has the pace of the last calls
+        except Transient:  # the broker stores the rate of the last calls
             return None
 
 
@@ -283,7 +283,7 @@ class _Counting:
         return list(self._of_text(extracted, chunking, document.ready_questions))
 
     def of_size(self, documents: int, size_bytes: int, chunking: ChunkingOptions) -> Count:
-        """Count texts of which only the size is known."""
+        """Count texts from their size alone."""
         chunks = documents
         if size_bytes > documents * chunking.max_chars:
             chunks = round(size_bytes / (chunking.max_chars * _MEAN_FILL))
@@ -304,7 +304,7 @@ class _Counting:
 
 
 def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
-    """The chunks with existing points; the vector of a text with its questions in front is not that of the text."""
+    """The chunks with existing points; a text with prepended questions has no vector of its own."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page
@@ -317,8 +317,9 @@ def _kept(chunk: _Chunk, there: tuple[StoredChunk, bool] | None) -> _Chunk:
         return chunk
     stored, keeps_text = there
     same = chunk.need is not None and chunk.need.key == stored.content_key
-    came = chunk.need is None and chunk.ready == len(stored.reasons)  # with the document, and were divided alike
-    return replace(chunk, keeps_text=keeps_text, reasons=stored.reasons if same or came else ())
+    # Questions of the document itself that are divided between the chunks as before.
+    submitted = chunk.need is None and chunk.ready == len(stored.reasons)
+    return replace(chunk, keeps_text=keeps_text, reasons=stored.reasons if same or submitted else ())
 
 
 def _ready(chunks: Iterable[StoredChunk]) -> int:

@@ -1,4 +1,4 @@
-"""Paid replies: an interrupted attempt leaves its replies to the next one, which repeats no call."""
+"""Paid replies: an interrupted attempt stores its replies for the next attempt, which repeats no call."""
 
 from __future__ import annotations
 

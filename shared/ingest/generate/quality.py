@@ -166,17 +166,17 @@ def filter_by_similarity(
         filtered: questions as returned by `filter_by_text`.
         question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
-        floor: lowest similarity to the chunk that passes; None lets all pass.
+        floor: lowest similarity to the chunk that passes; None: all pass.
         keep_alike: whether questions with the same meaning may all pass.
 
     Returns:
-        The same questions in order, with similarities; already dropped ones stay dropped.
+        The same questions in order, with similarities; already dropped questions are still dropped.
     """
     if not filtered:
         return []
     to_chunk = question_vectors @ chunk_vector
     to_each_other = question_vectors @ question_vectors.T
-    judged: list[FilteredQuestion] = []
+    results: list[FilteredQuestion] = []
     passed: list[int] = []
     for index, question in enumerate(filtered):
         reason, similarity = question.reason, float(to_chunk[index])
@@ -185,8 +185,8 @@ def filter_by_similarity(
             reason = reason or (None if keep_alike else _same_meaning(to_each_other[index, passed]))
         if reason is None:
             passed.append(index)
-        judged.append(replace(question, passed=reason is None, reason=reason, similarity=similarity))
-    return judged
+        results.append(replace(question, passed=reason is None, reason=reason, similarity=similarity))
+    return results
 
 
 def _distance(similarity: float, floor: float | None) -> str | None:

@@ -257,15 +257,15 @@ async def _try_batch(
     try:
         filtered = [_filter(chunk, indexer.max_given) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
-        judged = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
-        text_vectors = await _text_vectors(indexer, judged, costs)
-        points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
+        graded = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
+        text_vectors = await _text_vectors(indexer, graded, costs)
+        points = [_points(*parts) for parts in zip(graded, text_vectors, strict=True)]
         errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
     except ForeaskError as error:
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
     return outcomes + [
         _failed(indexer, one.chunk, errors[one.chunk.lease]) if one.chunk.lease in errors else _indexed(one)
-        for one in judged
+        for one in graded
     ]
 
 
@@ -372,32 +372,32 @@ def _grade(
         for q, v in zip(passed, others, strict=True)
         if isinstance(v, Permanent)
     ]
-    judged = [question for question, _ in usable]
+    graded = [question for question, _ in usable]
     if usable and not isinstance(text, Permanent):
         vectors_of_usable = np.stack([v for _, v in usable])
-        judged = filter_by_similarity(judged, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
-    with_vectors = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.passed]
-    all_questions = [*judged, *refused, *(q for q in filtered if not q.passed)]
+        graded = filter_by_similarity(graded, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
+    with_vectors = [(q.text, v) for q, (_, v) in zip(graded, usable, strict=True) if q.passed]
+    all_questions = [*graded, *refused, *(q for q in filtered if not q.passed)]
     return _FilteredChunk(chunk, text, all_questions, with_vectors, list(zip(chunk.accepted, of_users, strict=True)))
 
 
 async def _text_vectors(
-    indexer: Indexer, judged: Sequence[_FilteredChunk], costs: EmbeddingCosts
+    indexer: Indexer, graded: Sequence[_FilteredChunk], costs: EmbeddingCosts
 ) -> list[Vectors | None]:
     """The vector of each chunk's text; None if the provider rejects the text.
 
     If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
     """
-    longer, passage = [chunk for chunk in judged if chunk.prepends], indexer.embedder.prefixes.passage
+    longer, passage = [chunk for chunk in graded if chunk.prepends], indexer.embedder.prefixes.passage
     texts = [(c.chunk, passage(with_questions(c.chunk.content.text, c.questions))) for c in longer]
     vectors = iter(await _embed_all(indexer, texts, costs))
-    prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in judged]
-    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(judged, prepended, strict=True)]
+    prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in graded]
+    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(graded, prepended, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
-def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
-    chunk = judged.chunk
+def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
+    chunk = graded.chunk
     context = PointContext(
         location=chunk.location,
         document_id=chunk.document_id,
@@ -413,26 +413,26 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         filterable=chunk.options.filterable,
         hidden=chunk.hidden,
     )
-    accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
-    prepended = judged.prepends and text_vector is not judged.text
+    accepted = [(question, vector) for question, vector in graded.accepted if not isinstance(vector, Permanent)]
+    prepended = graded.prepends and text_vector is not graded.text
     return points_of(
         chunk.content,
         context,
         text_vector,
-        judged.passed,
+        graded.passed,
         accepted,
         prepended=prepended,
         given=chunk.ready_made,
     )
 
 
-def _indexed(judged: _FilteredChunk) -> IndexOutcome:
+def _indexed(graded: _FilteredChunk) -> IndexOutcome:
     """The outcome that the ledger records when the chunk's points are stored."""
-    chunk, text = judged.chunk, judged.text
-    recorded = [dataclasses.asdict(question) for question in judged.filtered]
+    chunk, text = graded.chunk, graded.text
+    recorded = [dataclasses.asdict(question) for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
     return IndexOutcome(
-        chunk, recorded, len(judged.passed), error, [(question, _state(vector)) for question, vector in judged.accepted]
+        chunk, recorded, len(graded.passed), error, [(question, _state(vector)) for question, vector in graded.accepted]
     )
 
 

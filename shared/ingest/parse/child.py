@@ -35,7 +35,7 @@ from shared.ingest.parse.questions import assign
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
-"""Address space on top of the memory limit: shared libraries and files mapped for reading are no memory used."""
+"""Address space on top of the memory limit, because mapped libraries and files do not count as used memory."""
 
 MAX_OPEN_FILES = 64
 """The runtime of the extractor has about ten, and a request brings one."""
@@ -98,8 +98,8 @@ def load_extractor(folder: Path) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, this process is of no use
         cause = " ".join(str(error).split())[:200]
         sys.exit(
-            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder where this user"
-            f" may write files and run code ({cause})"
+            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder in which this"
+            f" user may write files and run code ({cause})"
         )
 
 
@@ -157,7 +157,7 @@ def answer(request: ParseRequest, file: int) -> ParseReply:
         return _reply("memory")
     except RecursionError:
         return _reply("unreadable", "the file is nested too deeply to be read; flatten it")
-    except Exception as error:  # noqa: BLE001 - the border of the process: the parent decides what it means
+    except Exception as error:  # noqa: BLE001 - the process boundary: the parent classifies the error
         return _reply("broken", detail=f"{type(error).__name__}: {error}")
 
 
@@ -183,7 +183,7 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
 
 
 def _start_clock(cpu_seconds: int) -> None:
-    """Let the kernel kill this process after `cpu_seconds` of processor time, and discard earlier output."""
+    """Limit this process to `cpu_seconds` of further processor time; the kernel kills it then."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     until = int(usage.ru_utime + usage.ru_stime) + 1 + cpu_seconds
     with suppress(ValueError, OSError):

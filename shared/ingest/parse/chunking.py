@@ -161,9 +161,9 @@ def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterato
 
 def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
     """The end of the run that starts with unit `first`: the index of the next run's first unit."""
-    begin = units[first].start
-    room = begin + max_chars - units[first].piece.repeated_chars
-    earliest = begin + int(max_chars * EARLIEST_CUT)
+    start = units[first].start
+    room = start + max_chars - units[first].piece.repeated_chars
+    earliest = start + int(max_chars * EARLIEST_CUT)
     candidates: list[int] = []
     fits = first + 1
     while fits < len(units) and units[fits].end <= room:

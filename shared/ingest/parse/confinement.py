@@ -135,9 +135,9 @@ def close_files(folder: Path) -> None:
     version = landlock_version()
     if not version:
         return
-    kinds = (_known(_FILES, version), _known(_TCP, version), _known(_OTHERS, version))
-    known = kinds[: 3 if version >= min(_OTHERS) else 2 if version >= min(_TCP) else 1]
-    attributes = (ctypes.c_uint64 * len(known))(*known)
+    kinds = (_rights(_FILES, version), _rights(_TCP, version), _rights(_OTHERS, version))
+    supported = kinds[: 3 if version >= min(_OTHERS) else 2 if version >= min(_TCP) else 1]
+    attributes = (ctypes.c_uint64 * len(supported))(*supported)
     rules = _require(_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     directory = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -149,7 +149,8 @@ def close_files(folder: Path) -> None:
         os.close(rules)
 
 
-def _known(kinds: Mapping[int, int], version: int) -> int:
+def _rights(kinds: Mapping[int, int], version: int) -> int:
+    """The access rights that a version of Landlock can handle."""
     return max((mask for since, mask in kinds.items() if since <= version), default=0)
 
 
@@ -198,7 +199,7 @@ def _when(number: int, steps: list[_Instruction]) -> list[_Instruction]:
 
 
 def _checks(checks: Iterable[tuple[int, int, int]]) -> Iterable[_Instruction]:
-    """Yield the steps that refuse a call unless, for each (place, mask, value), the masked argument has the value."""
+    """Yield the steps that refuse a call unless, for each (argument, mask, value), the masked argument has it."""
     for argument, mask, value in checks:
         yield (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)  # the lower half: both machines are little-endian
         yield (_AND, 0, 0, mask)

@@ -120,7 +120,7 @@ _CODES = dict(
         "zul-zu",
     ]
 )
-"""The detector's codes, ISO 639-3, and those of ISO 639-1, by which languages are known."""
+"""ISO 639-1 codes, which name languages here, by the detector's ISO 639-3 codes."""
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:

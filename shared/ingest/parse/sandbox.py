@@ -32,7 +32,7 @@ from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
-"""A child is replaced after as many files that native code has read, for what that code may have leaked."""
+"""A child is replaced after native code has read this many files, because that code may leak memory."""
 
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
@@ -202,7 +202,7 @@ def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> Pars
             try:
                 return restore(reply["document"], question_count)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                raise Unreadable("the file crashed the parser (its reply is none)", detail=str(error)) from error
+                raise Unreadable("the file crashed the parser (invalid reply)", detail=str(error)) from error
         case "unreadable":
             raise Unreadable(reply["reason"], detail=reply["detail"])
         case "memory":
@@ -381,7 +381,7 @@ def _folder() -> Iterator[str]:
 
 
 def _no_folder(error: OSError) -> Transient:
-    return Transient(f"{error.strerror}: set TMPDIR to a folder where this user may write files and run code")
+    return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files and run code")
 
 
 def _head(file: IO[bytes]) -> bytes:
@@ -399,7 +399,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, folder: str) -> subprocess.Popen[bytes]:
-    """Start a child without secrets: its environment contains only what Python needs to find the same modules."""
+    """Start a child without secrets: its environment contains only the variables that Python needs to find modules."""
     arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder]
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
         [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],

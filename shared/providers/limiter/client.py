@@ -41,7 +41,7 @@ _UNAVAILABLE_SECONDS = 5.0  # if the broker is unavailable for longer, waiting c
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
-_KNOWN_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
+_STATE_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
 
 log = structlog.get_logger()
 
@@ -295,7 +295,7 @@ class LimiterClient:
     def _shown(self) -> float:
         """The breaker in metrics: closed if this process has no recent state of it, because nothing waits for it."""
         reply = self.reply
-        if reply is None or time.monotonic() - self.replied_at > _KNOWN_SECONDS:
+        if reply is None or time.monotonic() - self.replied_at > _STATE_SECONDS:
             return Breaker.CLOSED
         return reply.breaker
 

@@ -155,7 +155,7 @@ class Limiter:
             tenant: tenant charged for the call.
             prompt_tokens: estimated tokens of the prompt.
             completion_tokens: maximum tokens of the reply; None if the request sets no limit.
-            max_wait: how long to wait for the grant.
+            max_wait: maximum wait for the grant.
 
         Raises:
             RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits

@@ -69,7 +69,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A finished call; tokens are None if the provider did not report them."""
+    """A finished call; tokens are None unless the provider reported them."""
 
     grant: Grant
     outcome: CallOutcome

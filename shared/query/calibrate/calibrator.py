@@ -38,7 +38,7 @@ _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
 _MIN_CHUNKS = 100  # a smaller collection is calibrated unasked only once
 _GROWTH = 1.5
-_EVERY = timedelta(minutes=10)  # a collection is looked at no more often
+_EVERY = timedelta(minutes=10)  # minimum interval between two checks of a collection
 _LEASE = timedelta(minutes=5)
 _MAX_CLAIMS = 100  # of collections that have not grown, for one wake-up
 

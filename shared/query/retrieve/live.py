@@ -30,7 +30,7 @@ class LiveRetriever:
     async def retrieve(
         self, tenant: str, name: str, query_of: Callable[[Collection | None], Awaitable[Query]]
     ) -> Retrieval:
-        """Search the live build of a collection; repeat a long search if another build went live during it.
+        """Search the live build of a collection; repeat a long search if another build replaced it meanwhile.
 
         Args:
             tenant: owner of the collection.
@@ -60,6 +60,6 @@ class LiveRetriever:
         """
         live = await self._find_live(build.tenant, build.name)
         if live is None:
-            raise NotFound("The collection was deleted while it was evaluated.")
+            raise NotFound("The collection was deleted during the evaluation.")
         if live.id != build.id:
-            raise Conflict("Another build went live while the collection was evaluated: run it again.")
+            raise Conflict("Another build replaced the live one during the evaluation: run it again.")

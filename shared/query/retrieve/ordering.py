@@ -48,9 +48,9 @@ def passage_of(payload: Mapping[str, Any]) -> str:
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
     """Move the reranked chunks to the front, in the reranker's order; the others follow in theirs."""
-    judged = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
-    judged.sort(key=lambda match: -(match.rerank_score or 0.0))
-    return judged + [match for match in matches if match.chunk_id not in scores]
+    scored = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
+    scored.sort(key=lambda match: -(match.rerank_score or 0.0))
+    return scored + [match for match in matches if match.chunk_id not in scores]
 
 
 def on_one_scale(matches: Sequence[Match]) -> list[Match]:

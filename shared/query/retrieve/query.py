@@ -39,8 +39,8 @@ class Query:
         unit: text to return for each chunk; see `shared.query.retrieve.units`.
         window: sentences on each side of the nearest one, for the unit `sentences`.
         order: by score, or chunks under the same headings together.
-        candidates: whether to return the candidates, including those of channels of weight 0, so that the fusion can be
-            repeated with other weights.
+        candidates: whether to return the candidates, also of channels with weight 0, so that the fusion can be repeated
+            with other weights.
         expected: chunks whose ranks are requested, for the original question.
     """
 

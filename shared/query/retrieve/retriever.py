@@ -61,7 +61,7 @@ class Retrieval:
         candidate_reference_scores: with candidates, the fifth best score of each channel, or 0.
         floors: with candidates, the highest score that other chunks can have in each channel; half of it counts for a
             chunk that the channel did not find.
-        reference_scores: score that a chunk had to exceed in each channel to stand out, if the fusion uses it.
+        reference_scores: reference score of each channel, above which scores counted more, if the fusion uses it.
         expected: ranks of the expected chunks.
         query_id: id of the query for feedback; None until it has one.
         collection: the searched collection; None if it does not exist.
