@@ -54,7 +54,7 @@ class RewriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuestion:
-    """The rewriting of a question; a part that was not requested, or that the model omitted, is None or empty."""
+    """The rewriting of a question. Parts that were not requested, or that the model omitted, are empty or None."""
 
     hypothetical: str | None = None
     queries: tuple[str, ...] = ()

@@ -308,7 +308,7 @@ def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page
-        if chunk.stands
+        if chunk.has_points
     }
 
 

@@ -69,7 +69,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A finished call; tokens are None unless the provider reported them."""
+    """A finished call; tokens that the provider did not report are missing."""
 
     grant: Grant
     outcome: CallOutcome

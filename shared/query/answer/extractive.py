@@ -17,9 +17,9 @@ MAX_QUOTES = 3
 
 _PASSAGES = 8
 _MARGIN = 0.12  # maximum difference of another sentence from the best
-# Minimum similarity of the nearest sentence; below it the documents do not answer. MiniLM on 120 search-engine questions:
-# at 0.4 it answers 96 %, 63 % if the passage with the answer is withheld but its neighbours are not, and 1 % from
-# unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
+# Minimum similarity of the nearest sentence; below it the documents do not answer. MiniLM on 120 search-engine
+# questions: at 0.4 it answers 96 %, 63 % if the passage with the answer is withheld but its neighbours are not, and 1 %
+# from unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
 _FLOORS = {"all-minilm-l6-v2": 0.4}
 _DEFAULT_FLOOR = 0.3
 _CITATION_LIKE = re.compile(r"\s*\[\d{1,3}\]")
