@@ -256,7 +256,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
         structlog.contextvars.bind_contextvars(
             stage=self._stage.name, **self._stage.describe(item)
-        )  # of this task alone
+        )  # only in this task
         await self._slots.acquire()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
             outcome = await self._stage.work(item, held.require)

@@ -178,7 +178,7 @@ class Trial:
     async def _filter_similar(
         self, content: ChunkContent, filtered: Sequence[FilteredQuestion], embedding: str
     ) -> list[FilteredQuestion]:
-        """Filter questions by their similarity to the chunk, including those already dropped by their words.
+        """Filter questions by their similarity to the chunk, including questions already dropped by their words.
 
         Raises:
             ForeaskError: the provider rejects the text or a question, or is unavailable.

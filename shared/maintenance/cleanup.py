@@ -113,8 +113,8 @@ class Cleaner:
 
     async def _remove(self, names: Sequence[str]) -> None:
         kept = await self.uploads.remove(names)
-        if gone := [name for name in names if name not in kept]:
-            await self.outdated.forget(gone)
+        if removed := [name for name in names if name not in kept]:
+            await self.outdated.forget(removed)
         for name in kept:
             await self.outdated.put_off(name)
 

@@ -57,7 +57,7 @@ class ErasureCheck:
     uploads: Uploads
 
     async def run(self, scope: Scope) -> list[Finding]:
-        """Check everything; return all checked parts, including those without leftovers.
+        """Check everything; return all checked parts, including parts without leftovers.
 
         Raises:
             Unavailable: an engine is unavailable.

@@ -90,7 +90,7 @@ class Gate:
     """Compares a build with the live one. It changes nothing but the build's calibration.
 
     Args:
-        accepted_failures: documents that may have failed, or lack a chunk, in the build alone.
+        accepted_failures: documents that may have failed, or lack a chunk, only in the build.
     """
 
     ledger: Ledger
@@ -205,7 +205,7 @@ class Gate:
                 yield f"Documents that {difference}: {count:,}."
         failures = documents.failed + documents.degraded
         if failures > self.accepted_failures:
-            yield f"Documents that failed, or lack a chunk, in the build alone: {failures:,}."
+            yield f"Documents that failed, or lack a chunk, only in the build: {failures:,}."
         if points.unrepaired:
             yield (
                 f"Points that differ from the ledger: {points.missing:,} missing, {points.stale:,} stale,"

@@ -40,7 +40,7 @@ class Census:
 
     @property
     def too_many(self) -> bool:
-        """Whether so many are due that the ledger is probably the wrong one."""
+        """Whether so many files are due that this is probably the wrong ledger."""
         return len(self.due) > max(_ALWAYS, self.files * _SHARE // 100)
 
 
@@ -54,7 +54,7 @@ class Orphans:
         """Compare the store with the ledger; nothing is changed.
 
         Raises:
-            Unavailable: the store is another deployment's or away, or the ledger cannot be reached.
+            Unavailable: the store is unavailable or another deployment's, or the ledger is unavailable.
             OSError: the folder cannot be read.
         """
         await self.uploads.require_own()

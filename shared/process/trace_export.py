@@ -137,7 +137,7 @@ class RecordedSpan(Span):
 
 
 class _Collector(SpanExporter):
-    """Sends spans, and logs when the collector takes none and when it takes them again."""
+    """Sends spans, and logs when the collector rejects them and when it accepts them again."""
 
     def __init__(self) -> None:
         self._exporter = OTLPSpanExporter()
@@ -145,12 +145,12 @@ class _Collector(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        away = result is not SpanExportResult.SUCCESS
-        if away and not self._unavailable:
-            log.warning("traces.lost", spans=len(spans), reason="the collector does not take them")
-        elif self._unavailable and not away:
+        failed = result is not SpanExportResult.SUCCESS
+        if failed and not self._unavailable:
+            log.warning("traces.lost", spans=len(spans), reason="the collector does not accept them")
+        elif self._unavailable and not failed:
             log.info("traces.resumed")
-        self._unavailable = away
+        self._unavailable = failed
         return result
 
     def shutdown(self) -> None:

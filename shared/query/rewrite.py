@@ -91,7 +91,7 @@ class Rewriter:
 
 
 async def rewrite(model: ChatModel, question: str, options: RewriteOptions) -> RewrittenQuestion:
-    """Rewrite a question with one call, whatever the options ask for.
+    """Rewrite a question with one call for all requested parts.
 
     Raises:
         Transient: the model is not available now.

@@ -116,7 +116,7 @@ def compare(
     ]
 
 
-async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
+async def compare_stored(  # noqa: PLR0917 - the parts of a comparison
     index: Index,
     where: VisiblePoints,
     asked: Vectors,

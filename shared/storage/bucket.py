@@ -333,7 +333,7 @@ class _Aborted(Exception):
 
 
 def _sent(tenant: str, token: str) -> str:
-    """The object that an offer is for: a tenant can name its own alone."""
+    """The object of an offer; a tenant can name only its own objects."""
     return f"sent/{tenant}/{token}"
 
 

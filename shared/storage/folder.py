@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 
 from shared.domain.errors import Unavailable, Unreadable
-from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, away, missing, too_large
+from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, missing, too_large, unavailable
 
 T = TypeVar("T")
 _FLUSH_BYTES = 1 << 20
@@ -130,7 +130,7 @@ class UploadFolder(Uploads):
             raise missing() from error
         except OSError as error:
             self._unavailable = True
-            raise away(self.label, error.strerror) from error
+            raise unavailable(self.label, error.strerror) from error
 
     async def _holds_any(self, names: Sequence[str]) -> bool:
         return await asyncio.to_thread(lambda: any(self.path(name).exists() for name in names))

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """`name` finds the bytes again; `sha256` is over the bytes alone."""
+    """`name` identifies the stored bytes; `sha256` is their hash."""
 
     name: str
     size_bytes: int
@@ -298,7 +298,7 @@ class Uploads(ABC):
         marker = await self._marker()  # another process may have marked and used it meanwhile
         if marker is None:
             raise self._not_ours(
-                f"The {self.label} has no {MARKER}, and holds nothing that the ledger names: {self.seek}, and is"
+                f"The {self.label} has no {MARKER}, and contains no upload of the ledger: {self.seek}, and is"
                 " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
             )
         if marker != str(deployment):
@@ -309,7 +309,7 @@ class Uploads(ABC):
             )
 
     async def adopt(self) -> None:
-        """Make the store this deployment's, whatever it held."""
+        """Make the store this deployment's, regardless of its content."""
         await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
@@ -352,7 +352,7 @@ class Uploads(ABC):
         try:
             await self.require_own()
         except OSError as error:
-            raise away(self.label, error.strerror) from error
+            raise unavailable(self.label, error.strerror) from error
         self._unavailable = False
 
     async def _marker(self) -> str | None:
@@ -398,6 +398,6 @@ def missing() -> Unreadable:
     return Unreadable("The stored file is missing: upload it again.")
 
 
-def away(label: str, reason: str | None) -> Unavailable:
+def unavailable(label: str, reason: str | None) -> Unavailable:
     message = f"the {label} cannot be read here: {reason or 'its disk fails'}"
     return Unavailable(message, component="uploads", retry_after=AWAY_PAUSE)

@@ -1,7 +1,7 @@
 """Storage of declared metadata fields in points, and the filters that use it.
 
-Tenants share a collection of Qdrant, and an index is for a key in the points of all. So a field has no key of its own:
-its values are copied to keys of which there is a fixed number, whatever fields are called and of which types they are.
+Tenants share a collection of Qdrant, and an index covers a key in the points of all tenants. So a field has no key of
+its own: its values are copied to a fixed number of keys, independent of the names and the types of fields.
 
 terms                         texts, whole numbers and truths that are equal to something: "department=hr"
 number_0 ... number_7         numbers that are compared
@@ -48,7 +48,7 @@ def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, A
 
 
 def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object]]:
-    """No values for each key in a point that declared fields may have: what to write over values that are to go."""
+    """Empty values for all keys that declared fields may have in a point, to overwrite old values."""
     terms: dict[str, list[object]] = {TERMS: []} if any(kind in _OF_TERMS for _, kind in fields) else {}
     return terms | {key: [] for _, key in _compared(fields)}
 

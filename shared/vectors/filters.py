@@ -126,7 +126,7 @@ def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
 def document_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's points, including hidden ones: of all versions, of one, or of those below `below`."""
+    """Select a document's points, including hidden ones: of all versions, of one, or of versions below `below`."""
     must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
@@ -144,7 +144,7 @@ def document_texts(location: IndexLocation, document_id: UUID, version: int) -> 
 def hidden_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's hidden points: of one version, or of those below `below`."""
+    """Select a document's hidden points: of one version, or of versions below `below`."""
     of_document = document_points(location, document_id, version=version, below=below)
     return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
 

@@ -171,7 +171,7 @@ async def test_single_missing_point_fails_gate(services, fill, gate):
 async def test_build_only_failures_count_and_may_be_accepted(services, fill, gate):
     refusing = replace(services.indexer, embedder=Refusing(services.indexer.embedder))
     build = await fill(refusing)
-    assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, in the build alone: 1.",)
+    assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, only in the build: 1.",)
     assert (await report_of(replace(gate, accepted_failures=1), build)).is_open
 
 

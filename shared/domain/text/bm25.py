@@ -53,8 +53,8 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
     """Weight each term of a query, stemmed for each of these languages, and for texts of unknown language.
 
     The query's own language is probably the language with most of the query's words as stop words: these are ignored,
-    whatever they mean in other languages, and stems of other languages count half. A text with a wrongly detected
-    language has terms that are rare in its collection, and would otherwise be found before all others.
+    even if they have a meaning in other languages, and stems of other languages count half. A text with a wrongly
+    detected language has terms that are rare in its collection, and would otherwise rank first.
     """
     cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
     terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}

@@ -31,7 +31,7 @@ _FINAL_MARKS = rf"{_AMBIGUOUS}[{_CLOSING}“]{{0,5}}(?=\s)|{_UNAMBIGUOUS}[{_CLOS
 _FINAL = re.compile(_FINAL_MARKS)
 _BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
-# Thai and Lao end sentences, and lesser phrases too, with a space alone.
+# Thai and Lao end sentences, and also shorter phrases, with nothing but a space.
 _PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])")
 _SHORTEST_PHRASES = 80  # unit of the detector in characters
 # German numbers may precede nouns, which are capitalised like the start of a sentence.

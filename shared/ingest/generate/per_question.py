@@ -59,7 +59,7 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """One call a question: sentences from all over the text, question words in turn, no request twice."""
+    """One call per question: sentences from all parts of the text, question words in rotation, no repeated request."""
     prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
     text_names, _ = _names(content.text)
     starts = [

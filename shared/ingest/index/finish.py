@@ -28,7 +28,7 @@ class Finisher:
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID]) -> None:
-        """Finish those documents whose chunks have all ended; safe to repeat.
+        """Finish the documents whose chunks have all ended; safe to repeat.
 
         The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
         between, the scheduler does the sweep.

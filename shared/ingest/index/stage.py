@@ -192,8 +192,8 @@ class _Shares:
             self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
         uploads = sum(chunk.lane == 0 for chunk in chunks)
         (self._over_limit.add if is_full and uploads > len(chunks) / 2 else self._over_limit.discard)(name)
-        # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
-        # collections; few batches hold each.
+        # Chunks without questions are quick, and must not wait for the embedding of questions. A batch may hold chunks
+        # of many collections; few batches hold each.
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
         return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
@@ -245,8 +245,8 @@ async def _index_batch(
     except Permanent as error:  # the chunk is dead anyway, and `foreask verify` reports its points
         log.warning("deletion.refused", **_describe(batch), reason=error.message)
     except ForeaskError as error:
-        away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
-        return [away.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+        failed = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
+        return [failed.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
     return outcomes
 
 

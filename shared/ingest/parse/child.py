@@ -95,7 +95,7 @@ def load_extractor(folder: Path) -> None:
     try:
         with unpacking_in(folder):
             load()
-    except Exception as error:  # noqa: BLE001 - whatever it is, this process is of no use
+    except Exception as error:  # noqa: BLE001 - after any error this process is unusable
         cause = " ".join(str(error).split())[:200]
         sys.exit(
             f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder in which this"
@@ -127,8 +127,8 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
 def cease_to_be_root() -> None:
     """Continue as an unprivileged user if this is root.
 
-    Limits do not bind root, which could also do whatever the filters miss. The change resets the death signal and lets
-    other processes of that user inspect this one: both are set again.
+    Limits do not apply to root, which could also use every call that the filters miss. The change resets the death
+    signal and allows other processes of that user to inspect this one: both are set again.
     """
     if os.geteuid() == 0:
         os.setgroups([])

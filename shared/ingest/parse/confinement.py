@@ -1,4 +1,4 @@
-"""Kernel confinement of a child, whatever code runs in it: Landlock blocks files, seccomp all but a few system calls.
+"""Kernel confinement of a child against its own code: Landlock blocks files, seccomp all but a few system calls.
 
 Both are features of Linux, need no privileges and cannot be undone. No maintained Python package fits: `landlock` lacks
 network and signals, `pyseccomp` needs libseccomp, which the image does not contain. So both are called directly.
@@ -95,11 +95,11 @@ _Instruction = tuple[int, int, int, int]
 
 
 class Refused(OSError):
-    """The kernel did not take a confinement that it has."""
+    """The kernel rejected a confinement that it supports."""
 
 
 def lacking() -> list[str]:
-    """Return the means that this kernel, or whatever contains this process, does not give, as people call them."""
+    """Return the names of the mechanisms that this kernel, or this process's container, does not provide."""
     return [name for name, given in (("seccomp", _has_seccomp()), ("Landlock", landlock_version() > 0)) if not given]
 
 

@@ -40,8 +40,7 @@ BYTES_PER_CHAR = 16
 _BYTES_PER_SLOT = 12
 
 LIFETIMES = 20
-"""A child is replaced when it has used the processor for as many times as one file may. Soon after, the kernel ends it.
-"""
+"""A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
@@ -112,7 +111,7 @@ class ParsingSandbox:
             media_type: type declared by the sender.
             options: options for dividing it.
             questions: questions submitted with it.
-            tenant: owner. A child whose libraries have read one tenant's file reads none of another's.
+            tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
 
         Raises:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
@@ -174,9 +173,9 @@ class ParsingSandbox:
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
         """An idle child that may read the tenant's files; if there is none, another tenant's child is replaced."""
-        for gone in [child for child in self._idle if not child.alive]:
-            self._idle.remove(gone)
-            await gone.end()
+        for dead in [child for child in self._idle if not child.alive]:
+            self._idle.remove(dead)
+            await dead.end()
         child = next((child for child in reversed(self._idle) if child.tenant in (None, tenant)), None)
         if child is not None:
             self._idle.remove(child)

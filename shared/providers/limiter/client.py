@@ -102,7 +102,7 @@ class LimiterClient:
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
-        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the caller whose turn it is comes first
+        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the next caller is first
         self._under_way: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
@@ -240,7 +240,7 @@ class LimiterClient:
         return batch
 
     def _next_in_turn(self, now: float) -> Iterator[_Waiter]:
-        """Yield waiting calls, queries first, one of each tenant in turn, about as many as the script will grant."""
+        """Yield about as many waiting calls as the script will grant: queries first, tenants in rotation."""
         lines = []
         for key in list(self._lines):
             line = self._lines[key]
@@ -370,7 +370,7 @@ def is_down(component: str, reply: LimiterReply) -> Unavailable:
     """The error of a call while the breaker is open; it proves nothing about the work."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(
-        f"the {component} provider has failed again and again and is left alone for a while",
+        f"the {component} provider has failed repeatedly, so it is not called for a while",
         component=component,
         retry_after=wait,
     )

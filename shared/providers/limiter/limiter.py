@@ -192,7 +192,7 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, calls: int) -> int:
-        """The number of further calls to claim now: as many as the declared rate lets start within seconds."""
+        """The number of further calls to claim now: calls that the declared rate allows within seconds."""
         if self._requests_a_millisecond == 0:
             return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
@@ -250,13 +250,13 @@ class Limiter:
         own = self._client.own_wait_seconds(tenant, is_query=is_query)
         if own > 0:
             return TenantLimited(
-                f"this tenant's own limits of the {self._limits.component} provider leave no room now",
+                f"this tenant's own limits of the {self._limits.component} provider are used up now",
                 retry_after=timedelta(seconds=max(1.0, own)),
             )
         reply = self._client.reply
         wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
         return RateLimited(
-            f"the {self._limits.component} provider's limits leave no room now", retry_after=timedelta(seconds=wait)
+            f"the {self._limits.component} provider's limits are used up now", retry_after=timedelta(seconds=wait)
         )
 
     async def _try(self, grant: Grant) -> None:

@@ -1,7 +1,7 @@
 """Calibration of a collection, with or without labelled questions.
 
 It always measures the baseline similarity of the embedding model, with the collection's questions or, if they are too
-few, with its texts. Without labels it uses accepted questions of users, if there are enough. Without those it chooses
+few, with its texts. Without labels it uses accepted questions of users, if there are enough. Otherwise it chooses
 no weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
 nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports the hits of each channel for the
 collection's own questions, if there are any.
@@ -141,7 +141,7 @@ class Calibrator:
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
-        """Whether there are half as many chunks more than the last time, or half as many accepted questions.
+        """Whether the number of chunks, or of accepted questions, has grown by half since the last time.
 
         The first time there must be enough texts to measure the baseline similarity, later enough questions.
         """

@@ -128,5 +128,5 @@ def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
 
 def full_bm25(terms: QueryVector, chunks: int) -> float:
     """The approximate score of a chunk that repeats every word of the question, among this many chunks."""
-    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that one chunk alone has
+    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that a single chunk has
     return max(1, terms.words) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

@@ -26,7 +26,7 @@ from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import CHANNELS, Channel
 
-_REFERENCE_RANK = 5  # few questions have as many answers, so the fifth best chunk seldom is one
+_REFERENCE_RANK = 5  # few questions have five answers, so the fifth best chunk rarely is one
 _OUT = 1.5
 _SAME = 0.7
 _SAME_GAIN = 8.0

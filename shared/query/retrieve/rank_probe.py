@@ -72,7 +72,7 @@ class Scopes:
     unfiltered: VisiblePoints
 
 
-async def expected_ranks(  # noqa: PLR0917  a search has so many parts
+async def expected_ranks(  # noqa: PLR0917 - the parts of a search
     searcher: Searcher,
     channel_query: ChannelQuery,
     scopes: Scopes,

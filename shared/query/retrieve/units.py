@@ -1,7 +1,7 @@
 """Units of return: a small chunk is found more exactly, a larger stretch is read more easily.
 
 - `section`: the section that the chunk is a part of, where its collection is divided into sections (small-to-big).
-- `sentences`: the chunk's sentence that is nearest to the question, and those around it.
+- `sentences`: the chunk's sentence that is nearest to the question, and the adjacent sentences.
 """
 
 from __future__ import annotations
