@@ -37,7 +37,7 @@ class WorkerLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
         self._stack = AsyncExitStack()
-        self._beside: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.drain: Drain[Any, Any] | None = None
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
@@ -54,13 +54,13 @@ class WorkerLoop:
         """Run a coroutine on the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine on the loop next to the drains, unless one is running already; `close` cancels it."""
-        self.run(self._start_beside(work))
+        self.run(self._start_background(work))
 
-    async def _start_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._beside is None or self._beside.done():
-            self._beside = asyncio.create_task(work())
+    async def _start_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._background is None or self._background.done():
+            self._background = asyncio.create_task(work())
 
     def stop(self) -> None:
         """Ask the drains to stop, and start no more calls of providers; returns at once."""
@@ -79,9 +79,9 @@ class WorkerLoop:
         return self.drain.in_work if self.drain else 0
 
     async def _aclose(self) -> None:
-        if self._beside is not None:
-            self._beside.cancel()
-            await asyncio.gather(self._beside, return_exceptions=True)
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
         await self._stack.aclose()
 
 

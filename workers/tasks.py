@@ -37,7 +37,7 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
-        loop.run_beside(calibration)  # this thread is needed for drains
+        loop.run_in_background(calibration)  # this thread is needed for drains
 
     return [loop.role, "calibrate"]
 

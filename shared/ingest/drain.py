@@ -222,14 +222,14 @@ class Drain(Generic[ItemT, OutcomeT]):
         Neither means that nothing is due, so only a stop and the budget end the repetition.
         """
         while self._may_claim():
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             try:
                 items = await claim()
             except Collided:
                 await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
                 continue
             if items is not None:
-                return await self._start_all(items, asked + self._limits.lease.total_seconds())
+                return await self._start_all(items, requested_at + self._limits.lease.total_seconds())
         return []
 
     async def _start_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
@@ -355,7 +355,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     async def _extend(self, term: float) -> bool:
         """Extend all leases; return whether the ledger confirmed it. It counts from before the request."""
-        asked, held = time.monotonic(), list(self._held.values())
+        requested_at, held = time.monotonic(), list(self._held.values())
         leases = [lease for one in held for lease in one.leases]
         try:
             tokens = await self._stage.extend(leases) if leases else set()
@@ -363,7 +363,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
             return False
         for one in held:
-            one.extended(asked + term, tokens)
+            one.extended(requested_at + term, tokens)
         return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:

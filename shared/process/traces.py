@@ -96,7 +96,7 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
         role: role of the process.
         grace: time that the process has to stop.
     """
-    recorder = _recorder(role) if _is_wanted(os.environ) else None
+    recorder = _recorder(role) if _is_enabled(os.environ) else None
     if recorder is None:
         yield
         return
@@ -108,7 +108,7 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
         await asyncio.to_thread(recorder.close, min(_FLUSH_SECONDS, grace.total_seconds()))
 
 
-def _is_wanted(given: Mapping[str, str]) -> bool:
+def _is_enabled(given: Mapping[str, str]) -> bool:
     """Whether OpenTelemetry's variables enable traces; its SDK reads the others itself, so they are not settings."""
 
     def of(*names: str) -> str:

@@ -58,7 +58,7 @@ class Addresses:
             try:
                 status, answer = await self._send_to(url, send)
             except ResponseHandlingException as error:
-                if _may_be_under_way(error):
+                if _may_have_arrived(error):
                     raise
             else:
                 if status not in _UNAVAILABLE:
@@ -106,6 +106,6 @@ def _with_port(url: SplitResult) -> SplitResult:
     return url if url.port else url._replace(netloc=f"{url.netloc.rstrip(':')}:{_PORT}")
 
 
-def _may_be_under_way(error: ResponseHandlingException) -> bool:
+def _may_have_arrived(error: ResponseHandlingException) -> bool:
     reason = error.source
     return isinstance(reason, (TimeoutException, TimeoutError)) and not isinstance(reason, ConnectTimeout)

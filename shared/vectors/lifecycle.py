@@ -107,8 +107,8 @@ class Lifecycle(Connection):
             if error.status_code != 409:  # noqa: PLR2004  another worker created it
                 raise
 
-    async def _index_keys(self, name: str, wanted: AbstractSet[str]) -> None:
-        keys = wanted - self._indexed[name]
+    async def _index_keys(self, name: str, required: AbstractSet[str]) -> None:
+        keys = required - self._indexed[name]
         if not keys:
             return
         with self._writing(name), self._errors(), self._recreated_if_missing(name):

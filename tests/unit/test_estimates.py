@@ -97,7 +97,7 @@ def test_uniform_calls_are_estimated_together(sizes):
 
 
 def test_twins_bring_questions_without_a_call():
-    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, asked=5, twins=5)
+    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
     come_to = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
     assert (come_to.calls, come_to.generate) == (1, Usage(500, 100))
     assert come_to.embeddings == come_to.points == 12

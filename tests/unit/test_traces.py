@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from shared.process import traces
 from shared.process.spans import NOTHING
-from shared.process.traces import _is_wanted
+from shared.process.traces import _is_enabled
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 
@@ -31,7 +31,7 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 )
 def test_the_variables_of_opentelemetry_switch_traces_on(given, wanted, warned):
     with capture_logs() as logs:
-        assert _is_wanted(given) is wanted
+        assert _is_enabled(given) is wanted
 
     assert [entry["event"] for entry in logs] == ["traces.off"] * warned
 

@@ -86,15 +86,15 @@ def measured(
     written = sum(len(chunk.questions) for chunk, _ in whole)
     if not usage.prompt_tokens or not written:  # some servers report no usage
         return Ratios()
-    asked = sum(need.questions for _, need in whole)
+    requested = sum(need.questions for _, need in whole)
     sizes = [(need.prompt_chars / need.calls, chunk.usage.prompt_tokens / need.calls) for chunk, need in whole]
     call_tokens, tokens_per_char = line(sizes)
     passed_by_text = [q for chunk, _ in whole for q in filter_by_text(chunk.questions, chunk.content) if q.passed]
     return Ratios(
         chars_per_token=1 / tokens_per_char,
         call_tokens=call_tokens,
-        reply_tokens=usage.completion_tokens / asked,
-        written=written / asked,
+        reply_tokens=usage.completion_tokens / requested,
+        written=written / requested,
         embedded=len(passed_by_text) / written,
         passed=sum(chunk.passed for chunk, _ in whole) / written,
         question_chars=sum(len(q) for chunk, _ in whole for q in chunk.questions) / written,
@@ -131,7 +131,7 @@ class Count:
     text_chars: float = 0
     calls: float = 0
     prompt_chars: float = 0
-    asked: float = 0
+    requested: float = 0
     twins: float = 0
     ready: float = 0
     paid: float = 0
@@ -165,7 +165,7 @@ class Count:
         if need is not None:
             self.calls += need.calls
             self.prompt_chars += need.prompt_chars
-            self.asked += need.questions
+            self.requested += need.questions
 
     def times(self, factor: float) -> Count:
         return Count(*(getattr(self, field.name) * factor for field in fields(self)))
@@ -190,7 +190,7 @@ class Amounts:
 
 def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
     """The result of a count; with `prepends`, each text is embedded again with its questions in front."""
-    written = count.paid + (count.asked + count.twins) * ratios.written
+    written = count.paid + (count.requested + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded
     embeddings = count.chunks - count.kept_texts + questions
     embedded_chars = count.text_chars - count.kept_chars + questions * ratios.question_chars
@@ -202,7 +202,7 @@ def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
         documents=round(count.documents),
         chunks=round(count.chunks),
         calls=round(count.calls),
-        generate=Usage(round(prompt_tokens), round(count.asked * ratios.reply_tokens)),
+        generate=Usage(round(prompt_tokens), round(count.requested * ratios.reply_tokens)),
         embeddings=round(embeddings),
         embed=Usage(round(embedded_chars / ratios.chars_per_token)),
         points=round(count.chunks + count.ready + count.kept_questions + written * ratios.passed),

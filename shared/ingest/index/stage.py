@@ -327,11 +327,11 @@ async def _embed(
         for c, qs in zip(chunks, filtered, strict=True)
     ]
     stored = await stored_vectors(indexer.work, indexer.index, list(zip(chunks, questions, strict=True)))
-    wanted = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
+    needed = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
     prefixes = indexer.embedder.prefixes
-    new = [(c, _input(prefixes, c, one)) for c, one in wanted if (c.lease, one) not in stored]
+    new = [(c, _input(prefixes, c, one)) for c, one in needed if (c.lease, one) not in stored]
     embedded = iter(await _embed_all(indexer, new, costs))
-    found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in wanted)
+    found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in needed)
     return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
 
 

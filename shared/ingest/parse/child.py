@@ -51,7 +51,7 @@ def main() -> None:
     """Load the extractor, confine this process, then parse until the parent hangs up."""
     memory_bytes, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     channel = socket.socket(fileno=os.dup(0))
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     statm = _open_statm()
     tie_to_parent()

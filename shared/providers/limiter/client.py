@@ -103,7 +103,7 @@ class LimiterClient:
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
         self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the next caller is first
-        self._under_way: set[str] = set()
+        self._granted_calls: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -155,7 +155,7 @@ class LimiterClient:
     def end(self, ended: FinishedCall) -> None:
         """Report the end of a call; returns at once."""
         self._ended.append((ended, None))
-        self._under_way.discard(ended.grant.id)
+        self._granted_calls.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
@@ -163,7 +163,7 @@ class LimiterClient:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
-        self._under_way.discard(ended.grant.id)
+        self._granted_calls.discard(ended.grant.id)
         self._hurry(time.monotonic())
         await asyncio.wait([reported], timeout=timeout_seconds)
         return reported.result() if reported.done() else None
@@ -234,7 +234,7 @@ class LimiterClient:
         now = time.monotonic()
         renew: list[str] = []
         if now >= self._renew_at:
-            renew, self._renew_at = list(self._under_way), now + self._renew_seconds
+            renew, self._renew_at = list(self._granted_calls), now + self._renew_seconds
         batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
         self._ended, self._peeks = [], []
         return batch
@@ -307,7 +307,7 @@ class LimiterClient:
                 if waiter.granted.done():  # its caller has been cancelled meanwhile
                     self.end(FinishedCall(answer, CallOutcome.ABANDONED, tokens=0))
                     return
-                self._under_way.add(answer.id)
+                self._granted_calls.add(answer.id)
                 waiter.granted.set_result(answer)
                 if line is not None:
                     self._lines.move_to_end(key)
@@ -330,7 +330,7 @@ class LimiterClient:
         self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
         if waiting:
             self._hurry(max(self._not_before, min(line.not_before for line in waiting)))
-        if self._under_way:
+        if self._granted_calls:
             self._hurry(self._renew_at)
         if self._ended or self._peeks:
             self._hurry(now)

@@ -36,7 +36,7 @@ from shared.vectors.index import Index
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
-_MIN_CHUNKS = 100  # a smaller collection is calibrated unasked only once
+_MIN_CHUNKS = 100  # a smaller collection is calibrated automatically only once
 _GROWTH = 1.5
 _EVERY = timedelta(minutes=10)  # minimum interval between two checks of a collection
 _LEASE = timedelta(minutes=5)
@@ -134,7 +134,7 @@ class Calibrator:
                 return False
             try:
                 if await self._has_grown(claim.collection):
-                    await self._calibrate_unasked(claim.collection)
+                    await self._calibrate_automatically(claim.collection)
                     return True
             finally:
                 await self._calibrations.release(claim)
@@ -159,7 +159,7 @@ class Calibrator:
         accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
         return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
 
-    async def _calibrate_unasked(self, collection: Collection) -> None:
+    async def _calibrate_automatically(self, collection: Collection) -> None:
         """Calibrate; after a failure the collection is due again later."""
         ids = {"collection": str(collection.id), "tenant": collection.tenant}
         try:
