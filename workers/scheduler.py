@@ -110,7 +110,7 @@ async def wake(services: SchedulerServices) -> None:
 
 
 async def survey(services: SchedulerServices) -> None:
-    """Show how much work the whole deployment has."""
+    """Export the amount of work of the whole deployment."""
     found = await services.ledger.backlogs.survey()
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)

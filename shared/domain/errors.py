@@ -2,7 +2,7 @@
 
 ForeaskError
 ├── Transient     try again, not before `retry_after`
-│   ├── RateLimited          a provider said 429
+│   ├── RateLimited          a provider answered 429
 │   │   └── TenantLimited    the tenant's own limits leave no room
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time

@@ -4,7 +4,7 @@ A point's id starts with its chunk's id, so that the hits of a search identify t
 payload:
 
     ffffffff-ffff-ffff-ffff-000000000000    a chunk: 80 bits of a hash of its collection, document and text
-    ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, of which the first is set
+    ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, the first one set
     ffffffff-ffff-ffff-ffff-VVVVVVPPPPPP    a point: the version, then 0 for the text, 1 for the first question
 
 Among a billion chunks two have one id with a probability of 1 in 2.4 million. Two of a chunk's questions by users have

@@ -21,7 +21,7 @@ _BYTES = 32
 class Scope(StrEnum):
     """A right of a key; no scope includes another."""
 
-    READ = "read"  # documents, chunks, collections, and how far they are
+    READ = "read"  # documents, chunks, collections, and their progress
     ASK = "ask"  # questions, and feedback on their results
     WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys

@@ -36,7 +36,7 @@ OutcomeT = TypeVar("OutcomeT")
 _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
-_GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
+_GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
 _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
 

@@ -58,7 +58,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class VerificationCounts:
-    """How much was compared so far, and how many points differ."""
+    """The numbers of compared documents and points so far, and of differences."""
 
     documents: int
     points: int
@@ -223,7 +223,7 @@ class Verification:
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
     async def _find_gaps(self, document_ids: Sequence[UUID]) -> AsyncIterator[list[_Difference]]:
-        """The gaps of documents, for a few chunks at a time."""
+        """Yield the gaps of documents, a few chunks at a time."""
         after: tuple[UUID, int] | None = None
         while True:
             chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)

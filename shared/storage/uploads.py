@@ -99,7 +99,7 @@ class Uploads(ABC):
         owner: deployment whose ledger names them.
     """
 
-    label: str  # name for people
+    label: str  # name in messages
     setting: str  # variable with its location
     seek: str  # first check after a failure
 
@@ -114,7 +114,7 @@ class Uploads(ABC):
         """Store a stream while its bytes are counted; it is durable when this returns.
 
         Raises:
-            TooLarge: more than `max_bytes` came; nothing is left.
+            TooLarge: the upload has more than `max_bytes`; nothing is stored.
             Unavailable: the store refused, because it is full for example, or is another deployment's; nothing is
                 left.
         """

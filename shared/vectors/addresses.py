@@ -94,7 +94,7 @@ class Addresses:
         return self._urls[self._used :] + self._urls[: self._used]
 
     def _leave(self, url: SplitResult) -> None:
-        """Use the next address from now on, for a while."""
+        """Use the next address for a while."""
         if not self.are_several or self._urls[self._used] is not url:  # another request has left it
             return
         self._used = (self._used + 1) % len(self._urls)

@@ -257,7 +257,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
 
 
 def _count(parts: Sequence[Condition]) -> int:
-    """How many conditions on fields there are."""
+    """The number of conditions on fields."""
     nested = [each for each in parts if isinstance(each, models.Filter)]
     clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
     return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))

@@ -31,7 +31,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector(SparseVector):
-    """The terms of a query in every language that it may meet; a text has about `words` of them at most."""
+    """The terms of a query in all languages of the collection; a text has about `words` of them at most."""
 
     words: int
 
@@ -71,7 +71,7 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
 
 
 def _counts(text: str, language: str | None) -> dict[int, int]:
-    """How often each term occurs; every word is looked up once, however often it occurs."""
+    """The count of each term; a repeated word is looked up once."""
     counts: Counter[str] = Counter()
     for word, n in Counter(words_of(text, language)).items():
         for term in terms_of(word, language):

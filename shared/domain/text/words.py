@@ -65,7 +65,7 @@ _FOLDED = str.maketrans(
 WORD = re.compile(rf"[\w{_marks()}]+")
 _COMPOUND = re.compile(
     r"(?<!\w)\w++(?:[-./:@+]\w++)+"
-)  # possessive: a word of a million letters takes no square of time
+)  # possessive, so that a word of a million letters takes linear time
 _IDENTIFIES = re.compile(r"[@\d]")
 # Scripts without spaces, and Korean, which joins words to their particles.
 _EAST_ASIAN = "\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"

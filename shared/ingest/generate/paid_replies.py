@@ -32,7 +32,7 @@ class PaidReplies:
         self._model = model
         self._keep = keep
         self.replies = list(chunk.replies)
-        self._kept = len(self.replies)  # how many of them the ledger has
+        self._kept = len(self.replies)  # number of replies in the ledger
         self._next = 0  # index of the next call's reply
         self.usage = chunk.usage
         self.calls = chunk.calls

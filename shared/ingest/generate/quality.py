@@ -13,7 +13,7 @@ from shared.domain.vectors import Vectors
 from shared.ingest.generate.question_detection import asks, question_mark, requests
 
 MIN_CHARS, MAX_CHARS = 8, 300
-_MIN_CHARS_UNSPACED = 4  # four Chinese characters say as much as eight of other scripts
+_MIN_CHARS_UNSPACED = 4  # four Chinese characters have the content of eight characters of other scripts
 # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon), Armenian, Ethiopic.
 QUESTION_MARKS = "?\uff1f\u061f;\u055e\u1367"
 

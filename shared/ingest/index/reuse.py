@@ -85,7 +85,7 @@ async def _read(index: Index, name: str, points: Sequence[str]) -> Mapping[str, 
     try:
         async with asyncio.timeout(_READ_SECONDS):
             return await index.stored_vectors(name, points)
-    except ForeaskError as error:  # a collection that Qdrant refuses holds up no other
+    except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
         reason = error.message
     except TimeoutError:
         reason = "Qdrant did not answer in time"

@@ -176,7 +176,7 @@ def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: 
 
 
 def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
-    """How bad it is to cut before a unit; among equals a checksum decides, so that cuts follow the content."""
+    """The harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
     priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1

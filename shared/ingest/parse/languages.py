@@ -1,4 +1,4 @@
-"""The language of each chunk, for the words that are searched."""
+"""Detects the language of each chunk, which selects its stemmer."""
 
 from __future__ import annotations
 

@@ -386,7 +386,7 @@ def _no_folder(error: OSError) -> Transient:
 def _head(file: IO[bytes]) -> bytes:
     try:
         return os.pread(file.fileno(), kinds.HEAD_BYTES, 0)
-    except OSError:  # the child will meet it too
+    except OSError:  # the child will fail with it, too
         return b""
 
 
@@ -417,7 +417,7 @@ def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, fold
 
 
 def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
-    """Why a child died, for a person; a native library that gets no memory aborts or crashes in its own way."""
+    """The readable reason of a child's death; native libraries without memory abort or crash in different ways."""
     if death.status == -signal.SIGXCPU:
         return _took_too_long(timeout)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)

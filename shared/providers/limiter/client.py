@@ -124,7 +124,7 @@ class LimiterClient:
         return sum(len(line.waiters) for line in self._lines.values())
 
     def own_wait_seconds(self, tenant: str, *, is_query: bool) -> float:
-        """For how long a tenant's own limits hold its calls back; 0: it is not they that do."""
+        """The time for which a tenant's own limits delay its calls; 0: they do not."""
         line = self._lines.get((tenant, is_query))
         return 0.0 if line is None else line.own_wait
 
@@ -187,7 +187,7 @@ class LimiterClient:
         self._lines.clear()
 
     async def aclose(self, timeout_seconds: float = 1.0) -> None:
-        """Report the calls that ended, for a moment at most, and end."""
+        """Report the finished calls, within a short timeout, and stop."""
         if self._task is None:
             return
         deadline = time.monotonic() + timeout_seconds

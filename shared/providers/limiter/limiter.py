@@ -35,14 +35,14 @@ from shared.providers.limiter.usage import LimitUse
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
-_CAPACITY_SECONDS = 5.0  # how far ahead of its rate work is taken up
+_CAPACITY_SECONDS = 5.0  # time at the declared rate for which work is claimed in advance
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class MaxWait:
-    """How long a caller waits for a permit.
+    """The maximum wait of a caller for a permit.
 
     Args:
         at_most: limit after which it fails with `RateLimited`; None waits as long as needed.

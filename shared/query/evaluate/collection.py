@@ -33,7 +33,7 @@ class LabelledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationProgress:
-    """How many of all queries were done, and the strategy of the last one."""
+    """The numbers of finished and of all queries, and the strategy of the last one."""
 
     strategy: str
     done: int

@@ -58,7 +58,7 @@ class ChannelHits:
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
-    """How many points to search for: a chunk has one text, but many questions may rank before the next chunk's."""
+    """The number of points to search for: a chunk has one text, but many questions that may rank before others."""
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
