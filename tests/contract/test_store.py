@@ -219,7 +219,7 @@ async def test_removed_object_is_missing_and_reported(store):
     assert await store.remove([]) == set()
 
     for upload in (*removed, part):
-        with pytest.raises(Unreadable, match="upload the document again"):
+        with pytest.raises(Unreadable, match="upload it again"):
             await content(store, upload.name)
     assert await content(store, kept.name) == b"x"
     assert await store.require() is None
@@ -229,7 +229,7 @@ async def test_truncated_pack_equals_missing_pack(store):
     part, _ = await store.store_pack([b"one", b"two"])
 
     for storage in ("4,5", "400,5"):
-        with pytest.raises(Unreadable, match="upload the document again"):
+        with pytest.raises(Unreadable, match="upload it again"):
             await content(store, f"{part.stored_in}#{storage}")
 
 
