@@ -18,7 +18,7 @@ from api.app import create
 from shared.domain.errors import ForeaskError
 from shared.process import gc, hardening, logging
 from shared.services import build
-from shared.services.start import begin
+from shared.services.start import check_start
 from shared.settings import Settings, load
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     """Serve until asked to stop."""
     hardening.close_memory()
     settings = load()
-    logging.configure(settings, "api")
+    logging.configure("api", level=settings.log_level, line_format=settings.log_format)
     app = create(settings)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
@@ -77,7 +77,7 @@ def main() -> None:
 async def _require_complete(settings: Settings) -> None:
     # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
     async with build("api", settings):
-        await begin(settings, "api")
+        await check_start(settings, "api")
 
 
 if __name__ == "__main__":

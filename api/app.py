@@ -51,6 +51,7 @@ from api.routes import (
     webhooks,
 )
 from shared.process import metrics, traces
+from shared.query.retrieve import LiveRetriever
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
@@ -166,8 +167,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     given: ApiServices | None = app.state.services
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
-        metrics.serving(settings, "api"),
-        traces.exporting(settings, "api"),
+        metrics.serving("api", settings.metrics_host, settings.metrics_port),
+        traces.exporting("api", settings.grace),
     ):
         app.state.services = services
         app.state.collection_cache = CollectionCache(
@@ -185,10 +186,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
         )
         app.state.evaluation_runner = EvaluationRunner(
-            services.ledger.evaluations, services.ledger.collections, services.retriever
+            services.ledger.evaluations, LiveRetriever(services.retriever, services.ledger.collections.find)
         )
         await services.database.warm(_CONNECTIONS)
-        services.wakeups.begin()
+        services.wakeups.start()
         yield
         await app.state.evaluation_runner.aclose()
         await app.state.mcp.aclose()

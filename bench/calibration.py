@@ -26,6 +26,7 @@ import orjson
 from embedded.minilm import MiniLM
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id, chunk_point_id
+from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.query.calibrate.baseline import measure_baseline
@@ -33,7 +34,6 @@ from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
 from shared.query.retrieve.channels import DEPTH, fold, full_bm25
 from shared.query.retrieve.scale import rescale
-from shared.text.bm25 import document_vector, query_vector
 from shared.vectors.hits import Hit
 
 SHARES = (0, 60, 90)  # per cent of the words

@@ -23,8 +23,8 @@ import uvloop
 from qdrant_client import AsyncQdrantClient, models
 
 from embedded.stack import Stack
+from shared.domain.text.bm25 import document_vector, query_vector
 from shared.settings import Settings
-from shared.text.bm25 import document_vector, query_vector
 
 QUESTIONS, DIMENSIONS, PER_DOCUMENT, SEARCHES = 5, 384, 10, 100
 LAYOUTS = ("on questions", "two kinds", "two collections", "groups")

@@ -15,7 +15,7 @@ from embedded.supervisor import Child, Supervisor
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import Unavailable
 from shared.settings import Settings
-from shared.settings_sources import secrets, variables_of
+from shared.settings.sources import secrets, variables_of
 
 _TIMEOUT_SECONDS = 2.0
 _SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}

@@ -14,7 +14,7 @@ from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, hardening, logging
-from shared.services.start import begin
+from shared.services.start import check_start
 from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
 from workers.tasks import register
@@ -31,9 +31,9 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
     """Run until asked to stop."""
     hardening.close_memory()
     settings = load()
-    logging.configure(settings, role)
+    logging.configure(role, level=settings.log_level, line_format=settings.log_format)
     if role == "scheduler":
-        from workers import scheduler  # noqa: PLC0415 - it imports what no worker needs
+        from workers import scheduler  # noqa: PLC0415 - it imports modules that no worker needs
 
         uvloop.run(scheduler.run(settings))
     else:
@@ -51,8 +51,8 @@ def work(role: WorkQueue, settings: Settings) -> None:
     def stop(**_: Any) -> None:
         loop.stop()
 
-    loop.run(begin(settings, role))
-    loop.run(loop.services.begin())
+    loop.run(check_start(settings, role))
+    loop.run(loop.services.start())
     gc.freeze()
     structlog.get_logger().info("worker.started", queue=role)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.

@@ -37,14 +37,16 @@ class WorkerLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
         self._stack = AsyncExitStack()
-        self._beside: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.drain: Drain[Any, Any] | None = None
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
-        self.run(self._stack.enter_async_context(metrics.serving(settings, role)))
-        self.run(self._stack.enter_async_context(traces.exporting(settings, role)))
+        metrics.count_from_zero(role)
+        serving = metrics.serving(role, settings.metrics_host, settings.metrics_port)
+        self.run(self._stack.enter_async_context(serving))
+        self.run(self._stack.enter_async_context(traces.exporting(role, settings.grace)))
         self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
-        # Only now: the imports of the role hold the loop up, on a busy machine for long.
+        # Last, because the imports of the role block the loop for a long time on a busy machine.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
 
@@ -52,13 +54,13 @@ class WorkerLoop:
         """Run a coroutine on the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine on the loop next to the drains, unless one is running already; `close` cancels it."""
-        self.run(self._begin(work))
+        self.run(self._start_background(work))
 
-    async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._beside is None or self._beside.done():
-            self._beside = asyncio.create_task(work())
+    async def _start_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._background is None or self._background.done():
+            self._background = asyncio.create_task(work())
 
     def stop(self) -> None:
         """Ask the drains to stop, and start no more calls of providers; returns at once."""
@@ -77,9 +79,9 @@ class WorkerLoop:
         return self.drain.in_work if self.drain else 0
 
     async def _aclose(self) -> None:
-        if self._beside is not None:
-            self._beside.cancel()
-            await asyncio.gather(self._beside, return_exceptions=True)
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
         await self._stack.aclose()
 
 

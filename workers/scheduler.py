@@ -23,16 +23,16 @@ from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
-from shared.services.start import begin
+from shared.services.start import check_start
 from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
 _FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
-_SURVEY_EVERY = timedelta(seconds=15)  # as often as Prometheus looks, by most configurations
+_SURVEY_EVERY = timedelta(seconds=15)  # the usual scrape interval of Prometheus
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
-_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may look at them, and send them again
+_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may read them, and send them again
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
@@ -66,9 +66,9 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
-        await begin(settings, "scheduler")
+        await check_start(settings, "scheduler")
         beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
-        async with metrics.serving(settings, "scheduler"), beating:
+        async with metrics.serving("scheduler", settings.metrics_host, settings.metrics_port), beating:
             await work_while_elected(services, steps_of(services), stopping)
 
 
@@ -110,7 +110,7 @@ async def wake(services: SchedulerServices) -> None:
 
 
 async def survey(services: SchedulerServices) -> None:
-    """Show how much work the whole deployment has."""
+    """Export the amount of work of the whole deployment."""
     found = await services.ledger.backlogs.survey()
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)
@@ -183,16 +183,16 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
     """
     failures = 0
     while not stopping.is_set():
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             full = await step.work()
-        except Exception as error:  # whatever it is, the step is needed again
+        except Exception as error:  # the step must continue after any error
             failures += 1
             pause = _after(failures, step.every)
-            known = isinstance(error, (ForeaskError, OSError))
-            log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not known)
+            expected = isinstance(error, (ForeaskError, OSError))
+            log.warning("step.failed", step=step.name, reason=str(error), again_in_seconds=pause, exc_info=not expected)
         else:
-            failures, took = 0, time.monotonic() - began
+            failures, took = 0, time.monotonic() - started
             pause = took if full is True else max(step.every.total_seconds(), _REST * took)
         await _pause(stopping, pause)
 

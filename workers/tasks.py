@@ -22,7 +22,7 @@ log = structlog.get_logger()
 def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     """Bind a worker's tasks to its loop; return the queues that it listens to.
 
-    A wake-up carries no work, so a task ignores whatever arguments a message of another release has.
+    A wake-up contains no work, so a task ignores the arguments that a message of another release may have.
     """
     services, polls = loop.services, SuspectPolls()
 
@@ -37,7 +37,7 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
-        loop.run_beside(calibration)  # this thread is needed for drains
+        loop.run_in_background(calibration)  # this thread is needed for drains
 
     return [loop.role, "calibrate"]
 

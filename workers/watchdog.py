@@ -12,7 +12,7 @@ import structlog
 
 EXIT_CODE = 70  # EX_SOFTWARE
 
-_LOOKS = 20  # heartbeats within the timeout
+_HEARTBEATS = 20  # heartbeats within the timeout
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ class Watchdog:
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout: timedelta) -> None:
         self._loop = loop
         self._timeout = timeout
-        self._turned = threading.Event()
+        self._responded = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -39,15 +39,15 @@ class Watchdog:
 
     def _watch(self) -> None:
         missed = 0
-        self._loop.call_soon_threadsafe(self._turned.set)
-        while not self._closing.wait(self._timeout.total_seconds() / _LOOKS):
-            if self._turned.is_set():
+        self._loop.call_soon_threadsafe(self._responded.set)
+        while not self._closing.wait(self._timeout.total_seconds() / _HEARTBEATS):
+            if self._responded.is_set():
                 missed = 0
-                self._turned.clear()
-                self._loop.call_soon_threadsafe(self._turned.set)
+                self._responded.clear()
+                self._loop.call_soon_threadsafe(self._responded.set)
                 continue
             missed += 1
-            if missed >= _LOOKS:
+            if missed >= _HEARTBEATS:
                 self._end()
 
     def _end(self) -> None:

@@ -17,6 +17,7 @@ from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.domain.errors import Unavailable
 from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
+from shared.process.spans import NOTHING, Span
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to start, and up to 0.4 ms on a busy machine
@@ -118,9 +119,9 @@ class Turns:
         self._begun = 0
 
 
-def _span(scope: Scope, request_id: str) -> traces.Span:
+def _span(scope: Scope, request_id: str) -> Span:
     if scope["path"].startswith("/health/"):
-        return traces.NOTHING
+        return NOTHING
     method = scope["method"] if scope["method"] in _METHODS else "_OTHER"  # as OpenTelemetry calls it
     attributes = {
         "http.request.method": method,
@@ -130,7 +131,7 @@ def _span(scope: Scope, request_id: str) -> traces.Span:
     return traces.request(method, scope["headers"], attributes)
 
 
-def _tell(scope: Scope, status: int, seconds: float, span: traces.Span) -> None:
+def _tell(scope: Scope, status: int, seconds: float, span: Span) -> None:
     """Log a request, count it and name its span, by the template of its route: an address may hold a caller's words."""
     template = route_of(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -141,7 +142,7 @@ def _tell(scope: Scope, status: int, seconds: float, span: traces.Span) -> None:
         log.info("request.served", method=method, route=template, status=status, ms=round(seconds * 1000, 1))
 
 
-def _name(span: traces.Span, method: str, template: str, status: int) -> None:
+def _name(span: Span, method: str, template: str, status: int) -> None:
     if template != NO_ROUTE:
         span.rename(f"{method} {template}")
         span.note("http.route", template)

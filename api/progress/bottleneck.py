@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from api.schemas.status import PaceView
-from shared.costs.budgets import BudgetUse
+from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog
 from shared.providers.limiter.usage import LimitUse
 

@@ -15,13 +15,12 @@ import tenacity
 from api.http.concurrency import Slot, Slots
 from api.http.problems import TooManyRequests
 from shared.domain.collections import Collection
-from shared.domain.errors import Conflict, ForeaskError, Misconfigured, NotFound, Transient
+from shared.domain.errors import ForeaskError, Misconfigured, Transient
 from shared.ledger.feedback.evaluations import EvaluationRun, Evaluations, RunState
-from shared.ledger.model.collections import Collections
 from shared.query.evaluate.collection import EvaluationProgress, LabelledQuestion, evaluate_collection
 from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import Strategy
-from shared.query.retrieve import Retriever
+from shared.query.retrieve import LiveRetriever
 
 _MOST = 4  # at this process; a tenant has half of them at most
 _EVERY_SECONDS = 1.0  # progress is written
@@ -36,13 +35,11 @@ class EvaluationRunner:
 
     Args:
         evaluations: runs in the ledger.
-        collections: finds the live build of a collection.
         retriever: searches as for users, but without logging queries.
     """
 
-    def __init__(self, evaluations: Evaluations, collections: Collections, retriever: Retriever) -> None:
+    def __init__(self, evaluations: Evaluations, retriever: LiveRetriever) -> None:
         self._evaluations = evaluations
-        self._collections = collections
         self._retriever = retriever
         self._slots = Slots(_MOST, "evaluations")
         self._tasks = set[asyncio.Task[None]]()
@@ -91,7 +88,7 @@ class EvaluationRunner:
         *,
         notes: Sequence[str],
     ) -> None:
-        find = partial(_patiently(self._retriever.retrieve), collection)
+        find = partial(_patiently(self._retriever.retrieve_from), collection)
         items = evaluate_collection(find, collection, questions, strategies, baseline, notes=notes)
         progress = _Progress()
         evaluating = asyncio.create_task(_evaluated(items, progress))
@@ -99,7 +96,7 @@ class EvaluationRunner:
             while not (await asyncio.wait({evaluating}, timeout=_EVERY_SECONDS))[0]:
                 if not await self._is_wanted(run, collection, progress.last):
                     return
-            await _patiently(self._require_live)(collection)
+            await _patiently(self._retriever.require_live)(collection)
             await _patiently(self._evaluations.end)(run.id, RunState.DONE, results=evaluating.result())
         except asyncio.CancelledError:
             await self._evaluations.end(run.id, RunState.INTERRUPTED)
@@ -118,18 +115,10 @@ class EvaluationRunner:
         """Record that the run is alive, also during long searches; return False if it was deleted."""
         done = ("", 0, 0) if progress is None else (progress.strategy, progress.done, progress.total)
         try:
-            await self._require_live(collection)
+            await self._retriever.require_live(collection)
             return await self._evaluations.seen(run.id, *done)
         except Transient:  # the next heartbeat repeats it
             return True
-
-    async def _require_live(self, collection: Collection) -> None:
-        """Raise `Conflict` or `NotFound` if this build is not live any more: its points may be deleted."""
-        live = await self._collections.find(collection.tenant, collection.name)
-        if live is None:
-            raise NotFound("The collection was deleted while it was evaluated.")
-        if live.id != collection.id:
-            raise Conflict("Another build went live while the collection was evaluated: run it again.")
 
     async def aclose(self) -> None:
         """Interrupt the running evaluations."""

@@ -35,7 +35,7 @@ from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import states
-from shared.maintenance.descriptions import tell
+from shared.maintenance.descriptions import update_points
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
@@ -171,7 +171,7 @@ async def describe(request: Request, document_id: UUID, tenant: Writer, services
     rows, descriptions = described.rows, services.ledger.descriptions
     with suppress(Transient):  # the scheduler updates Qdrant when it is available again
         while claimed := await descriptions.claim(len(rows), rows):  # again if it changed again meanwhile
-            await tell(descriptions, services.index, claimed)
+            await update_points(descriptions, services.index, claimed)
     return JsonReply(view(described.document, services.settings))
 
 

@@ -23,10 +23,10 @@ from api.schemas.estimates import (
 )
 from api.state import CollectionCacheDep, ServicesDep
 from api.submission.multipart import read_sample
-from shared.costs.estimator import Load, SampleText
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
+from shared.ingest.costs.estimator import Load, SampleText
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 

@@ -17,10 +17,10 @@ from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, Prices
 from api.schemas.queries import QUESTION_CHARS
 from api.state import ServicesDep
 from api.submission.batch import MOST_LINES
-from shared.costs.prices import price
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 from shared.settings import Settings
 
 _MILLION = 1_000_000

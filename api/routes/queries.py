@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -40,10 +39,11 @@ from api.schemas.queries import (
 )
 from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.domain.chunks import CONTENT_FIELDS
+from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
-from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
+from shared.query.retrieve import LiveRetriever, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.retrieve.fusion import Ranks
 from shared.query.retrieve.rank_probe import ExpectedChunk
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
@@ -54,9 +54,6 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 _INT64 = 2**63
 _CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
 _SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels", "evidence"}
-# Queries that took longer check again which build is live: a dropped one exists for a minute after it was live, minus
-# the times of a cache and a slow switch.
-_LONG_SECONDS = 30.0
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -133,37 +130,20 @@ async def find_chunks(
     if body.rewrite is not None:
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
-    retrieval = await _retrieve_from_live(body, caller, services, collection_cache, parameters)
+
+    async def query_of(collection: Collection | None) -> Query:
+        if collection is None or body.document_ids is None:
+            return Query(**parameters)
+        rows = await services.ledger.documents.row_ids(collection, body.document_ids)
+        ids = [rows.get(document_id, document_id) for document_id in body.document_ids]
+        return Query(**{**parameters, "document_ids": ids})
+
+    live = LiveRetriever(services.retriever, collection_cache.find)
+    retrieval = await live.retrieve(caller.tenant, body.collection, query_of)
     with retrieval.trace.timed("record"):
         if body.record:
             retrieval.query_id = await query_log.record(retrieval.collection, body.question, retrieval.chunks)
     return retrieval
-
-
-async def _retrieve_from_live(
-    body: RetrieveBody,
-    caller: Caller,
-    services: ApiServices,
-    collection_cache: CollectionCache,
-    parameters: Mapping[str, Any],
-) -> Retrieval:
-    """Find chunks in the live build, and again if another one is live at the end of a long search.
-
-    The searched build may have been dropped meanwhile, and its points deleted before they were read.
-    """
-    while True:
-        began = time.monotonic()
-        collection = await collection_cache.find(caller.tenant, body.collection)
-        of_build: dict[str, Any] = {}
-        if collection is not None and body.document_ids is not None:
-            rows = await services.ledger.documents.row_ids(collection, body.document_ids)
-            of_build["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
-        retrieval = await services.retriever.retrieve(collection, Query(**{**parameters, **of_build}))
-        if collection is None or time.monotonic() - began < _LONG_SECONDS:
-            return retrieval
-        live = await collection_cache.find(caller.tenant, body.collection)
-        if live is not None and live.id == collection.id:
-            return retrieval
 
 
 async def _answer_events(

@@ -15,13 +15,13 @@ from api.progress.status import look_at_work, stage_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.state import ReadinessDep, ServicesDep
-from shared.costs.budgets import BudgetUse
-from shared.costs.prices import price
 from shared.domain.estimates import KeptEstimate
 from shared.domain.states import DocumentState
+from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 
 router = APIRouter(prefix="/v1", tags=["status"])
 

@@ -26,11 +26,11 @@ from api.schemas.trials import (
     TrialScreenedEvent,
 )
 from api.state import ServicesDep
-from shared.costs.prices import price
 from shared.domain.collections import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 
 router = APIRouter(prefix="/v1", tags=["estimates"])
 

@@ -14,9 +14,9 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
 from api.state import ServicesDep
-from shared.costs.prices import price
 from shared.domain.usage import CostKind, Usage
 from shared.ledger.work.costs import CostOfDay
+from shared.services.ingest import price
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["status"])

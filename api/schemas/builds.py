@@ -113,7 +113,7 @@ class GateReply(ReplyModel):
     model_config = example(
         open=False,
         reasons=["Documents that the build lacks: 1."],
-        notes=["Latency was not compared: it takes 20 questions, of users or labelled."],
+        notes=["The latency was not compared: this needs 20 questions, of users or labelled."],
         documents={
             "documents": 1250,
             "missing": 1,

@@ -7,11 +7,11 @@ import dataclasses
 from api.schemas.chunks import AcceptanceView, ChunkQuestion, ChunkView
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
-from shared.costs.prices import price
 from shared.domain import questions
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.documents import Document
 from shared.domain.usage import Usage
+from shared.services.ingest import price
 from shared.settings import Settings
 
 

@@ -64,7 +64,7 @@ async def _census(*, delete: bool) -> Census:
 
     async with AsyncExitStack() as stack:
         orphans = Parts(load(), stack).orphans
-        return await (orphans.tidy(told=True) if delete else orphans.count())
+        return await (orphans.tidy(confirmed=True) if delete else orphans.count())
 
 
 async def _adopt() -> None:

@@ -23,8 +23,7 @@ COMPONENTS: dict[str, tuple[int, int, int, str]] = {
     "api": (290, 130, NARROW, "routes, schemas, http"),
     "workers": (470, 130, NARROW, "tasks, scheduler"),
     "services": (380, 240, NARROW, "one build for each role"),
-    "costs": (100, 240, NARROW, "calls, tokens, prices"),
-    "ingest": (20, 350, WIDE, "parse ▸ generate ▸ index"),
+    "ingest": (20, 350, WIDE, "parse ▸ generate ▸ index, costs"),
     "maintenance": (380, 350, NARROW, "cleanup, verification"),
     "query": (650, 350, WIDE, "retrieve ▸ answer, calibrate"),
     "ledger": (20, 460, NARROW, "PostgreSQL"),
@@ -32,8 +31,7 @@ COMPONENTS: dict[str, tuple[int, int, int, str]] = {
     "vectors": (380, 460, NARROW, "Qdrant"),
     "providers": (560, 460, NARROW, "models, limiter"),
     "broker": (740, 460, NARROW, "wake-ups"),
-    "text": (290, 570, NARROW, "sentences, BM25"),
-    "domain": (470, 570, NARROW, "values, errors, retry"),
+    "domain": (380, 570, NARROW, "values, errors, text"),
 }
 HEIGHT, MARGIN = 56, 20
 STYLE = """

@@ -1,4 +1,4 @@
-"""A tenant's keys in the broker: its limits and their use. Such keys contain the tenant's name; wake-ups do not."""
+"""A tenant's keys in the broker: limits and their use. These keys contain the tenant's name; wake-ups do not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from redis.exceptions import RedisError
 
 from shared.domain.errors import Unavailable
 
-_PAGE = 1_000  # keys that the broker looks at in one turn
+_PAGE = 1_000  # keys that the broker scans per iteration
 
 
 class TenantKeys:
-    """Keys that end with `:tenant:NAME`, like those of a provider's limits, or start with `foreask:use:NAME:`.
+    """Finds keys that end with `:tenant:NAME`, such as a provider's limits, or start with `foreask:use:NAME:`.
 
     Args:
         redis_url: URL of the broker.
@@ -45,9 +45,9 @@ class TenantKeys:
         await self._redis.aclose()
 
     async def _keys(self, tenant: str) -> AsyncIterator[bytes]:
-        beginning, ending = f"foreask:use:{tenant}:".encode(), f":tenant:{tenant}".encode()
+        prefix, suffix = f"foreask:use:{tenant}:".encode(), f":tenant:{tenant}".encode()
         async for key in self._redis.scan_iter(count=_PAGE):
-            if key.startswith(beginning) or key.endswith(ending):
+            if key.startswith(prefix) or key.endswith(suffix):
                 yield key
 
 

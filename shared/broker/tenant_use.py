@@ -16,13 +16,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-_TIMEOUT_SECONDS = 0.25  # each request of a limited tenant waits for it
-_UNAVAILABLE_SECONDS = 1.0  # a broker that did not answer is left alone for so long
+_TIMEOUT_SECONDS = 0.25  # delays each request of a limited tenant
+_UNAVAILABLE_SECONDS = 1.0  # pause after a failed call
 _EMPTY_SECONDS = 1.0  # an empty bucket is checked again after this time, because it may have been lost
 _DAY = timedelta(days=1)
 
-# Take one request from a bucket, if it has one. Reply: whether it had, the requests left, and the milliseconds until it
-# has one again and until it is full.
+# Take one request from a bucket, if it has one. Reply: whether it was granted, the requests left, and the milliseconds
+# until the bucket has one again and until it is full.
 _TAKE = """#!lua flags=allow-oom
 local clock, rate, capacity = redis.call('TIME'), tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -36,7 +36,7 @@ redis.call('PEXPIRE', KEYS[1], math.ceil(capacity / rate) + 1000)
 return {taken, math.floor(left), math.max(0, math.ceil((1 - left) / rate)), math.ceil((capacity - left) / rate)}
 """
 
-# Add to a sum that must stay within a limit. Reply: whether it did.
+# Add to a sum unless it exceeds a limit. Reply: whether it was added.
 _ADD = """#!lua flags=allow-oom
 local sum = tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1])
 if sum > tonumber(ARGV[2]) then return 0 end
@@ -77,13 +77,13 @@ class TenantUse:
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
         self._unavailable_until = 0.0
-        self._empty: dict[str, tuple[float, Taken]] = {}  # the last refusal of each bucket, and when it came
+        self._empty: dict[str, tuple[float, Taken]] = {}  # time and reply of the last refusal of each bucket
 
     async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
         """Take a token from a tenant's bucket of `burst`; None if the broker is unavailable.
 
-        An empty bucket is not checked before it can have a token again: a client that sends far too much costs the
-        broker nothing.
+        An empty bucket is not checked before it can have a token again, so a client that sends far too many requests
+        causes no load at the broker.
         """
         if (refused := self._still_empty(tenant)) is not None:
             return refused
@@ -112,11 +112,11 @@ class TenantUse:
         if tenant not in self._empty:
             return None
         since, refused = self._empty[tenant]
-        passed = timedelta(seconds=time.monotonic() - since)
-        if passed >= min(refused.wait, timedelta(seconds=_EMPTY_SECONDS)):
+        elapsed = timedelta(seconds=time.monotonic() - since)
+        if elapsed >= min(refused.wait, timedelta(seconds=_EMPTY_SECONDS)):
             del self._empty[tenant]
             return None
-        return replace(refused, wait=refused.wait - passed, full=refused.full - passed)
+        return replace(refused, wait=refused.wait - elapsed, full=refused.full - elapsed)
 
     async def _run(self, script: Any, key: str, *values: float) -> Any:
         if time.monotonic() < self._unavailable_until:
@@ -130,6 +130,6 @@ class TenantUse:
 
 
 def until_tomorrow() -> timedelta:
-    """How long the day in UTC still lasts."""
+    """Return the time until midnight UTC."""
     now = datetime.now(UTC)
     return now.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY - now

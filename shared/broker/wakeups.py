@@ -1,4 +1,4 @@
-"""Wake-ups: messages in the broker that tell workers to claim due work.
+"""Wake-ups: messages in the broker that make workers claim due work.
 
 The message contains no work, so losing it costs time only: the scheduler wakes the worker again.
 """
@@ -98,10 +98,10 @@ class Wakeups:
         self._loop.call_soon_threadsafe(self.wake, *queues)
 
     def wake(self, *queues: Queue) -> None:
-        """Let a worker of each queue claim work soon; never fails, never waits."""
+        """Wake a worker of each queue; never fails, never waits."""
         self._send_soon(queues)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Connect early by waking every worker, because work may have arrived while no process ran."""
         self._send_soon(WORK_QUEUES)
 
@@ -109,10 +109,10 @@ class Wakeups:
         self._unsent.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send_all(), name="wakeups", context=Context())  # nobody's ids
+            self._task = asyncio.create_task(self._send_all(), name="wakeups", context=Context())  # without ids
 
     async def ready(self) -> None:
-        """Return when the broker has taken a value: a full broker answers but takes none.
+        """Return when the broker has stored a value: a full broker answers but stores none.
 
         Raises:
             Unavailable: the broker cannot be reached, or is full.
@@ -120,10 +120,10 @@ class Wakeups:
         try:
             await self._redis.set("foreask:ready", 1, ex=60)
         except (RedisError, OSError) as error:
-            raise Unavailable(f"the broker takes no message: {_reason(error)}", component="broker") from error
+            raise Unavailable(f"the broker accepts no messages: {_reason(error)}", component="broker") from error
 
     async def aclose(self) -> None:
-        """Send the wake-ups that are left, for a moment at most, and close."""
+        """Send the remaining wake-ups, for a second at most, and close."""
         self._closing = True
         self._wake.set()
         if self._task is not None:

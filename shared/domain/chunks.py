@@ -64,7 +64,7 @@ class ChunkContent:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The content that `as_json` wrote; other names are passed over, for a payload holds more than the content."""
+        """The content that `as_json` wrote; other names of a payload are ignored."""
         section = values.get("section")
         present = {name: _frozen(values[name]) for name in CONTENT_FIELDS if name in values}
         return cls(**present | {"section": section and (section["start"], section["end"])})

@@ -63,7 +63,7 @@ class Progress:
 class Document:
     """A document as the API returns it: its row in the live build, under the id that its rows in all builds share.
 
-    `metadata` is None if it was not read.
+    `metadata`: None unless it was read.
     """
 
     id: UUID

@@ -1,8 +1,8 @@
-"""Errors carry the decision: what happens next follows from the class, never from the message.
+"""Errors carry the decision: the next step follows from the class, never from the message.
 
 ForeaskError
 ├── Transient     try again, not before `retry_after`
-│   ├── RateLimited          a provider said 429
+│   ├── RateLimited          a provider answered 429
 │   │   └── TenantLimited    the tenant's own limits leave no room
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
@@ -12,14 +12,14 @@ ForeaskError
 ├── Permanent     a dead letter, with a reason that a person can read
 │   ├── Unreadable           a file whose text cannot be read
 │   ├── BadReply             a reply that stayed malformed after its repairs
-│   └── Refused              the provider does not take this request, however often it is sent
+│   └── Refused              the provider rejects this request, however often it is sent
 └── Rejected      the caller's fault
     ├── InvalidInput
     ├── NotFound
     ├── Conflict
     ├── TooLarge
-    ├── Unauthorized         who it is, is not known
-    └── Forbidden            who it is, is known, and may not do this
+    ├── Unauthorized         the caller is not authenticated
+    └── Forbidden            the caller is authenticated, but may not do this
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ForeaskError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default rebuilds from `args` alone and would lose keyword fields across a process border.
+        # The default uses only `args` and would lose keyword fields between processes.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -70,7 +70,7 @@ class RateLimited(Transient):
 
 
 class TenantLimited(RateLimited):
-    """The tenant's own limits leave no room now, whatever the provider's would."""
+    """The tenant's own limits are used up now, even if the provider's limits are not."""
 
 
 class Unavailable(Transient):

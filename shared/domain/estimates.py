@@ -76,7 +76,7 @@ class StoredChunk:
     Args:
         ready_questions: questions submitted with the document; None if a model generates them.
         content_key: key of its questions.
-        stands: whether its points exist.
+        has_points: whether its points exist.
         reasons: reasons for dropping its questions, None for passed ones; empty until they are filtered.
     """
 
@@ -87,7 +87,7 @@ class StoredChunk:
     content: ChunkContent
     ready_questions: int | None
     content_key: bytes
-    stands: bool
+    has_points: bool
     reasons: tuple[str | None, ...]
 
 

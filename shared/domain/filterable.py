@@ -43,7 +43,7 @@ def fits(kind: FieldType, value: object) -> bool:
 
 
 def values_of(value: object) -> list[object]:
-    """The values of a field: those of a list, or a single value; none for null."""
+    """The values of a field: a list's items, or a single value; none for null."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

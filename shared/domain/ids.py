@@ -1,10 +1,10 @@
 """The ids of chunks, of users' questions and of the points of both.
 
-A point's id begins with that of its chunk, so that the hits of a search say which chunks were found, and in which
-version, without any payload:
+A point's id starts with its chunk's id, so that the hits of a search identify the chunks and their versions without any
+payload:
 
     ffffffff-ffff-ffff-ffff-000000000000    a chunk: 80 bits of a hash of its collection, document and text
-    ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, of which the first is set
+    ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, the first one set
     ffffffff-ffff-ffff-ffff-VVVVVVPPPPPP    a point: the version, then 0 for the text, 1 for the first question
 
 Among a billion chunks two have one id with a probability of 1 in 2.4 million. Two of a chunk's questions by users have

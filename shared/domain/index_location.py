@@ -45,7 +45,7 @@ def vector_space(model: str, dimensions: int | None = None, query_prefix: str = 
 
 
 def is_in_space(index_name: str, space: str) -> bool:
-    """Whether a collection in Qdrant has the vectors of a space, whatever deployment it is of."""
+    """Whether a collection in Qdrant, of any deployment, has the vectors of a space."""
     return index_name.endswith(f"-{space}")
 
 
@@ -62,7 +62,7 @@ class IndexNames:
     spaces: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, embedding: str) -> str:
-        """Name the collection in Qdrant of an embedding. A name that no setting describes stands for its model."""
+        """Name the collection in Qdrant of an embedding. A name without a setting means the model of that name."""
         return f"{self.prefix}-{self.spaces.get(embedding) or vector_space(embedding)}"
 
 

@@ -21,7 +21,7 @@ _BYTES = 32
 class Scope(StrEnum):
     """A right of a key; no scope includes another."""
 
-    READ = "read"  # documents, chunks, collections, and how far they are
+    READ = "read"  # documents, chunks, collections, and their progress
     ASK = "ask"  # questions, and feedback on their results
     WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
@@ -55,12 +55,12 @@ class NewKey:
 
     def __post_init__(self) -> None:
         if self.tenant == OPERATOR and self.scopes != {Scope.OPERATOR}:
-            raise InvalidInput("An operator's key has the scope 'operator' alone.", field="scopes")
+            raise InvalidInput("An operator's key has only the scope 'operator'.", field="scopes")
         if self.tenant != OPERATOR and not (self.scopes and self.scopes <= TENANT_SCOPES):
             raise InvalidInput("A tenant's key has some of the scopes read, ask, write and manage.", field="scopes")
         if self.filter is not None and self.scopes != {Scope.ASK}:
             raise InvalidInput(
-                "A key with a filter has the scope 'ask' alone: the others pass the filter by.", field="scopes"
+                "A key with a filter has only the scope 'ask': other scopes would bypass the filter.", field="scopes"
             )
 
 

@@ -32,7 +32,7 @@ MINUTE = Window()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many requests and tokens a window may hold; None: no limit."""
+    """Maximum requests and tokens of a window; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -71,6 +71,6 @@ def _of_requests(limit: int, window: Window) -> Bucket:
 
 
 def _of_tokens(limit: int, window: Window) -> Bucket:
-    """As with requests, but half the burst is left for the one call that may go into debt."""
+    """A bucket of tokens: half of the burst is reserved for the one call that may overdraw it."""
     burst = limit * window.burst_seconds / window.seconds
     return (limit - burst) / (window.seconds + window.jitter_seconds) / 1000, max(1.0, burst / 2)

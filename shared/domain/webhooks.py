@@ -47,7 +47,7 @@ class Delivery:
         due_at: time of the next attempt; None if it was delivered or abandoned.
         attempts: number of started attempts.
         status: status of the last reply; None without a reply.
-        response: beginning of the last reply.
+        response: start of the last reply.
         error: reason of the last failure.
     """
 
@@ -81,7 +81,7 @@ class DueDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The result of an attempt: a reply's status and beginning, or the reason why there was none."""
+    """The result of an attempt: a reply's status and start, or the reason for the missing reply."""
 
     status: int | None = None
     response: str | None = None

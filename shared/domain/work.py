@@ -153,7 +153,7 @@ class EmbeddedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A document whose points must be brought in line with the ledger.
+    """A document whose points must be updated from the ledger.
 
     Args:
         below_version: versions below it are obsolete, except the live one.

@@ -28,6 +28,7 @@ from shared.domain.retry import Dead
 from shared.domain.work import Lease
 from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
+from shared.process.spans import Attributes
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
@@ -35,8 +36,8 @@ OutcomeT = TypeVar("OutcomeT")
 _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
-_GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
-_POLL_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
+_GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
+_POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
 
 
@@ -58,7 +59,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         describe: returns document, chunk, collection and tenant of an item for logs.
         traced: returns the traces of an item by `traceparent`, each with the description of its part.
         extend: extends leases; returns the tokens of valid ones.
-        give_back: releases leases without an attempt.
+        release: releases leases without an attempt.
         full: called if more work is due than there are slots, so that another worker may help.
     """
 
@@ -70,10 +71,10 @@ class Stage(Generic[ItemT, OutcomeT]):
     work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
-    describe: Callable[[ItemT], traces.Attributes]
-    traced: Callable[[ItemT], Mapping[str, traces.Attributes]]
+    describe: Callable[[ItemT], Attributes]
+    traced: Callable[[ItemT], Mapping[str, Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
-    give_back: Callable[[Sequence[Lease]], Awaitable[None]]
+    release: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
 
@@ -84,8 +85,8 @@ class DrainLimits:
     Args:
         lease: duration of a claim; the drain extends it three times within that time, and retries a failed extension
             every half second.
-        budget: how long the drain keeps claiming.
-        grace: how long running items may take after the process is asked to stop.
+        budget: time for which the drain claims items.
+        grace: time for running items after the process is asked to stop.
     """
 
     lease: timedelta
@@ -101,7 +102,7 @@ class HeldLeases:
         self._until = until
 
     def extended(self, until: float, tokens: set[int]) -> None:
-        """Record an extension; `tokens` are those of all valid leases."""
+        """Record an extension; `tokens` are the fencing tokens of all valid leases."""
         held = any(lease.token in tokens for lease in self.leases)
         self._until = until if held else time.monotonic()
 
@@ -112,7 +113,7 @@ class HeldLeases:
 
 
 class SuspectPolls:
-    """When a worker looks for suspects: while it finds none, once a second, however many drains it makes."""
+    """Times a worker's polls for suspects: once a second while it finds none, however many drains it runs."""
 
     def __init__(self) -> None:
         self._next = -math.inf
@@ -132,7 +133,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         stage: the stage.
         limits: time limits.
         stopping: set when the process is asked to stop; the drain claims nothing from then on.
-        looks: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
+        polls: shared timing of suspect claims of the worker's drains; None if this drain is the only one.
     """
 
     def __init__(
@@ -221,31 +222,31 @@ class Drain(Generic[ItemT, OutcomeT]):
         Neither means that nothing is due, so only a stop and the budget end the repetition.
         """
         while self._may_claim():
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             try:
                 items = await claim()
             except Collided:
                 await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
                 continue
             if items is not None:
-                return await self._begin_all(items, asked + self._limits.lease.total_seconds())
+                return await self._start_all(items, requested_at + self._limits.lease.total_seconds())
         return []
 
-    async def _begin_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
+    async def _start_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
         """Start items. If the claim took longer than a lease, release them instead.
 
         Other workers may hold them by now: a stalled process would repeat their calls.
         """
         if time.monotonic() < until:
             for item in items:
-                self._begin(item, until)
+                self._start(item, until)
             return items
         leases = [lease for item in items for lease in self._stage.leases_of(item)]
         log.warning("claim.late", **self._named(items))
-        await self._stage.give_back(leases)
+        await self._stage.release(leases)
         return []
 
-    def _begin(self, item: ItemT, until: float) -> None:
+    def _start(self, item: ItemT, until: float) -> None:
         self._free -= 1
         held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until)
         task = asyncio.create_task(self._work(item, held))
@@ -255,7 +256,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
         structlog.contextvars.bind_contextvars(
             stage=self._stage.name, **self._stage.describe(item)
-        )  # of this task alone
+        )  # only in this task
         await self._slots.acquire()
         with traces.work(self._stage.name, self._stage.traced(item)) as span:
             outcome = await self._stage.work(item, held.require)
@@ -354,7 +355,7 @@ class Drain(Generic[ItemT, OutcomeT]):
 
     async def _extend(self, term: float) -> bool:
         """Extend all leases; return whether the ledger confirmed it. It counts from before the request."""
-        asked, held = time.monotonic(), list(self._held.values())
+        requested_at, held = time.monotonic(), list(self._held.values())
         leases = [lease for one in held for lease in one.leases]
         try:
             tokens = await self._stage.extend(leases) if leases else set()
@@ -362,11 +363,11 @@ class Drain(Generic[ItemT, OutcomeT]):
             log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
             return False
         for one in held:
-            one.extended(asked + term, tokens)
+            one.extended(requested_at + term, tokens)
         return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
-        """Wait for running items and commit them; release those that do not finish in time."""
+        """Wait for running items and commit them; release unfinished items at the deadline."""
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
@@ -380,7 +381,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         if leases:
             log.warning("claim.returned", **self._named(unfinished))
             with suppress(Transient):
-                await self._stage.give_back(leases)
+                await self._stage.release(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
         """The fields of a log event that identify the rows for an operator."""

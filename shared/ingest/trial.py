@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -16,23 +16,19 @@ from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,
     FilteredQuestion,
-    GenerationOptions,
     filter_by_similarity,
     filter_by_text,
-    floor_for,
     generate_questions,
 )
-from shared.ingest.generate.options import generation_options
+from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ExtractedText
-from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders, embed_each
 from shared.providers.limiter.limiter import Limiter, MaxWait
 from shared.providers.limiter.models import LimitedChat
-from shared.settings import Settings
 
 MOST_CHARS = 20_000
 _AT_ONCE = 4
@@ -96,14 +92,23 @@ class Trial:
     """Processes a text like the ingest, up to the filter.
 
     Args:
-        settings: defaults for the options.
+        defaults: default options of collections.
+        floors: lowest similarity that passes the filter, by embedding; None: all pass.
         chat: generates the questions.
         limiter: limiter of its provider.
         embedders: embedders for interactive requests.
     """
 
-    def __init__(self, settings: Settings, chat: ChatModel, limiter: Limiter, embedders: Embedders) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        defaults: IngestDefaults,
+        floors: Mapping[str, float | None],
+        chat: ChatModel,
+        limiter: Limiter,
+        embedders: Embedders,
+    ) -> None:
+        self._defaults = defaults
+        self._floors = floors
         self._chat = chat
         self._limiter = limiter
         self._embedders = embedders
@@ -117,7 +122,7 @@ class Trial:
             tenant: tenant charged for the calls.
             tried: the text and its options.
         """
-        contents = await asyncio.to_thread(_divided, self._settings, tried)
+        contents = await asyncio.to_thread(_divided, self._defaults, tried)
         for chunk, content in enumerate(contents):
             yield TriedChunk(chunk, len(contents), content)
         events = asyncio.Queue[WrittenQuestion | ScreenedChunk | asyncio.Task[None]]()
@@ -151,32 +156,29 @@ class Trial:
         chunk: int,
         content: ChunkContent,
         tried: TriedText,
-        tell: Callable[[WrittenQuestion | ScreenedChunk], None],
+        report: Callable[[WrittenQuestion | ScreenedChunk], None],
     ) -> None:
         try:
-            generated = await generate_questions(model, content, self._generation(tried.options))
+            generated = await generate_questions(model, content, self._defaults.generation_of(tried.options))
         except BadQuestions as error:
-            tell(ScreenedChunk(chunk, [], error.usage, error.calls, error.message))
+            report(ScreenedChunk(chunk, [], error.usage, error.calls, error.message))
             return
         except ForeaskError as error:
-            tell(ScreenedChunk(chunk, [], error=error.message))
+            report(ScreenedChunk(chunk, [], error=error.message))
             return
         filtered = filter_by_text(generated.questions, content)
         for question in filtered:
-            tell(WrittenQuestion(chunk, question.text))
+            report(WrittenQuestion(chunk, question.text))
         screened = ScreenedChunk(chunk, filtered, generated.usage, generated.calls)
         try:
-            tell(replace(screened, questions=await self._judged(content, filtered, tried.embedding)))
+            report(replace(screened, questions=await self._filter_similar(content, filtered, tried.embedding)))
         except ForeaskError as error:
-            tell(replace(screened, error=error.message))
+            report(replace(screened, error=error.message))
 
-    def _generation(self, options: CollectionOptions) -> GenerationOptions:
-        return generation_options(self._settings, options, self._chat.name)
-
-    async def _judged(
+    async def _filter_similar(
         self, content: ChunkContent, filtered: Sequence[FilteredQuestion], embedding: str
     ) -> list[FilteredQuestion]:
-        """Filter questions by their similarity to the chunk, including those already dropped by their words.
+        """Filter questions by their similarity to the chunk, including questions already dropped by their words.
 
         Raises:
             ForeaskError: the provider rejects the text or a question, or is unavailable.
@@ -188,13 +190,10 @@ class Trial:
             if isinstance(vector, Permanent):
                 raise vector
         rows = np.stack([vector for vector in vectors if not isinstance(vector, Permanent)])
-        floor = self._settings.tuning.similarity_floor
-        if floor is None:
-            floor = floor_for(self._settings.served_embeddings()[embedding].model)
-        return filter_by_similarity(filtered, rows[1:], rows[0], floor)
+        return filter_by_similarity(filtered, rows[1:], rows[0], self._floors[embedding])
 
 
-def _divided(settings: Settings, tried: TriedText) -> tuple[ChunkContent, ...]:
+def _divided(defaults: IngestDefaults, tried: TriedText) -> tuple[ChunkContent, ...]:
     text = clean(tried.text[:MOST_CHARS])
     title = tried.title or title_of(text, None)
-    return divide(ExtractedText(text, title, "text/markdown"), chunking_options(settings, tried.options))
+    return divide(ExtractedText(text, title, "text/markdown"), defaults.chunking_of(tried.options))

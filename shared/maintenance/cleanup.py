@@ -20,7 +20,7 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.feedback import Feedback, PendingRemoval
 from shared.ledger.model.collections import Collections
 from shared.ledger.work.work import Work
-from shared.maintenance.descriptions import tell
+from shared.maintenance.descriptions import update_points
 from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index
 
@@ -92,7 +92,7 @@ class Cleaner:
     async def describe(self) -> bool:
         """Update the descriptions of points that no other process has updated."""
         claimed = await self.descriptions.claim(_SLICE)
-        return await tell(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
+        return await update_points(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
 
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
@@ -113,8 +113,8 @@ class Cleaner:
 
     async def _remove(self, names: Sequence[str]) -> None:
         kept = await self.uploads.remove(names)
-        if gone := [name for name in names if name not in kept]:
-            await self.outdated.forget(gone)
+        if removed := [name for name in names if name not in kept]:
+            await self.outdated.forget(removed)
         for name in kept:
             await self.outdated.put_off(name)
 

@@ -10,10 +10,10 @@ from shared.ledger.documents.descriptions import Descriptions
 from shared.vectors.index import Index
 
 
-async def tell(descriptions: Descriptions, index: Index, claimed: Sequence[Description]) -> bool:
-    """Update the descriptions in the points of documents; return whether Qdrant took any.
+async def update_points(descriptions: Descriptions, index: Index, claimed: Sequence[Description]) -> bool:
+    """Update the descriptions in the points of documents; return whether Qdrant accepted any.
 
-    Documents that it did not take are due again.
+    Rejected documents are due again.
     """
     done = await confirmed(claimed, index.describe)
     if done:

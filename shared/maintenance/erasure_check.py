@@ -34,7 +34,7 @@ class Scope:
     def __post_init__(self) -> None:
         if self.tenant is None and self.document_id is None:
             raise InvalidInput(
-                "Say which tenant, collection of a tenant or document: --tenant, --collection, --document."
+                "Name a tenant, a collection of a tenant, or a document: --tenant, --collection, --document."
             )
 
 
@@ -57,16 +57,18 @@ class ErasureCheck:
     uploads: Uploads
 
     async def run(self, scope: Scope) -> list[Finding]:
-        """Check everything; return all checked parts, including those without leftovers.
+        """Check everything; return all checked parts, including parts without leftovers.
 
         Raises:
             Unavailable: an engine is unavailable.
             OSError: the folder of uploads cannot be read.
         """
-        known = await self.erasures.of(tenant=scope.tenant, collection=scope.collection, document_id=scope.document_id)
-        tenant = scope.tenant or next((erasure.tenant for erasure in known), None)
-        collections = {each for erasure in known for each in erasure.collection_ids}
-        documents = {each for erasure in known for each in erasure.document_ids}
+        erasures = await self.erasures.of(
+            tenant=scope.tenant, collection=scope.collection, document_id=scope.document_id
+        )
+        tenant = scope.tenant or next((erasure.tenant for erasure in erasures), None)
+        collections = {each for erasure in erasures for each in erasure.collection_ids}
+        documents = {each for erasure in erasures for each in erasure.document_ids}
         if scope.document_id is not None:
             documents |= {scope.document_id, *await self.remains.document_ids(scope.document_id)}
         elif tenant is not None:

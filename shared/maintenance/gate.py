@@ -30,7 +30,7 @@ from shared.vectors.index import Index
 MIN_QUESTIONS = 30  # fewer cannot distinguish a loss from chance
 _MAX_QUESTIONS = 1_000
 _MAX_LOSS = 0.05
-_TIMED = 100  # questions, each put to both builds
+_TIMED = 100  # questions, each sent to both builds
 _MIN_TIMED = 20
 _SLOWER = 1.5
 _UNSEEN_MILLISECONDS = 20.0  # an unnoticeable difference
@@ -53,7 +53,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The 95th percentile of the milliseconds that both builds took for the same questions, in turns."""
+    """The 95th percentile of both builds' milliseconds for the same questions, sent alternately."""
 
     questions: int
     live_milliseconds: float
@@ -90,7 +90,7 @@ class Gate:
     """Compares a build with the live one. It changes nothing but the build's calibration.
 
     Args:
-        accepted_failures: documents that may have failed, or lack a chunk, in the build alone.
+        accepted_failures: documents that may have failed, or lack a chunk, only in the build.
     """
 
     ledger: Ledger
@@ -131,7 +131,7 @@ class Gate:
         yield GateReport(documents, points, quality, latency, reasons, tuple(_notes(quality, latency)))
 
     async def _calibrated(self, build: Collection, live: Collection) -> Collection:
-        """The build with the baseline similarity of its own model, and the live one's weights if people chose those.
+        """The build with the baseline similarity of its own model, and the live build's weights if they are labelled.
 
         Both are stored, so that after a switch queries are answered as tested. Scores of two embedding models are
         comparable only if the baseline of each is measured.
@@ -159,12 +159,12 @@ class Gate:
         return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
 
     async def _ndcg(self, build: Collection, questions: Sequence[LabelledQuestion], *, must_exist: bool) -> Values:
-        """nDCG@10 of each question; the gain is that of the first chunk of a relevant document."""
+        """nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger.documents.live_chunk_ids(build, names)
-        unknown = next((name for name in names if name not in chunks), None)
-        if must_exist and unknown is not None:
-            raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
+        missing = next((name for name in names if name not in chunks), None)
+        if must_exist and missing is not None:
+            raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
         texts = [question for question, _ in questions]
         hits = await self.retriever.search_channels(build, texts, build.baseline)
         answers = [set[str]().union(*(chunks.get(name, ()) for name in named)) for _, named in questions]
@@ -183,7 +183,7 @@ class Gate:
         return latency
 
     async def _timed(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency:
-        """Put questions to both builds in turns, so that a busy minute meets both."""
+        """Send questions to both builds alternately, so that a busy minute affects both."""
         milliseconds: dict[str, list[float]] = {"live": [], "build": []}
         for question in [questions[0], *questions]:  # the first one opens connections
             for name, searched in (("live", live), ("build", build)):
@@ -197,15 +197,15 @@ class Gate:
         counts = {
             "missing": "the build lacks",
             "stale": "the build has with older content",
-            "orphaned": "the live build has not",
+            "orphaned": "the live build lacks",
             "unindexed": "are not indexed yet",
         }
-        for name, what in counts.items():
+        for name, difference in counts.items():
             if count := getattr(documents, name):
-                yield f"Documents that {what}: {count:,}."
+                yield f"Documents that {difference}: {count:,}."
         failures = documents.failed + documents.degraded
         if failures > self.accepted_failures:
-            yield f"Documents that failed, or lack a chunk, in the build alone: {failures:,}."
+            yield f"Documents that failed, or lack a chunk, only in the build: {failures:,}."
         if points.unrepaired:
             yield (
                 f"Points that differ from the ledger: {points.missing:,} missing, {points.stale:,} stale,"
@@ -219,13 +219,13 @@ def _why_worse(quality: Quality | None) -> Iterator[str]:
     difference = quality.difference
     if difference.high < 0:
         yield (
-            f"The build finds less, by more than chance: nDCG@10 {quality.build.mean:.3f} where the live one has"
+            f"The build finds less, by more than chance: nDCG@10 {quality.build.mean:.3f} instead of"
             f" {quality.live.mean:.3f} ({difference.low:+.3f} to {difference.high:+.3f})."
         )
     elif difference.mean < -_MAX_LOSS:
         yield (
-            f"The build finds less: nDCG@10 {quality.build.mean:.3f} where the live one has {quality.live.mean:.3f}."
-            " More questions would tell whether it is chance."
+            f"The build finds less: nDCG@10 {quality.build.mean:.3f} instead of {quality.live.mean:.3f}."
+            " More questions would show whether it is chance."
         )
 
 
@@ -234,14 +234,14 @@ def _why_slower(latency: Latency | None) -> Iterator[str]:
         return
     before, now = latency.live_milliseconds, latency.build_milliseconds
     if now > _SLOWER * before and now - before > _UNSEEN_MILLISECONDS:
-        yield f"Queries take longer: 95 % within {now:.0f} ms where the live build takes {before:.0f}."
+        yield f"Queries take longer: 95 % within {now:.0f} ms instead of {before:.0f}."
 
 
 def _notes(quality: Quality | None, latency: Latency | None) -> Iterator[str]:
     if quality is None:
         yield (
-            f"What both find was not compared: it takes {MIN_QUESTIONS} labelled questions, or as many that users have"
-            " accepted."
+            f"The quality was not compared: this needs {MIN_QUESTIONS} labelled questions, or as many accepted by"
+            " users."
         )
     if latency is None:
-        yield f"Latency was not compared: it takes {_MIN_TIMED} questions, of users or labelled."
+        yield f"The latency was not compared: this needs {_MIN_TIMED} questions, of users or labelled."

@@ -15,7 +15,7 @@ from shared.storage.uploads import Uploads
 
 # A running upload has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, this far apart.
 APART = timedelta(days=1)
-_SHARE = 10  # percent of the files that may be deleted at once without confirmation: crashes leave few
+_SHARE = 10  # percent of the files that may be deleted at once without confirmation: crashes cause few
 _ALWAYS = 100  # files that may be deleted at once, however few there are
 _SEEN = ".foreask-orphans"
 
@@ -40,7 +40,7 @@ class Census:
 
     @property
     def too_many(self) -> bool:
-        """Whether so many are due that the ledger is probably the wrong one."""
+        """Whether so many files are due that this is probably the wrong ledger."""
         return len(self.due) > max(_ALWAYS, self.files * _SHARE // 100)
 
 
@@ -54,7 +54,7 @@ class Orphans:
         """Compare the store with the ledger; nothing is changed.
 
         Raises:
-            Unavailable: the store is another deployment's or away, or the ledger cannot be reached.
+            Unavailable: the store is unavailable or another deployment's, or the ledger is unavailable.
             OSError: the folder cannot be read.
         """
         await self.uploads.require_own()
@@ -68,18 +68,18 @@ class Orphans:
         due = tuple(name for name, first in orphans.items() if now - first >= APART)
         return Census(files, orphans, due)
 
-    async def tidy(self, *, told: bool = False) -> Census:
+    async def tidy(self, *, confirmed: bool = False) -> Census:
         """Delete the due orphans, and remember the others for the next run.
 
         Args:
-            told: whether an operator confirmed the deletion of any number.
+            confirmed: whether an operator confirmed the deletion of any number.
 
         Raises:
             Unavailable: the store belongs to another deployment or is unavailable, or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
         census = await self.count()
-        going = set() if census.too_many and not told else set(census.due)
+        going = set() if census.too_many and not confirmed else set(census.due)
         kept = await self.uploads.remove(sorted(going))
         left = {name: first for name, first in census.orphans.items() if name in kept or name not in going}
         await self.uploads.write_note(_SEEN, orjson.dumps(left))

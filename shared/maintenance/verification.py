@@ -58,7 +58,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class VerificationCounts:
-    """How much was compared so far, and how many points differ."""
+    """The numbers of compared documents and points so far, and of differences."""
 
     documents: int
     points: int
@@ -142,14 +142,14 @@ class Verification:
         _, suspects = await self._classify_strays(points)
         if not suspects:
             return []
-        # The points were read before the ledger was, so they may have been replaced by now: look again.
+        # The points were read before the ledger, so they may have been replaced by now: read them again.
         ids = [difference.point_id for difference in suspects]
         again = await self._index.stored_points(self._location, ids)
-        before, strays = await self._classify_strays(list((await self._fresh(again)).values()))
+        before, strays = await self._classify_strays(list((await self._unswept(again)).values()))
         now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
-    async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
+    async def _unswept(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
         """The points that no sweep will delete."""
         swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
         return {
@@ -163,7 +163,7 @@ class Verification:
     ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
         snapshots = await self._audit.snapshots(list({p.document_id for p in points if p.document_id}))
         expected = await self._audit.expected_by_id(list({p.chunk_id for p in points if p.chunk_id}))
-        judged = (
+        differences = (
             _stray(
                 point,
                 snapshots.get(point.document_id) if point.document_id else None,
@@ -171,7 +171,7 @@ class Verification:
             )
             for point in points
         )
-        return snapshots, [difference for difference in judged if difference]
+        return snapshots, [difference for difference in differences if difference]
 
     async def _remove(self, strays: Sequence[_Difference], snapshots: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
         if not (self._repair and strays):
@@ -184,7 +184,7 @@ class Verification:
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """ExpectedChunk points that are missing or wrong."""
+        """Expected points that are missing or wrong."""
         after = self.position.after or ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
@@ -223,20 +223,20 @@ class Verification:
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
     async def _find_gaps(self, document_ids: Sequence[UUID]) -> AsyncIterator[list[_Difference]]:
-        """The gaps of documents, for a few chunks at a time."""
+        """Yield the gaps of documents, a few chunks at a time."""
         after: tuple[UUID, int] | None = None
         while True:
             chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)
             required = {point: chunk for chunk in chunks for point in _required(chunk)}
-            stored = await self._look_up(list(required))
-            judged = (_gap(point, chunk, stored.get(point)) for point, chunk in required.items())
-            if gaps := [difference for difference in judged if difference]:
+            stored = await self._stored(list(required))
+            differences = (_gap(point, chunk, stored.get(point)) for point, chunk in required.items())
+            if gaps := [difference for difference in differences if difference]:
                 yield gaps
             if len(chunks) < _CHUNKS:
                 return
             after = (chunks[-1].document_id, chunks[-1].ordinal)
 
-    async def _look_up(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
+    async def _stored(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
         stored: dict[str, StoredPoint] = {}
         for start in range(0, len(ids), _POINTS):
             stored |= await self._index.stored_points(self._location, ids[start : start + _POINTS])
@@ -297,7 +297,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
     if not document.is_final:
         return None
     if chunk is not None and chunk.document_id == document.id and (chunk.in_work or point.id in _allowed(chunk)):
-        return None  # the second pass sees whether the point is right
+        return None  # the second pass checks the point
     if document.live_version is not None and (point.version or 0) < document.live_version:
         return difference("stale", f"of version {point.version}, and queries see {document.live_version}")
     return difference("orphaned", "its chunk or question is not in the ledger")

@@ -1,26 +1,26 @@
-"""Logs: structured, one line an event; no line has document text, keys or URLs."""
+"""Logs: structured, one line per event; no line contains document text, keys or URLs."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from shared.process import traces
-from shared.settings import Settings
 
 
-def configure(settings: Settings, process: str) -> None:
+def configure(process: str, *, level: str = "info", line_format: Literal["console", "json"] = "json") -> None:
     """Set up logging for this process.
 
     Args:
-        settings: the level and the format.
-        process: names the process in every line.
+        process: name of the process in every line.
+        level: lowest level that is logged.
+        line_format: format of the lines.
     """
-    level = getattr(logging, settings.log_level.upper())
+    lowest = getattr(logging, level.upper())
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
-    if settings.log_format == "console":
+    if line_format == "console":
         renderer = structlog.dev.ConsoleRenderer()
     shared: list[structlog.typing.Processor] = [
         _naming(process),
@@ -32,13 +32,13 @@ def configure(settings: Settings, process: str) -> None:
     ]
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(lowest),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared)
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
-    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+    logging.basicConfig(level=max(lowest, logging.WARNING), handlers=[handler], force=True)
 
 
 def _naming(process: str) -> structlog.typing.Processor:

@@ -1,4 +1,4 @@
-"""Metrics: every number that a process exports, and the port that serves them.
+"""Metrics: all numbers that a process exports, and the port that serves them.
 
 Labels have few values, defined by the code or the settings: never a tenant, an id or a text.
 """
@@ -15,10 +15,7 @@ from wsgiref.simple_server import WSGIServer
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from shared.domain.queues import WORK_QUEUES
-from shared.settings import Settings
-
-_PORTS = 32  # processes of one machine with the same configured port: each takes the next free one
+_PORTS = 32  # processes of one machine with the same configured port: each uses the next free one
 _LAG_EVERY_SECONDS = 0.5
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -31,7 +28,7 @@ REGISTRY = CollectorRegistry()
 # The API
 REQUESTS = Counter(
     "foreask_requests_total",
-    "Requests that were answered, by method, route and status.",
+    "Answered requests, by method, route and status.",
     ["method", "route", "status"],
     registry=REGISTRY,
 )
@@ -43,16 +40,16 @@ REQUEST_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
-# The whole deployment, shown by the elected scheduler
+# The whole deployment, exported by the elected scheduler
 ROWS = Gauge(
     "foreask_rows",
-    "Documents and chunks in the ledger, by what they are and state.",
+    "Documents and chunks in the ledger, by kind and state.",
     ["kind", "state"],
     registry=REGISTRY,
 )
 OLDEST_SECONDS = Gauge(
     "foreask_backlog_oldest_seconds",
-    "For how long the row that waits longest has been due, by stage and lane; 0 where none is due.",
+    "Age of the oldest due row, by stage and lane; 0 if no row is due.",
     ["stage", "lane"],
     registry=REGISTRY,
 )
@@ -67,13 +64,13 @@ SETTLED = Counter(
 )
 DEAD = Counter(
     "foreask_dead_total",
-    "Attempts that ended a row, by stage and the kind of the error.",
+    "Attempts after which a row is dead, by stage and kind of the error.",
     ["stage", "kind"],
     registry=REGISTRY,
 )
 LEASES_LOST = Counter(
     "foreask_leases_lost_total",
-    "Claims of rows that had lost a lease, because a worker died or stood still, by stage.",
+    "Claims of rows that had lost a lease, because a worker died or hung, by stage.",
     ["stage"],
     registry=REGISTRY,
 )
@@ -86,7 +83,7 @@ BATCH_SIZE = Histogram(
 )
 PARSE_SECONDS = Histogram(
     "foreask_parse_seconds",
-    "Time to read one file, the wait for a free child included, by outcome: ok or the kind of the error.",
+    "Time to read one file, including the wait for a free child, by outcome: ok or the kind of the error.",
     ["outcome"],
     buckets=_SLOW,
     registry=REGISTRY,
@@ -129,27 +126,27 @@ BREAKER = Gauge(
 # The engines
 QDRANT_SECONDS = Histogram(
     "foreask_qdrant_seconds",
-    "Time of one request to Qdrant, by outcome: ok, refused, or failed where no answer came.",
+    "Time of one request to Qdrant, by outcome: ok, refused, or failed without a reply.",
     ["outcome"],
     buckets=_FAST,
     registry=REGISTRY,
 )
 LEDGER_SECONDS = Histogram(
     "foreask_ledger_seconds",
-    "Time of one transaction, the wait for a connection included, by outcome: ok or failed.",
+    "Time of one transaction, including the wait for a connection, by outcome: ok or failed.",
     ["outcome"],
     buckets=_FAST,
     registry=REGISTRY,
 )
 CONNECTIONS = Gauge("foreask_ledger_connections", "Connections to PostgreSQL in use.", registry=REGISTRY)
 POOL_SIZE = Gauge(
-    "foreask_ledger_connections_max", "Connections to PostgreSQL that the process may hold.", registry=REGISTRY
+    "foreask_ledger_connections_max", "Maximum connections of the process to PostgreSQL.", registry=REGISTRY
 )
 
 # The process
 LAG_SECONDS = Histogram(
     "foreask_loop_lag_seconds",
-    "How late the event loop was, looked at twice a second.",
+    "Delay of the event loop, measured twice a second.",
     buckets=_FAST,
     registry=REGISTRY,
 )
@@ -158,35 +155,39 @@ ROLE = Gauge("foreask_process_info", "1, by the role of the process.", ["role"],
 
 @contextmanager
 def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
-    """Observe how long a block takes; its last label is `ok`, or the kind of the exception that ended it."""
-    began, outcome = time.perf_counter(), "ok"
+    """Observe the duration of a block; the last label is `ok`, or the class of the exception that ended it."""
+    started, outcome = time.perf_counter(), "ok"
     try:
         yield
     except BaseException as error:
         outcome = type(error).__name__
         raise
     finally:
-        histogram.labels(*labels, outcome).observe(time.perf_counter() - began)
+        histogram.labels(*labels, outcome).observe(time.perf_counter() - started)
 
 
 @asynccontextmanager
-async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
-    """Serve `/metrics` while the block runs, and yield the port; None if none is configured or free.
+async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
+    """Serve `/metrics` while the block runs, and yield the port; None if no port is configured or free.
 
-    Processes of one machine may share the setting: each takes the next free port and logs it. A process without a port
-    works anyway.
+    Processes of one machine may share a configured port: each uses the next free one and logs it. A process without a
+    port works anyway.
+
+    Args:
+        role: role of the process.
+        host: address to listen on.
+        port: first port to try, 0 for any; None: metrics are not served.
     """
     ROLE.labels(role).set(1)
-    _count_from_zero(role)
-    opened = _open(settings)
+    opened = _open(host, port)
     if opened is None:
         yield None
         return
-    server, thread, port = opened
-    log.info("metrics.served", host=settings.metrics_host, port=port)
+    server, thread, served_port = opened
+    log.info("metrics.served", host=host, port=served_port)
     watching = asyncio.create_task(_watch_loop(), name="loop-lag")
     try:
-        yield port
+        yield served_port
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -195,23 +196,21 @@ async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
         await asyncio.to_thread(thread.join)
 
 
-def _count_from_zero(role: str) -> None:
-    """Export a worker's counters before their first event, because Prometheus ignores the first value of a series."""
-    if role in WORK_QUEUES:
-        LEASES_LOST.labels(role)
-        for outcome in ("done", "retry", "dead"):
-            SETTLED.labels(role, outcome)
+def count_from_zero(stage: str) -> None:
+    """Export a stage's counters before their first event, because Prometheus ignores the first value of a series."""
+    LEASES_LOST.labels(stage)
+    for outcome in ("done", "retry", "dead"):
+        SETTLED.labels(stage, outcome)
 
 
-def _open(settings: Settings) -> tuple[WSGIServer, Thread, int] | None:
-    if settings.metrics_port is None:
+def _open(host: str, first: int | None) -> tuple[WSGIServer, Thread, int] | None:
+    if first is None:
         return None
-    first = settings.metrics_port
     for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
         with suppress(OSError):
-            server, thread = start_http_server(port, settings.metrics_host, REGISTRY)
+            server, thread = start_http_server(port, host, REGISTRY)
             return server, thread, server.server_port
-    log.warning("metrics.unserved", host=settings.metrics_host, port=first)
+    log.warning("metrics.unserved", host=host, port=first)
     return None
 
 
@@ -224,6 +223,6 @@ async def _watch_loop() -> None:
 
 
 def names() -> set[str]:
-    """The names of the metrics as queried; those of histograms without their suffixes."""
+    """The names of the metrics as queried; names of histograms have no suffix."""
     families = REGISTRY.collect()
     return {family.name + "_total" * (family.type == "counter") for family in families}

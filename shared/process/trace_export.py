@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, se
 from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from shared.process.traces import NOTHING, Attributes, Kind, Span, current
+from shared.process.spans import NOTHING, Attributes, Kind, Span, current
 
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -52,7 +52,7 @@ class Recorder:
         log.info("traces.exported", role=role)
 
     def request(self, method: str, headers: Mapping[str, str], attributes: Attributes) -> Span:
-        return RecordedSpan(self, [self.begin(method, SpanKind.SERVER, _named(headers), attributes)])
+        return RecordedSpan(self, [self.start(method, SpanKind.SERVER, _named(headers), attributes)])
 
     def work(self, stage: str, traced: Mapping[str, Attributes]) -> Span:
         parents = [(_named({"traceparent": name}), attributes) for name, attributes in traced.items()]
@@ -60,10 +60,10 @@ class Recorder:
         spans: list[OpenSpan] = []
         for parent, attributes in parents:
             links = [Link(first.get_span_context()) for first in spans[:1]]
-            spans.append(self.begin(stage, SpanKind.CONSUMER, parent, _prefixed(attributes), links))
+            spans.append(self.start(stage, SpanKind.CONSUMER, parent, _prefixed(attributes), links))
         return RecordedSpan(self, spans)
 
-    def begin(
+    def start(
         self, name: str, kind: SpanKind, parent: OpenSpan, attributes: Attributes, links: Sequence[Link] = ()
     ) -> OpenSpan:
         within = set_span_in_context(parent, Context())
@@ -119,7 +119,7 @@ class RecordedSpan(Span):
         # for others long afterwards.
         if not self.is_recording:
             return NOTHING
-        return RecordedSpan(self._recorder, [self._recorder.begin(name, _KINDS[kind], self._spans[0], attributes)])
+        return RecordedSpan(self._recorder, [self._recorder.start(name, _KINDS[kind], self._spans[0], attributes)])
 
     def note(self, name: str, value: str | int) -> None:
         if self.is_recording:
@@ -137,7 +137,7 @@ class RecordedSpan(Span):
 
 
 class _Collector(SpanExporter):
-    """Sends spans, and logs when the collector takes none and when it takes them again."""
+    """Sends spans, and logs when the collector rejects them and when it accepts them again."""
 
     def __init__(self) -> None:
         self._exporter = OTLPSpanExporter()
@@ -145,12 +145,12 @@ class _Collector(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        away = result is not SpanExportResult.SUCCESS
-        if away and not self._unavailable:
-            log.warning("traces.lost", spans=len(spans), reason="the collector does not take them")
-        elif self._unavailable and not away:
+        failed = result is not SpanExportResult.SUCCESS
+        if failed and not self._unavailable:
+            log.warning("traces.lost", spans=len(spans), reason="the collector does not accept them")
+        elif self._unavailable and not failed:
             log.info("traces.resumed")
-        self._unavailable = away
+        self._unavailable = failed
         return result
 
     def shutdown(self) -> None:

@@ -13,18 +13,15 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, Self
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 
-from shared.settings import Settings
+from shared.process.spans import NOTHING, Attributes, Kind, Span, current
 
 if TYPE_CHECKING:
     from shared.process.trace_export import Recorder
-
-Kind = Literal["internal", "client"]
-Attributes = Mapping[str, str | int | float | bool]
 
 _CONTEXT_HEADERS = {b"traceparent", b"tracestate"}  # W3C Trace Context
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -33,51 +30,6 @@ _FLUSH_SECONDS = 2.0  # for spans left at exit: a supervisor waits five seconds 
 _NO_ATTRIBUTES: Attributes = {}
 
 log = structlog.get_logger()
-
-
-class Span:
-    """A span as a `with` block. This one is not recorded, and ignores all attributes."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        return None
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether attributes will be recorded."""
-        return False
-
-    @property
-    def traceparent(self) -> str | None:
-        """Its W3C Trace Context header for other processes; None if traces are disabled."""
-        return None
-
-    @property
-    def ids(self) -> Mapping[str, str]:
-        """Its fields for log lines."""
-        return {}
-
-    def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
-        """Make a span within this one."""
-        del name, kind, attributes
-        return NOTHING
-
-    def note(self, name: str, value: str | int) -> None:
-        """Add an attribute: an id or a number."""
-
-    def rename(self, name: str) -> None:
-        """Set a name that was unknown at its start."""
-
-    def fail(self, kind: str) -> None:
-        """Record a failure; `kind` is the class of the error, or a status."""
-
-
-NOTHING = Span()
-current: ContextVar[Span] = ContextVar("span", default=NOTHING)
 
 
 class _Process:
@@ -134,13 +86,17 @@ def add_ids(_: object, __: str, event: structlog.typing.EventDict) -> structlog.
 
 
 @asynccontextmanager
-async def exporting(settings: Settings, role: str) -> AsyncIterator[None]:
+async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
     """Export the spans of this process while the block runs, if OpenTelemetry's variables enable it.
 
-    A thread sends spans in batches. An unavailable collector costs spans and nothing else; at exit it is waited for at
-    most two seconds, and no longer than the grace.
+    A thread sends spans in batches. An unavailable collector costs spans and nothing else; the exit waits for it for
+    two seconds at most, and never longer than the grace.
+
+    Args:
+        role: role of the process.
+        grace: time that the process has to stop.
     """
-    recorder = _recorder(role) if _is_wanted(os.environ) else None
+    recorder = _recorder(role) if _is_enabled(os.environ) else None
     if recorder is None:
         yield
         return
@@ -149,10 +105,10 @@ async def exporting(settings: Settings, role: str) -> AsyncIterator[None]:
         yield
     finally:
         _Process.recorder = before
-        await asyncio.to_thread(recorder.close, min(_FLUSH_SECONDS, settings.grace.total_seconds()))
+        await asyncio.to_thread(recorder.close, min(_FLUSH_SECONDS, grace.total_seconds()))
 
 
-def _is_wanted(given: Mapping[str, str]) -> bool:
+def _is_enabled(given: Mapping[str, str]) -> bool:
     """Whether OpenTelemetry's variables enable traces; its SDK reads the others itself, so they are not settings."""
 
     def of(*names: str) -> str:
@@ -162,9 +118,7 @@ def _is_wanted(given: Mapping[str, str]) -> bool:
     if of("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not (exporter or of(*_ENDPOINTS)):
         return False
     if exporter not in {"", "otlp"} or protocol not in {"", "http/protobuf"}:
-        reason = (
-            "spans go by OTLP over HTTP alone: OTEL_TRACES_EXPORTER=otlp, OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
-        )
+        reason = "spans use OTLP over HTTP only: OTEL_TRACES_EXPORTER=otlp, OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
         log.warning("traces.off", reason=reason)
         return False
     return True
@@ -172,9 +126,9 @@ def _is_wanted(given: Mapping[str, str]) -> bool:
 
 def _recorder(role: str) -> Recorder | None:
     try:
-        from shared.process.trace_export import Recorder  # noqa: PLC0415  else every process would load the exporter
+        from shared.process.trace_export import Recorder  # noqa: PLC0415  - otherwise every process would load the exporter
 
         return Recorder(role)
-    except ValueError as error:  # of a variable that is not a number; traces are no reason to refuse service
+    except ValueError as error:  # a variable is not a number; traces must not prevent service
         log.warning("traces.off", reason=f"a variable of OpenTelemetry cannot be used: {error}")
         return None

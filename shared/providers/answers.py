@@ -1,7 +1,7 @@
 """Conversion of providers' errors.
 
 Their messages may contain the end of the key, an organisation, a deployment or other callers' input. They are only
-logged, as `provider.answered`; an error has our sentence for the status, and the provider's code if it is a known one.
+logged, as `provider.answered`; an error has our sentence for the status, and the provider's code if we list it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NO_KEY_SET = (
     " is not sent"
 )
 _NO_MODEL = "it has no such model: check the model's name and the base URL"
-_NO_QUOTA = "its quota is used up: raise it, and the work goes on by itself"
+_NO_QUOTA = "its quota is used up: raise it, and the work continues automatically"
 _SLOWER = "it asks for fewer requests"
 _TOO_LONG = "the text is too long for the model: choose a model that takes more, or smaller chunks"
 _FILTERED = "its content filter stops this text"
-_NOT_TAKEN = "it does not take this request: check that the model can do what is asked of it"
+_NOT_TAKEN = "it rejects this request: check that the model supports it"
 _FAILED = "it failed"
 
 _OF_STATUS = {401: _KEY, 402: _NO_QUOTA, 403: _KEY, 404: _NO_MODEL, 413: _TOO_LONG, 429: _SLOWER} | dict.fromkeys(

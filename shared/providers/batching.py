@@ -11,7 +11,7 @@ from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
 
-_UNDER_WAY = 2  # requests, before the next texts wait for company
+_MAX_CONCURRENT = 2  # requests, before the next texts wait for company
 _WAIT_SECONDS = 0.05  # maximum wait for other callers, since a slow provider could embed the texts meanwhile
 _MAX_INPUTS, _MAX_TOKENS = 64, 8_000  # of one request
 
@@ -29,7 +29,7 @@ class BatchingEmbedder:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._under_way = 0
+        self._running = 0
         self._ended = asyncio.Event()
         self._gathering: _Request | None = None
 
@@ -58,7 +58,7 @@ class BatchingEmbedder:
                 raise
             return await self._embedder.embed(texts)
         finally:
-            request.leave()
+            request.remove_caller()
         return vectors[first : first + len(texts)]
 
     def _with_room_for(self, texts: Sequence[Input]) -> _Request:
@@ -69,17 +69,17 @@ class BatchingEmbedder:
         return self._gathering
 
     async def _send(self, request: _Request) -> Vectors:
-        if self._under_way >= _UNDER_WAY:
+        if self._running >= _MAX_CONCURRENT:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), _WAIT_SECONDS)
         if self._gathering is request:
             self._gathering = None
-        self._under_way += 1
+        self._running += 1
         self._ended.clear()
         try:
             return await self._embedder.embed(request.texts)
         finally:
-            self._under_way -= 1
+            self._running -= 1
             self._ended.set()
 
 
@@ -110,8 +110,8 @@ class _Request:
         self.callers += 1
         self.waiting += 1
 
-    def leave(self) -> None:
-        """Release a caller; the last one cancels the request."""
+    def remove_caller(self) -> None:
+        """Remove a caller; without callers the request is cancelled."""
         self.waiting -= 1
         if self.is_abandoned:
             self.answer.cancel()

@@ -12,6 +12,7 @@ from structlog.contextvars import get_contextvars
 from shared.domain.errors import Unavailable
 from shared.process import traces
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
+from shared.process.spans import Span
 from shared.providers.answers import NO_KEY, provider_errors
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Provider:
                     self._count(span, model, event.usage.prompt_tokens, event.usage.completion_tokens)
                 yield event
 
-    def _count(self, span: traces.Span, model: str, prompt: object, completion: object) -> None:
+    def _count(self, span: Span, model: str, prompt: object, completion: object) -> None:
         for kind, name, tokens in (("prompt", "input", prompt), ("completion", "output", completion)):
             if isinstance(tokens, int) and tokens > 0:  # a provider may send anything
                 TOKENS.labels(self.component, model, kind).inc(tokens)
@@ -112,13 +113,13 @@ class Provider:
 def _headers() -> dict[str, str]:
     """Return the id of the request that caused a call, in OpenAI's form; None for ingest.
 
-    It does not identify the tenant: calls of all tenants look alike.
+    It does not identify the tenant: calls of all tenants have the same form.
     """
     request_id = get_contextvars().get("request_id")
     return {"X-Client-Request-Id": request_id} if request_id else {}
 
 
-def _span(operation: str, model: str) -> traces.Span:
+def _span(operation: str, model: str) -> Span:
     attributes = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai", "gen_ai.request.model": model}
     return traces.span(f"{operation} {model}".rstrip(), "client", attributes)
 

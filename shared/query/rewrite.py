@@ -54,7 +54,7 @@ class RewriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuestion:
-    """The rewriting of a question; a part is None or empty if it was not requested or the model omitted it."""
+    """The rewriting of a question. Parts that were not requested, or that the model omitted, are empty or None."""
 
     hypothetical: str | None = None
     queries: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Rewriter:
 
 
 async def rewrite(model: ChatModel, question: str, options: RewriteOptions) -> RewrittenQuestion:
-    """Rewrite a question with one call, whatever the options ask for.
+    """Rewrite a question with one call for all requested parts.
 
     Raises:
         Transient: the model is not available now.
@@ -210,7 +210,7 @@ def read(completion: Completion, question: str, options: RewriteOptions) -> Rewr
         usage=completion.usage,
     )
     if not (rewritten.texts or rewritten.entities or _only_entities(options)):
-        raise MalformedReply("nothing of what was asked for in it")
+        raise MalformedReply("none of the requested parts in it")
     return rewritten
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_of_point
+from shared.domain.text.bm25 import document_vector, query_vector
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, Input, pack
 from shared.query.retrieve.query import QuestionOrigin
-from shared.text.bm25 import document_vector, query_vector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
 from shared.vectors.index import Index
@@ -38,7 +38,7 @@ class Similarity:
 
     Args:
         text: cosines of the question and the text.
-        questions: per question, its cosines with those of the text, in order.
+        questions: per question, its cosines with the text's questions, in order.
         words: share of the question's words that the text contains, from 0 to 1.
     """
 
@@ -78,8 +78,8 @@ async def embed_compared(
     """Embed questions as queries, then texts as documents and their questions as queries, each once.
 
     Returns:
-        Vectors of the questions, shape `(questions, dimensions)`, and vectors of the texts followed by those of their
-        distinct questions.
+        Vectors of the questions, shape `(questions, dimensions)`, and vectors of the texts followed by their distinct
+        questions.
 
     Raises:
         ForeaskError: the provider rejects a text or is unavailable.
@@ -116,7 +116,7 @@ def compare(
     ]
 
 
-async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
+async def compare_stored(  # noqa: PLR0917 - the parts of a comparison
     index: Index,
     where: VisiblePoints,
     asked: Vectors,

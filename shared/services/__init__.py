@@ -1,6 +1,7 @@
 """The wiring: a process's dependencies, created once from the settings and closed at its end.
 
-Each role has a module that imports only what the role needs: a parse worker loads neither Qdrant's client nor OpenAI's.
+Each role has a module that imports only the role's libraries: a parse worker loads neither Qdrant's client nor
+OpenAI's.
 `build` imports only the module of its role.
 """
 

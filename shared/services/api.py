@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.costs.budgets import Budgets
-from shared.costs.estimator import Estimator
 from shared.domain.collections import Collection
+from shared.ingest.costs.budgets import Budgets
+from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
 from shared.ledger import Ledger
 from shared.ledger.postgres.database import Database
@@ -21,6 +22,7 @@ from shared.providers.limiter.usage import LimitUse
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
+from shared.services.ingest import price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
 from shared.settings import Embedding, Settings
@@ -95,7 +97,16 @@ class ApiServices:
 def assemble(parts: Parts) -> ApiServices:
     limiters = Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters)
     ledger = parts.ledger
-    estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.of_load)
+    estimator = Estimator(
+        parts.ingest_defaults,
+        partial(price, parts.settings),
+        ledger.collections,
+        ledger.estimates,
+        model=parts.chat.name,
+        embedding=parts.settings.embedding_model or "",
+        limits=limiters.of_load,
+    )
+    floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
     embedders = query_embedders(parts)
     return ApiServices(
         settings=parts.settings,
@@ -108,7 +119,7 @@ def assemble(parts: Parts) -> ApiServices:
         limiters=limiters,
         budgets=parts.budgets,
         estimator=estimator,
-        trial=Trial(parts.settings, parts.chat, parts.llm_limiter, embedders),
+        trial=Trial(parts.ingest_defaults, floors, parts.chat, parts.llm_limiter, embedders),
         embedders=embedders,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),

@@ -20,7 +20,8 @@ def assemble(parts: Parts) -> WorkerServices:
 
 def generator_of(parts: Parts) -> Generator:
     return Generator(
-        settings=parts.settings,
+        slots=parts.settings.llm_max_in_flight,
+        defaults=parts.ingest_defaults,
         work=parts.ledger.work,
         model=parts.chat,
         limiter=parts.llm_limiter,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.ingest.generate.quality import floor_for
 from shared.ingest.index.stage import Indexer, index_stage
 from shared.providers.limiter.models import LimitedEmbedder
+from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import calibrator_of
 from shared.services.worker import WorkerServices
@@ -29,16 +29,19 @@ def indexers_of(parts: Parts) -> dict[str, Indexer]:
 
 def _indexer(parts: Parts, name: str) -> Indexer:
     limiter, embedding = parts.embedding_limiters[name], parts.embeddings[name]
-    floor = parts.settings.tuning.similarity_floor
+    tuning = parts.settings.tuning
     return Indexer(
-        settings=parts.settings,
+        slots=tuning.embedding_max_in_flight,
+        max_given=tuning.given_per_chunk,
+        request_inputs=tuning.embedding_batch_size,
+        request_tokens=tuning.embedding_batch_tokens,
         work=parts.ledger.work,
         embedder=LimitedEmbedder(parts.embedders[name], limiter),
         limiter=limiter,
         index=parts.index,
         wakeups=parts.wakeups,
         policy=parts.retries,
-        floor=floor_for(embedding.model) if floor is None else floor,
+        floor=similarity_floor(parts.settings, embedding),
         space=embedding.space,
         finisher=parts.finisher,
     )

@@ -9,7 +9,7 @@ from shared.providers.limiter.limiter import ProviderLimits
 from shared.providers.limiter.script import provider_id
 from shared.settings import Embedding, Settings, TenantLimits
 
-_PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
+_PROBE_TIMEOUT = timedelta(seconds=30)  # some servers load the model first
 
 
 def llm_limits(settings: Settings, model: str) -> ProviderLimits:

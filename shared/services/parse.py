@@ -51,11 +51,13 @@ def parser_of(parts: Parts) -> Parser:
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
-        settings=settings,
+        slots=settings.parse_workers * 4,  # some wait for a free child while others are committed
+        max_chunks=settings.tuning.parse_max_chunks,
+        defaults=parts.ingest_defaults,
         work=parts.ledger.work,
         sandbox=sandbox,
         uploads=parts.uploads,
         wakeups=parts.wakeups,
-        model=require(settings.llm_model, "FOREASK_LLM_MODEL"),  # a part of the key of paid questions
+        model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
     )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.costs.budgets import Budgets
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
+from shared.ingest.costs.budgets import Budgets
+from shared.ingest.options import IngestDefaults
 from shared.ledger import (
     Audit,
     Backlogs,
@@ -43,6 +44,7 @@ from shared.ledger import (
 )
 from shared.ledger.postgres.database import Database
 from shared.process import metrics
+from shared.services.ingest import budgets_of, ingest_defaults
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
@@ -182,6 +184,10 @@ class Parts:
         return Deliverer(self.ledger.webhooks, sender)
 
     @cached_property
+    def ingest_defaults(self) -> IngestDefaults:
+        return ingest_defaults(self.settings, require(self.settings.llm_model, "FOREASK_LLM_MODEL"))
+
+    @cached_property
     def retries(self) -> RetryPolicy:
         tuning = self.settings.tuning
         return RetryPolicy(tuning.max_attempts, tuning.retry_base, tuning.retry_ceiling)
@@ -243,7 +249,7 @@ class Parts:
 
     @cached_property
     def budgets(self) -> Budgets:
-        return Budgets(self.settings, self._costs)
+        return budgets_of(self.settings, self._costs)
 
     @cached_property
     def _costs(self) -> Costs:

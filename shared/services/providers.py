@@ -43,10 +43,10 @@ def embedders_of(settings: Settings, stack: AsyncExitStack) -> dict[str, OpenAIE
 
 
 def embedder_of(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
-    """Make the embedding model of new collections alone.
+    """Create only the embedding model of new collections.
 
     Raises:
-        InvalidInput: none is named.
+        InvalidInput: no model is named.
     """
     name = require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
     return _embedder(name, settings.served_embeddings()[name], stack)

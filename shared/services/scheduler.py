@@ -1,4 +1,4 @@
-"""The scheduler: it wakes workers for whatever is due and cleans up. It calls no provider."""
+"""The scheduler: it wakes workers for due work and cleans up. It calls no provider."""
 
 from __future__ import annotations
 

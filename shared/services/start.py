@@ -16,7 +16,7 @@ from shared.settings import Settings, require
 log = structlog.get_logger()
 
 
-async def begin(settings: Settings, role: Role) -> None:
+async def check_start(settings: Settings, role: Role) -> None:
     """Check conditions that would otherwise fail later, during work.
 
     An unavailable ledger is not an error, because it may return, as during any outage.

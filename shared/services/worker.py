@@ -38,11 +38,11 @@ class WorkerServices:
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     calibrator: Calibrator | None = None
 
-    async def begin(self) -> None:
-        """Make ready for the first wake-up, and ask for one: work may be due already."""
+    async def start(self) -> None:
+        """Start the stage's resources, and request a first wake-up, because work may be due already."""
         for warm_up in self.warm_ups:
             await warm_up()
-        self.wakeups.begin()
+        self.wakeups.start()
 
     def stop(self) -> None:
         """Start no more calls of providers."""

@@ -37,8 +37,8 @@ class Blocks:
 
     def forget(self, names: Iterable[str]) -> None:
         """Drop the blocks of objects that are removed."""
-        gone = set(names)
-        for key in [key for key in self._blocks if key[0] in gone]:
+        removed = set(names)
+        for key in [key for key in self._blocks if key[0] in removed]:
             del self._blocks[key]
 
     def _block(self, name: str, number: int) -> asyncio.Task[bytes]:

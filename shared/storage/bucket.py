@@ -28,14 +28,14 @@ from shared.storage.uploads import (
     Owner,
     Upload,
     Uploads,
-    gone,
+    missing,
     too_large,
     write_temporary,
 )
 
 _PART_BYTES = 8 << 20  # of a multipart upload; smaller bodies are sent in one request
 _PARTS_AT_ONCE = 2
-_OWN_SECONDS = 30.0  # so long a look at the marker holds: each upload would pay for another request
+_OWN_SECONDS = 30.0  # lifetime of a check of the marker, which would otherwise cost a request per upload
 _REFUSED_SECONDS = 5.0  # and a rejection, which took a request per upload of a sample
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
@@ -93,7 +93,7 @@ class UploadBucket(Uploads):
                 digest.update(piece)
                 buffer += piece
                 if len(buffer) >= _PART_BYTES:
-                    sending = sending or await self._begin(name)
+                    sending = sending or await self._start_multipart(name)
                     with self._refused_on_failure():
                         await sending.send(bytes(buffer))
                     buffer.clear()
@@ -187,7 +187,7 @@ class UploadBucket(Uploads):
         await super().require_own()
         self._own_until, self._refused = time.monotonic() + _OWN_SECONDS, None
 
-    async def _begin(self, name: str) -> _Multipart:
+    async def _start_multipart(self, name: str) -> _Multipart:
         await self._require_own_lately()
         return _Multipart(self._store, name)
 
@@ -240,7 +240,7 @@ class UploadBucket(Uploads):
                 yield
             except FileNotFoundError as error:
                 await self._check()
-                raise gone() from error
+                raise missing() from error
 
     @contextmanager
     def _unavailable_on_failure(self) -> Iterator[None]:
@@ -281,7 +281,7 @@ class _Multipart:
     """One object sent in parts; it exists when the last part has arrived, or never.
 
     obstore takes the parts from an iterator. Only an error of the iterator makes it abort the upload: a cancelled
-    request would leave invisible parts that cost money.
+    request would cause invisible parts that cost money.
     """
 
     def __init__(self, store: S3Store | GCSStore | AzureStore, name: str) -> None:
@@ -333,7 +333,7 @@ class _Aborted(Exception):
 
 
 def _sent(tenant: str, token: str) -> str:
-    """The object that an offer is for: a tenant can name its own alone."""
+    """The object of an offer; a tenant can name only its own objects."""
     return f"sent/{tenant}/{token}"
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 
 from shared.domain.errors import Unavailable, Unreadable
-from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, away, gone, too_large
+from shared.storage.uploads import MARKER, PAGE, RETRY_AFTER, Owner, Upload, Uploads, missing, too_large, unavailable
 
 T = TypeVar("T")
 _FLUSH_BYTES = 1 << 20
@@ -127,10 +127,10 @@ class UploadFolder(Uploads):
             yield
         except FileNotFoundError as error:
             await self._check()
-            raise gone() from error
+            raise missing() from error
         except OSError as error:
             self._unavailable = True
-            raise away(self.label, error.strerror) from error
+            raise unavailable(self.label, error.strerror) from error
 
     async def _holds_any(self, names: Sequence[str]) -> bool:
         return await asyncio.to_thread(lambda: any(self.path(name).exists() for name in names))

@@ -31,6 +31,6 @@ def open_uploads(url: str | None, options: Mapping[str, str], folder: Path, owne
     parts = urlsplit(url)
     if parts.scheme == "file":
         return UploadFolder(Path(unquote(parts.path)), owner)
-    from shared.storage.bucket import UploadBucket  # noqa: PLC0415  who has a folder needs no obstore
+    from shared.storage.bucket import UploadBucket  # noqa: PLC0415 - a folder needs no obstore
 
     return UploadBucket(url, options, owner)

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """`name` finds the bytes again; `sha256` is over the bytes alone."""
+    """`name` identifies the stored bytes; `sha256` is their hash."""
 
     name: str
     size_bytes: int
@@ -99,7 +99,7 @@ class Uploads(ABC):
         owner: deployment whose ledger names them.
     """
 
-    label: str  # name for people
+    label: str  # name in messages
     setting: str  # variable with its location
     seek: str  # first check after a failure
 
@@ -114,7 +114,7 @@ class Uploads(ABC):
         """Store a stream while its bytes are counted; it is durable when this returns.
 
         Raises:
-            TooLarge: more than `max_bytes` came; nothing is left.
+            TooLarge: the upload has more than `max_bytes`; nothing is stored.
             Unavailable: the store refused, because it is full for example, or is another deployment's; nothing is
                 left.
         """
@@ -163,7 +163,7 @@ class Uploads(ABC):
             offset, length = _part(name) or (0, 0)
             content = await self._read(stored_in(name), offset, length)
             if len(content) < length:
-                raise gone()
+                raise missing()
             contents.append(content)
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
@@ -226,7 +226,7 @@ class Uploads(ABC):
         while offset < end:
             piece = await self._read(stored_in(name), offset, min(_PIECE_BYTES, end - offset))
             if not piece:
-                raise gone()
+                raise missing()
             yield piece
             offset += len(piece)
 
@@ -247,7 +247,7 @@ class Uploads(ABC):
     async def _cut(self, pack: str, offset: int, length: int) -> AsyncIterator[Path]:
         content = await self._read(pack, offset, length)
         if len(content) < length:
-            raise gone()
+            raise missing()
         path = await asyncio.to_thread(write_temporary, content)
         try:
             yield path
@@ -256,11 +256,11 @@ class Uploads(ABC):
 
     @abstractmethod
     async def remove(self, names: Sequence[str]) -> set[str]:
-        """Remove unreferenced objects; return those that could not be removed, which remain for the cleanup."""
+        """Remove unreferenced objects; return the names of remaining objects, which the cleanup removes later."""
 
     @abstractmethod
     def pages(self) -> AsyncIterator[list[str]]:
-        """Yield the names of all objects, in batches, including those that a crash left without a document.
+        """Yield the names of all objects, in batches, including objects without a document after a crash.
 
         Raises:
             Unavailable: the object store is unavailable.
@@ -283,8 +283,8 @@ class Uploads(ABC):
     async def require_own(self) -> None:
         """Return if the store belongs to this deployment, or can be adopted.
 
-        A store without a marker is adopted if it is empty and the ledger names no upload, or if it contains one that
-        the ledger names.
+        A store without a marker is adopted if it is empty and the ledger has no upload, or if it contains an upload of
+        the ledger.
 
         Raises:
             Unavailable: it belongs to another deployment, or is missing; or the ledger cannot be reached.
@@ -298,7 +298,7 @@ class Uploads(ABC):
         marker = await self._marker()  # another process may have marked and used it meanwhile
         if marker is None:
             raise self._not_ours(
-                f"The {self.label} has no {MARKER}, and holds nothing that the ledger names: {self.seek}, and is"
+                f"The {self.label} has no {MARKER}, and contains no upload of the ledger: {self.seek}, and is"
                 " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
             )
         if marker != str(deployment):
@@ -309,7 +309,7 @@ class Uploads(ABC):
             )
 
     async def adopt(self) -> None:
-        """Make the store this deployment's, whatever it held."""
+        """Make the store this deployment's, regardless of its content."""
         await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
@@ -352,7 +352,7 @@ class Uploads(ABC):
         try:
             await self.require_own()
         except OSError as error:
-            raise away(self.label, error.strerror) from error
+            raise unavailable(self.label, error.strerror) from error
         self._unavailable = False
 
     async def _marker(self) -> str | None:
@@ -394,10 +394,10 @@ def too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
 
 
-def gone() -> Unreadable:
-    return Unreadable("The stored file is gone: upload the document again.")
+def missing() -> Unreadable:
+    return Unreadable("The stored file is missing: upload it again.")
 
 
-def away(label: str, reason: str | None) -> Unavailable:
+def unavailable(label: str, reason: str | None) -> Unavailable:
     message = f"the {label} cannot be read here: {reason or 'its disk fails'}"
     return Unavailable(message, component="uploads", retry_after=AWAY_PAUSE)

@@ -15,7 +15,7 @@ CONNECT_SECONDS = 3.0  # a lost machine sends no reply
 IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 _PORT = 6333
 _RETURN_SECONDS = 30.0
-_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are unavailable, or the node is behind a proxy
+_UNAVAILABLE = frozenset({502, 503, 504})  # the node's peers are unavailable, or a proxy answers for the node
 log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
@@ -58,7 +58,7 @@ class Addresses:
             try:
                 status, answer = await self._send_to(url, send)
             except ResponseHandlingException as error:
-                if _may_be_under_way(error):
+                if _may_have_arrived(error):
                     raise
             else:
                 if status not in _UNAVAILABLE:
@@ -94,7 +94,7 @@ class Addresses:
         return self._urls[self._used :] + self._urls[: self._used]
 
     def _leave(self, url: SplitResult) -> None:
-        """Use the next address from now on, for a while."""
+        """Use the next address for a while."""
         if not self.are_several or self._urls[self._used] is not url:  # another request has left it
             return
         self._used = (self._used + 1) % len(self._urls)
@@ -106,6 +106,6 @@ def _with_port(url: SplitResult) -> SplitResult:
     return url if url.port else url._replace(netloc=f"{url.netloc.rstrip(':')}:{_PORT}")
 
 
-def _may_be_under_way(error: ResponseHandlingException) -> bool:
+def _may_have_arrived(error: ResponseHandlingException) -> bool:
     reason = error.source
     return isinstance(reason, (TimeoutException, TimeoutError)) and not isinstance(reason, ConnectTimeout)

@@ -94,7 +94,7 @@ class Connection:
 
     @contextmanager
     def _if_exists(self) -> Iterator[None]:
-        """Leave the block if the collection does not exist: the first upsert creates it."""
+        """Exit the block if the collection does not exist: the first upsert creates it."""
         with self._errors():
             try:
                 yield
@@ -122,7 +122,7 @@ async def _release_response(
     A response and its stream refer to each other and to the request. Without this, half a megabyte of points per
     request would wait for the garbage collector, which runs rarely.
     """
-    began, taken = time.perf_counter(), _FAILED_SECONDS
+    started, taken = time.perf_counter(), _FAILED_SECONDS
     try:
         with request_span(request.method, request.url.path) as span:
             response = await send(request)
@@ -132,7 +132,7 @@ async def _release_response(
                 span.fail(str(response.status_code))
         taken = _OK_SECONDS if answers else _REFUSED_SECONDS
     finally:
-        taken.observe(time.perf_counter() - began)
+        taken.observe(time.perf_counter() - started)
     response.stream = _NOTHING_LEFT
     return response
 

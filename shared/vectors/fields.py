@@ -1,7 +1,7 @@
-"""Where the values of declared metadata fields stand in points, and how filters find them there.
+"""Storage of declared metadata fields in points, and the filters that use it.
 
-Tenants share a collection of Qdrant, and an index is for a key in the points of all. So a field has no key of its own:
-its values are copied to keys of which there is a fixed number, whatever fields are called and of which types they are.
+Tenants share a collection of Qdrant, and an index covers a key in the points of all tenants. So a field has no key of
+its own: its values are copied to a fixed number of keys, independent of the names and the types of fields.
 
 terms                         texts, whole numbers and truths that are equal to something: "department=hr"
 number_0 ... number_7         numbers that are compared
@@ -9,8 +9,8 @@ datetime_0 ... datetime_3     dates that are compared
 
 The n-th field of numbers that a collection declares has `number_n`, and so with dates.
 
-A filter that an index cannot answer exactly as the metadata would is answered by the metadata. The indexes change what
-a filter costs, not what it finds: one is made when the first point comes that has its key.
+A filter that an index cannot answer exactly like the metadata is answered by the metadata. The indexes change the cost
+of a filter, not its result. An index is created when the first point with its key arrives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, A
 
 
 def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object]]:
-    """No values for each key in a point that declared fields may have: what to write over values that are to go."""
+    """Empty values for all keys that declared fields may have in a point, to overwrite old values."""
     terms: dict[str, list[object]] = {TERMS: []} if any(kind in _OF_TERMS for _, kind in fields) else {}
     return terms | {key: [] for _, key in _compared(fields)}
 

@@ -1,7 +1,7 @@
-"""Filters of points: what a query may see, a document's points, and a caller's filter over metadata.
+"""Filters of points: visible points, a document's points, and a caller's filter over metadata.
 
-Tenants share a collection in Qdrant. Every filter is made of a place, so that it selects in the groups of one tenant's
-collection alone; filters are made here and nowhere else.
+Tenants share a collection in Qdrant. Every filter is created from a location, so that it selects in the groups of one
+tenant's collection only; filters are created here and nowhere else.
 
 A caller's filter is checked and becomes Qdrant's conditions:
 
@@ -63,7 +63,7 @@ class VisiblePoints:
 
 
 def visible_points(location: IndexLocation, conditions: Sequence[Condition] = ()) -> VisiblePoints:
-    """Select the points of a collection that queries may see: those of complete versions, under further conditions."""
+    """Select the visible points of a collection: points of complete versions, under further conditions."""
 
     def of(kind: PointKind) -> SearchFilter:
         return _dumped(must=[*_of_kind(location, kind), *conditions], must_not=[_equals("hidden", value=True)])
@@ -126,7 +126,7 @@ def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
 def document_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's points, including hidden ones: of all versions, of one, or of those below `below`."""
+    """Select a document's points, including hidden ones: of all versions, of one, or of versions below `below`."""
     must = [*_of(location), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
@@ -144,7 +144,7 @@ def document_texts(location: IndexLocation, document_id: UUID, version: int) -> 
 def hidden_points(
     location: IndexLocation, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
-    """Select a document's hidden points: of one version, or of those below `below`."""
+    """Select a document's hidden points: of one version, or of versions below `below`."""
     of_document = document_points(location, document_id, version=version, below=below)
     return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
 
@@ -157,7 +157,7 @@ def leftover_points(location: IndexLocation, chunk_ids: Sequence[str], version: 
 
 
 def replaceable_points(token: int) -> models.Filter:
-    """Select points that a writer may replace: those of claims up to its own.
+    """Select points that a writer may replace: points of claims up to its own.
 
     A point's id contains the writer's version.
     """
@@ -257,7 +257,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
 
 
 def _count(parts: Sequence[Condition]) -> int:
-    """How many conditions on fields there are."""
+    """The number of conditions on fields."""
     nested = [each for each in parts if isinstance(each, models.Filter)]
     clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
     return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))
@@ -280,7 +280,7 @@ def _key(name: str) -> str:
     """Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
     parts = name.split(".")
     if not all(parts) or any(c in name for c in '"\\'):
-        raise InvalidInput("A filter's fields are names, with dots between those of nested ones.", field="filter")
+        raise InvalidInput("A filter's fields are names; dots join the names of nested fields.", field="filter")
     return ".".join(("metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)))
 
 

@@ -49,7 +49,7 @@ class StoredPoint:
 
 
 class StoredVector(NamedTuple):
-    """The embedded text of a point and its vector; `question` is None for a chunk's text."""
+    """The embedded text of a point and its vector; a chunk's text has the `question` None."""
 
     question: str | None
     vector: Vectors

@@ -16,7 +16,7 @@ _INT8 = models.ScalarQuantization(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Creation parameters of new Qdrant collections; None leaves the choice to Qdrant.
+    """Creation parameters of new Qdrant collections; None selects Qdrant's default.
 
     Args:
         shards: parts of a collection, each on one node.
@@ -57,9 +57,9 @@ class Layout:
     def differences(self, info: models.CollectionInfo) -> dict[str, str]:
         """The parameters of an existing collection that differ, by the setting's variable."""
         return {
-            f"FOREASK_QDRANT_{name}": f"set {wanted}, is {found}"
-            for name, wanted, found in self._compared(info.config)
-            if wanted is not None and wanted != found
+            f"FOREASK_QDRANT_{name}": f"set {configured}, is {found}"
+            for name, configured, found in self._compared(info.config)
+            if configured is not None and configured != found
         }
 
     def _compared(self, config: models.CollectionConfig) -> Iterator[tuple[str, object, object]]:

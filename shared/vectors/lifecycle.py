@@ -107,8 +107,8 @@ class Lifecycle(Connection):
             if error.status_code != 409:  # noqa: PLR2004  another worker created it
                 raise
 
-    async def _index_keys(self, name: str, wanted: AbstractSet[str]) -> None:
-        keys = wanted - self._indexed[name]
+    async def _index_keys(self, name: str, required: AbstractSet[str]) -> None:
+        keys = required - self._indexed[name]
         if not keys:
             return
         with self._writing(name), self._errors(), self._recreated_if_missing(name):
@@ -121,7 +121,7 @@ class Lifecycle(Connection):
 
     @contextmanager
     def _recreated_if_missing(self, name: str) -> Iterator[None]:
-        """Let the next attempt recreate a collection that was deleted."""
+        """Mark a deleted collection, so that the next attempt recreates it."""
         try:
             yield
         except UnexpectedResponse as error:
@@ -143,7 +143,7 @@ class Lifecycle(Connection):
             await self._client.delete_collection(name)
 
     async def names(self) -> list[str]:
-        """Return the names of all collections of Qdrant, including those of other deployments."""
+        """Return the names of all collections in Qdrant, including other deployments' collections."""
         with self._errors():
             return sorted(collection.name for collection in (await self._client.get_collections()).collections)
 

@@ -21,8 +21,8 @@ from shared.domain.filterable import FilterableField
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.questions import AcceptedQuestion
+from shared.domain.text.bm25 import document_vector
 from shared.domain.vectors import Vectors
-from shared.text.bm25 import document_vector
 from shared.vectors.fields import indexed_values
 from shared.vectors.groups import group
 

@@ -1,4 +1,4 @@
-"""Readiness: one check at a time, whose result is valid for some seconds, for any number of callers."""
+"""Readiness: callers share one check at a time; its result is valid for some seconds."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Reads(Connection):
         """Return a page of a collection's points in id order, including hidden ones.
 
         Returns:
-            The points, and the `after` of the next page, which is None on the last page.
+            The points, and the `after` of the next page; None on the last page.
         """
         return await self._scroll(location, filters.collection_points(location), limit=limit, after=after)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.domain.index_location import IndexLocation
+from shared.domain.text.bm25 import SparseVector
 from shared.domain.vectors import Vectors
-from shared.text.bm25 import SparseVector
 from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section_points
 
 Search = Mapping[str, Any]

@@ -52,17 +52,17 @@ class Sizes:
         Raises:
             Transient: Qdrant did not answer.
         """
-        size = self._begin(location)
+        size = self._start_read(location)
         if size.counting is not None:
             await asyncio.shield(size.counting)
         return size.count or 0
 
     async def about(self, location: IndexLocation) -> int:
         """Like `of`, but while a collection is counted again return its last count, without waiting."""
-        size = self._begin(location)
+        size = self._start_read(location)
         return await self.of(location) if size.count is None else size.count
 
-    def _begin(self, location: IndexLocation) -> _Size:
+    def _start_read(self, location: IndexLocation) -> _Size:
         """Start a count unless one is valid or running."""
         if len(self._sizes) >= _MOST and location not in self._sizes:
             self._sizes = {each: size for each, size in self._sizes.items() if size.counting is not None}
@@ -74,9 +74,9 @@ class Sizes:
         return size
 
     async def _counted(self, location: IndexLocation, size: _Size) -> None:
-        began = self._now()
+        started = self._now()
         try:
             size.count = await self._count(location)
-            size.until = self._now() + max(self._seconds, _REST * (self._now() - began))
+            size.until = self._now() + max(self._seconds, _REST * (self._now() - started))
         finally:
             size.counting = None

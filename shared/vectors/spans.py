@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shared.process import traces
+from shared.process.spans import NOTHING, Span
 
 
-def request_span(method: str, path: str) -> traces.Span:
+def request_span(method: str, path: str) -> Span:
     """Create the span of a request.
 
     Args:
@@ -13,7 +14,7 @@ def request_span(method: str, path: str) -> traces.Span:
         path: path of the address, without ids.
     """
     if not traces.is_recording():
-        return traces.NOTHING
+        return NOTHING
     name, _, rest = path.partition("/collections/")[2].partition("/")
     operation = f"{method} {rest or 'collections'}"
     attributes = {"db.system.name": "qdrant", "db.operation.name": operation, "db.collection.name": name}

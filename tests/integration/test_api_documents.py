@@ -455,7 +455,10 @@ async def test_missing_bytes_ask_for_new_upload(client, services, settings):
 
     reply = await client.get(f"/v1/documents/{document.id}/content")
 
-    assert (reply.status_code, reply.json()["detail"]) == (404, "The stored file is gone: upload the document again.")
+    assert (reply.status_code, reply.json()["detail"]) == (
+        404,
+        "The stored file is missing: upload it again.",
+    )
 
 
 async def test_the_cost_follows_from_the_prices(services, settings, provider):

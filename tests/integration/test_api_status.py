@@ -10,7 +10,7 @@ from sqlalchemy import text
 from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
-from shared.costs.budgets import BudgetUse
+from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.providers.limiter.usage import LimitUse
 from tests.conftest import Library

@@ -190,9 +190,7 @@ async def _settled(services, outcomes, *, late):
 @pytest.fixture
 def text_by_text(services):
     """An indexer that makes a request for each text."""
-    settings = services.settings
-    tuning = settings.tuning.model_copy(update={"embedding_batch_size": 1})
-    return replace(services.indexer, settings=settings.model_copy(update={"tuning": tuning}))
+    return replace(services.indexer, request_inputs=1)
 
 
 async def test_embeddings_of_released_batch_are_charged(services, library, provider, text_by_text):
@@ -206,7 +204,7 @@ async def test_embeddings_of_released_batch_are_charged(services, library, provi
     in_work.cancel()
     await asyncio.gather(in_work, return_exceptions=True)
 
-    await stage.give_back([chunk.lease for chunk in batch])
+    await stage.release([chunk.lease for chunk in batch])
 
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
 

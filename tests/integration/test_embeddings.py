@@ -229,7 +229,7 @@ async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other,
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
-        await stage.give_back([lease for batch in [*claimed, *again] for lease in stage.leases_of(batch)])
+        await stage.release([lease for batch in [*claimed, *again] for lease in stage.leases_of(batch)])
         assert embeddings_of(await stage.claim(stage.slots)).count("e5") == slow.slots
 
 

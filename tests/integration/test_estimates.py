@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from shared.costs.estimator import Load, SampleText
 from shared.domain.collections import CollectionOptions
+from shared.ingest.costs.estimator import Load, SampleText
 from tests.support.api import work
 
 PARAGRAPHS = """\
@@ -150,7 +150,7 @@ async def test_documents_that_wait_make_an_estimate_inexact(services, library, c
 
 
 async def test_a_large_collection_is_sampled(services, collection, monkeypatch):
-    monkeypatch.setattr("shared.costs.estimator.MOST_DOCUMENTS", 5)
+    monkeypatch.setattr("shared.ingest.costs.estimator.MOST_DOCUMENTS", 5)
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )

@@ -150,7 +150,7 @@ async def test_incomplete_or_outdated_build_fails_gate(services, fill, gate, mon
     assert [reason.partition(":")[0] for reason in report.reasons] == [
         "Documents that the build lacks",
         "Documents that the build has with older content",
-        "Documents that the live build has not",
+        "Documents that the live build lacks",
         "Points that differ from the ledger",
     ]
     assert "labelled questions" in report.notes[0]
@@ -171,7 +171,7 @@ async def test_single_missing_point_fails_gate(services, fill, gate):
 async def test_build_only_failures_count_and_may_be_accepted(services, fill, gate):
     refusing = replace(services.indexer, embedder=Refusing(services.indexer.embedder))
     build = await fill(refusing)
-    assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, in the build alone: 1.",)
+    assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, only in the build: 1.",)
     assert (await report_of(replace(gate, accepted_failures=1), build)).is_open
 
 
@@ -202,7 +202,7 @@ async def test_slower_build_fails_gate(services, fill, gate, monkeypatch):
     monkeypatch.setattr(gates.time, "perf_counter", lambda: clock[0])
     report = await report_of(gate, build, LABELLED)
 
-    assert report.reasons == ("Queries take longer: 95 % within 200 ms where the live build takes 100.",)
+    assert report.reasons == ("Queries take longer: 95 % within 200 ms instead of 100.",)
 
 
 async def test_a_busy_second_stops_no_build(services, fill, gate, monkeypatch):

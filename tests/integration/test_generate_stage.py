@@ -155,9 +155,9 @@ async def test_settling_a_failure_twice_counts_its_cost_once(services, library, 
 @pytest.fixture
 def question_by_question(services):
     """A generator that makes a call for each question."""
-    settings = services.settings
-    tuning = settings.tuning.model_copy(update={"question_strategy": "per-question"})
-    return replace(services.generator, settings=settings.model_copy(update={"tuning": tuning}))
+    defaults = services.generator.defaults
+    generation = replace(defaults.generation, strategy="per-question")
+    return replace(services.generator, defaults=replace(defaults, generation=generation))
 
 
 async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, question_by_question):
@@ -192,7 +192,7 @@ async def test_edit_between_calls_repays_nothing(services, library, provider, qu
     await interrupted.reached.wait()
     await library.add(f"{KEEPER}\n", "a.md")
     in_work.cancel()
-    await stage.give_back([chunk.lease])
+    await stage.release([chunk.lease])
 
     await work(services, "parse", "index")
     stage = generate_stage(question_by_question)

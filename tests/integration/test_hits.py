@@ -2,10 +2,10 @@
 
 import pytest
 
+from shared.domain.text.bm25 import query_vector
 from shared.ingest.index.stage import index_batch
 from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
 from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
-from shared.text.bm25 import query_vector
 from shared.vectors.filters import caller_conditions, visible_points
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points

@@ -332,7 +332,7 @@ async def test_open_breaker_metric_lasts_as_long_as_reported(pool, monkeypatch):
 
     assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.OPEN
 
-    monkeypatch.setattr("shared.providers.limiter.client._KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr("shared.providers.limiter.client._STATE_SECONDS", 0.0)
     assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.CLOSED
 
 

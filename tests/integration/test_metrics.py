@@ -96,10 +96,10 @@ async def test_a_row_that_lost_its_lease_is_counted(services, library):
 
 
 async def test_processes_with_one_port_take_the_next_one(settings):
-    async with metrics.serving(settings.model_copy(update={"metrics_port": 0}), "api") as free:
+    host = settings.metrics_host
+    async with metrics.serving("api", host, 0) as free:
         assert free is not None
-    settings = settings.model_copy(update={"metrics_port": free})
-    async with metrics.serving(settings, "parse") as first, metrics.serving(settings, "index") as second:
+    async with metrics.serving("parse", host, free) as first, metrics.serving("index", host, free) as second:
         assert first == free
         assert free < second <= free + 31
         names = await scraped(second)
@@ -107,19 +107,19 @@ async def test_processes_with_one_port_take_the_next_one(settings):
     assert "foreask_loop_lag_seconds_count" in names
 
 
-async def test_worker_exports_counters_before_first_event(settings):
+def test_worker_exports_counters_before_first_event():
     metrics.SETTLED.clear()
     metrics.LEASES_LOST.clear()
-    async with metrics.serving(settings, "index"):
-        shown = {tuple(s.labels.values()) for f in metrics.SETTLED.collect() for s in f.samples}
-        lost = metrics.REGISTRY.get_sample_value("foreask_leases_lost_total", {"stage": "index"})
+    metrics.count_from_zero("index")
+    shown = {tuple(s.labels.values()) for f in metrics.SETTLED.collect() for s in f.samples}
+    lost = metrics.REGISTRY.get_sample_value("foreask_leases_lost_total", {"stage": "index"})
 
     assert {("index", outcome) for outcome in ("done", "retry", "dead")} <= shown
     assert lost == 0
 
 
 async def test_no_port_is_opened_unless_it_is_set(settings):
-    async with metrics.serving(settings, "api") as port:
+    async with metrics.serving("api", settings.metrics_host, None) as port:
         assert port is None
 
 

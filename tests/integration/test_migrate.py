@@ -346,7 +346,7 @@ async def test_query_over_dropped_build_is_repeated_on_live(two, both, monkeypat
         await both.database.rows(text(later))
         await cleaned(both)
 
-    monkeypatch.setattr("api.routes.queries._LONG_SECONDS", 0.0)
+    monkeypatch.setattr("shared.query.retrieve.live._LONG_SECONDS", 0.0)
     (document,) = (await two.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
     once(monkeypatch, BatchingEmbedder, "embed", drop)
     body = {"question": "Which beta7 was it?", "document_ids": [document["id"]]}

@@ -80,17 +80,18 @@ async def test_single_missing_upload_fails_with_remedy(services, library):
     await work(services, "parse")
 
     found = await services.ledger.documents.get("default", gone.id)
-    assert (found.state, found.error) == (DocumentState.FAILED, "The stored file is gone: upload the document again.")
+    assert (found.state, found.error) == (
+        DocumentState.FAILED,
+        "The stored file is missing: upload it again.",
+    )
     assert await services.uploads.require() is None
 
 
 async def test_document_with_too_many_chunks_fails_without_calls(services, library, provider):
-    few = services.settings.tuning.model_copy(update={"parse_max_chunks": 2})
-    settings = services.settings.model_copy(update={"tuning": few})
     three = "\n\n".join(f"# {name}\n\n" + f"{name} is a part of the bay. " * 60 for name in ("Alpha", "Beta", "Gamma"))
     document = await library.add(three)
 
-    await work(replace(services, parser=replace(services.parser, settings=settings)))
+    await work(replace(services, parser=replace(services.parser, max_chunks=2)))
 
     shown = await services.ledger.documents.get("default", document.id)
     assert (shown.state, provider.stats()["calls"]) == (DocumentState.FAILED, 0)

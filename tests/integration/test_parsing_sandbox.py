@@ -201,7 +201,7 @@ async def test_pages_are_known(parse):
         (pdf("x", encrypt=True), "a.pdf", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.xlsx", "protected with a password"),
-        (b"no pdf at all", "a.pdf", "is called a PDF but does not begin like one"),
+        (b"no pdf at all", "a.pdf", "is named a PDF but has no such header"),
         (pdf("The ferry")[:60], "a.pdf", "is damaged"),
         (docx(paragraph("x"))[:300], "a.docx", "is damaged"),
         (zipped({"a.txt": b"x"}), "a.zip", "is a ZIP archive"),

@@ -31,8 +31,8 @@ async def connection(provider):
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
-        ((400, None), Refused, ("400", "it does not take this request")),
-        ((400, "acme-code"), Refused, ("400", "it does not take this request")),
+        ((400, None), Refused, ("400", "it rejects this request")),
+        ((400, "acme-code"), Refused, ("400", "it rejects this request")),
         ((400, "context_length_exceeded"), Refused, ("400 (context_length_exceeded)", "the text is too long")),
         ((400, "content_filter"), Refused, ("400 (content_filter)", "its content filter stops this text")),
         ((400, "model_not_found"), Misconfigured, ("400 (model_not_found)", "it has no such model")),

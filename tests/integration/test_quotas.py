@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from api.http import large_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
-from shared.costs.budgets import Budgets
 from shared.ledger.work.work import Work
+from shared.services.ingest import budgets_of
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
@@ -153,7 +153,7 @@ async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
 
 async def test_exhausted_budget_defers_questions_texts_stay_searchable(services, settings, library, provider):
     one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
-    budgets = Budgets(one, services.ledger.costs)
+    budgets = budgets_of(one, services.ledger.costs)
     limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
     before = await budgets.used_up()
     await library.add("The harbour opens at nine.")
@@ -182,14 +182,14 @@ async def test_money_budget_counts_ingest_costs(services, settings, library, pro
     )
     await library.add("The harbour opens at nine.")
     await work(services)
-    use = await Budgets(one, services.ledger.costs).of("default")
+    use = await budgets_of(one, services.ledger.costs).of("default")
     dear = one.model_copy(update={"llm_input_price": 1e6})
 
     assert use is not None
     assert 0 < use.cost < 0.5
     assert not use.used_up
-    assert await Budgets(dear, services.ledger.costs).used_up() == {"default"}
-    assert await Budgets(one, services.ledger.costs).of("other") is None
+    assert await budgets_of(dear, services.ledger.costs).used_up() == {"default"}
+    assert await budgets_of(one, services.ledger.costs).of("other") is None
 
 
 async def test_excess_requests_of_process_are_asked_to_retry(services, settings):

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from shared.services import build
-from shared.services.start import begin, travels_openly
+from shared.services.start import check_start, travels_openly
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYBODY = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
@@ -104,7 +104,7 @@ async def test_only_api_warns_of_unencrypted_key(settings, recwarn):
     for role in ("api", "index", "scheduler"):
         with capture_logs() as logs:
             async with build(role, settings.model_copy(update=change)):
-                await begin(settings.model_copy(update=change), role)
+                await check_start(settings.model_copy(update=change), role)
         told[role] = [entry["event"] for entry in logs]
 
     assert told == {"api": ["qdrant.key_without_tls"], "index": [], "scheduler": []}

@@ -43,7 +43,7 @@ async def handed_in(settings, services, headers=None, **body):
 async def work_traced(settings, services, *stages):
     """Do what is due, each stage as a process of its own."""
     for stage in stages or STAGES:
-        async with traces.exporting(settings, stage):
+        async with traces.exporting(stage, settings.grace):
             await work(services, stage)
 
 
@@ -159,7 +159,7 @@ async def test_log_lines_name_only_their_own_span(settings, collector):
         with traces.span("late") as late:
             return late.is_recording, traces.add_ids(None, "", {})
 
-    async with traces.exporting(settings, "api"):
+    async with traces.exporting("api", settings.grace):
         with traces.request("GET", [(b"traceparent", CALLERS.encode())], {}):
             line = traces.add_ids(None, "", {"event": "request.served"})
             task = asyncio.create_task(outlive())
@@ -177,7 +177,7 @@ async def test_silent_collector_costs_only_spans(services, settings, provider, m
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")  # a span is sent as soon as it ends
         document_id = await handed_in(settings, services)
-        async with traces.exporting(settings, "worker"):
+        async with traces.exporting("worker", settings.grace):
             await work(services)
             began = time.monotonic()
         ended = time.monotonic()
@@ -193,7 +193,7 @@ async def test_unavailable_collector_is_logged_once(settings, monkeypatch, caplo
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
     with capture_logs() as logs:
-        async with traces.exporting(settings, "api"):
+        async with traces.exporting("api", settings.grace):
             for _ in range(3):
                 with traces.request("GET", [], {}):
                     pass

@@ -152,7 +152,7 @@ async def test_mass_deletion_needs_confirmation(services, monkeypatch):
     assert (census.too_many, census.deleted) == (True, 0)
     assert files(services) == lost
 
-    assert (await services.orphans.tidy(told=True)).deleted == 3
+    assert (await services.orphans.tidy(confirmed=True)).deleted == 3
     assert files(services) == set()
 
 

@@ -28,7 +28,7 @@ async def test_wakeups_reach_queue_and_are_merged(settings):
 async def test_wakeups_close_at_once_at_any_stage(settings):
     for pause in (0, 0.001, 0.005, 0.02, 0.1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
-        wakeups.begin()
+        wakeups.start()
         await asyncio.sleep(pause)
         await asyncio.wait_for(wakeups.aclose(), timeout=8)
         assert wakeups._task.done()

@@ -33,7 +33,6 @@ from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_
 from shared.domain.index_location import vector_space
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
-from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
@@ -493,7 +492,7 @@ class Histories(RuleBasedStateMachine):
     def stop_in_order(self, number: int) -> None:
         claim = self.claims[number % len(self.claims)]
         if claim.outcome is None:
-            self.run(claim.stage.give_back(claim.stage.leases_of(claim.item)))
+            self.run(claim.stage.release(claim.stage.leases_of(claim.item)))
             self.claims.remove(claim)
 
     @rule()
@@ -637,7 +636,7 @@ class Histories(RuleBasedStateMachine):
         ]
         model = self.services.generator.model.name
         for prompt in PROMPTS:
-            options = generation_options(self.services.settings, _options(prompt), model)
+            options = self.services.generator.defaults.generation_of(_options(prompt))
             keys = [content_key("default", model, content, options) for content in contents]
             rows = await self.world.sql("SELECT questions FROM completions WHERE content_key = ANY(:keys)", keys=keys)
             for row in rows:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from shared.text.bm25 import document_vector, query_vector
+from shared.domain.text.bm25 import document_vector, query_vector
 
 
 def test_query_matches_inflected_words():

@@ -46,7 +46,7 @@ class Shop:
             describe=lambda item: {"document_id": str(UUID(int=item))},
             traced=lambda _: {},
             extend=self.extend,
-            give_back=self.give_back,
+            release=self.release,
             full=self.full,
         )
 
@@ -80,7 +80,7 @@ class Shop:
         self.extended.append([lease.token for lease in leases])
         return {lease.token for lease in leases}
 
-    async def give_back(self, leases):
+    async def release(self, leases):
         self.released += [lease.token for lease in leases]
 
     def full(self):

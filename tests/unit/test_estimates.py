@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.costs.arithmetic import Amounts, Count, Ratios, amounts, duration, line
-from shared.costs.prices import price
-from shared.costs.texts import restored
 from shared.domain.usage import Usage
+from shared.ingest.costs.arithmetic import Amounts, Count, Ratios, amounts, duration, line
+from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.providers.limiter.usage import LimitUse
+from shared.services.ingest import price
 from shared.settings import Settings
 
 AMOUNTS = Amounts(
@@ -97,7 +97,7 @@ def test_uniform_calls_are_estimated_together(sizes):
 
 
 def test_twins_add_questions_without_calls():
-    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, asked=5, twins=5)
+    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
     total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
     assert (total.calls, total.generate) == (1, Usage(500, 100))
     assert total.embeddings == total.points == 12

@@ -7,9 +7,8 @@ import orjson
 import pytest
 import structlog
 
-from shared.process import traces
+from shared.process import spans
 from shared.process.logging import configure
-from shared.settings import Settings
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def in_a_process(capsys):
     """Set logging up as in a separate process, and restore it afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    configure(Settings(_env_file=None), "generate")
+    configure("generate")
     yield
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
@@ -35,14 +34,14 @@ def test_log_lines_of_all_threads_name_process(in_a_process, capsys):
 
 
 def test_log_lines_within_span_have_its_ids(in_a_process, capsys):
-    class Recorded(traces.Span):
+    class Recorded(spans.Span):
         @property
         def ids(self):
             return {"trace_id": "0af7", "span_id": "b7ad"}
 
-    token = traces.current.set(Recorded())
+    token = spans.current.set(Recorded())
     structlog.get_logger().warning("request.served")
-    traces.current.reset(token)
+    spans.current.reset(token)
 
     line = orjson.loads(capsys.readouterr().out)
     assert (line["trace_id"], line["span_id"]) == ("0af7", "b7ad")

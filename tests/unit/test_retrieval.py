@@ -6,11 +6,11 @@ import pytest
 
 from shared.domain.errors import InvalidInput
 from shared.domain.ids import chunk_point_id, question_point_id
+from shared.domain.text.bm25 import query_vector
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
 from shared.query.retrieve.channels import fold, full_bm25
 from shared.query.retrieve.default_fusion import reference_scores
 from shared.query.retrieve.diversity import diversified
-from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
 from shared.vectors.hits import Hit
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.text.sentences import MAX_CHARS, sentence_breaks, sentences
+from shared.domain.text.sentences import MAX_CHARS, sentence_breaks, sentences
 
 
 def split(text):

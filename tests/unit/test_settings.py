@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from shared.domain.errors import InvalidInput
 from shared.ledger.postgres.database import Database
 from shared.settings import OPENAI_URL, Settings, Tuning, load
-from shared.settings_sources import secrets
+from shared.settings.sources import secrets
 
 KEY = "k" * 22
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def test_misspelt_setting_suggests_correct_name(monkeypatch, tmp_path, name, mea
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "60")
 
-    with pytest.raises(InvalidInput, match=f"^{name} is no setting: did you mean {meant}\\?$"):
+    with pytest.raises(InvalidInput, match=f"^{name} is not a setting: did you mean {meant}\\?$"):
         load()
 
 
@@ -102,7 +102,7 @@ def test_misspelt_setting_in_file_is_rejected(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("FOREASK_LLM_MODLE=gpt\nFOREASK_QQQ=1\nPOSTGRES_PASSWORD=x\n")
 
-    with pytest.raises(InvalidInput, match=r"FOREASK_LLM_MODLE .*FOREASK_LLM_MODEL\? FOREASK_QQQ is no setting: take"):
+    with pytest.raises(InvalidInput, match=r"FOREASK_LLM_MODLE .*FOREASK_LLM_MODEL\? FOREASK_QQQ is not a setting"):
         load()
 
 
@@ -343,7 +343,7 @@ def test_embeddings_reach_processes_without_printing_keys(monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ('{"e5": {"model": "secret"', "FOREASK_EMBEDDINGS: .*no JSON: .* at character"),
+        ('{"e5": {"model": "secret"', "FOREASK_EMBEDDINGS: .*not JSON: .* at character"),
         ('["secret"]', "names of A-Z"),
         ('{"e 5": {"model": "secret"}}', "names of A-Z"),
         ('{"e5": {"base_url": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 model\): Field required"),

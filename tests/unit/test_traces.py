@@ -4,7 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from shared.process import traces
-from shared.process.traces import _is_wanted
+from shared.process.spans import NOTHING
+from shared.process.traces import _is_enabled
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 
@@ -30,7 +31,7 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 )
 def test_opentelemetry_variables_enable_traces(variables, enabled, warned):
     with capture_logs() as logs:
-        assert _is_wanted(variables) is enabled
+        assert _is_enabled(variables) is enabled
 
     assert [entry["event"] for entry in logs] == ["traces.off"] * warned
 
@@ -40,7 +41,7 @@ def test_span_does_nothing_without_traces():
         child.note("http.route", "/")
         child.rename("other")
         child.fail("Unavailable")
-        assert span is child is traces.NOTHING
+        assert span is child is NOTHING
         assert traces.traceparent() is None
         assert traces.add_ids(None, "", {"event": "a"}) == {"event": "a"}
-    assert traces.work("parse", {"00-" + "1" * 32 + "-" + "2" * 16 + "-01": {}}) is traces.NOTHING
+    assert traces.work("parse", {"00-" + "1" * 32 + "-" + "2" * 16 + "-01": {}}) is NOTHING

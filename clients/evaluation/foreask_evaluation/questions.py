@@ -13,20 +13,20 @@ from foreask_evaluation.layouts import TENANT
 from foreask_evaluation.services import EvaluationServices, retry_transient
 from foreask_evaluation.vectors import embed_all
 from shared.domain.chunks import ChunkContent
-from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Permanent
 from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,
     FilteredQuestion,
     GeneratedQuestions,
+    GenerationOptions,
     content_key,
     filter_by_similarity,
     filter_by_text,
     floor_for,
     generate_questions,
+    strategy_for,
 )
-from shared.ingest.generate.options import generation_options
 from shared.providers.chat import ChatModel
 
 
@@ -80,7 +80,7 @@ async def _generate(
     services: EvaluationServices, chat: ChatModel, passages: Sequence[LabelledPassage]
 ) -> list[tuple[LabelledPassage, GeneratedQuestions]]:
     """Generate the questions of every passage that has none cached; a paid reply is cached at once."""
-    options = generation_options(services.settings, CollectionOptions(), chat.name)
+    options = _options(services, chat)
     gate = asyncio.Semaphore(services.settings.llm_max_in_flight)
     done = 0
 
@@ -99,8 +99,13 @@ async def _generate(
     return list(await asyncio.gather(*map(generate, passages)))
 
 
+def _options(services: EvaluationServices, chat: ChatModel) -> GenerationOptions:
+    strategy = services.settings.tuning.question_strategy or strategy_for(chat.name)
+    return GenerationOptions(strategy, services.settings.questions_per_chunk)
+
+
 async def _call(services: EvaluationServices, chat: ChatModel, chunk: ChunkContent) -> GeneratedQuestions:
-    options = generation_options(services.settings, CollectionOptions(), chat.name)
+    options = _options(services, chat)
     try:
         return await retry_transient(
             lambda: generate_questions(chat, chunk, options), services.settings.tuning.max_attempts

@@ -12,9 +12,8 @@ from shared.ingest.generate import per_question, question_list
 from shared.ingest.generate.prompts import PROMPT_VERSION
 from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import ChatModel, ChatRequest
-from shared.settings import EMBEDDED_LLM
 
-_SMALL_MODELS = (EMBEDDED_LLM, "smollm2-360m")
+_SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
 
 
 def strategy_for(model_name: str) -> Strategy:

@@ -1,4 +1,4 @@
-"""Paid replies: an interrupted attempt leaves its replies to the next one, which repeats no call."""
+"""Paid replies: an interrupted attempt stores its replies for the next attempt, which repeats no call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PaidReplies:
         self._model = model
         self._keep = keep
         self.replies = list(chunk.replies)
-        self._kept = len(self.replies)  # how many of them the ledger has
+        self._kept = len(self.replies)  # number of replies in the ledger
         self._next = 0  # index of the next call's reply
         self.usage = chunk.usage
         self.calls = chunk.calls

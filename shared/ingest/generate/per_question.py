@@ -1,7 +1,7 @@
 """The `per-question` strategy, for models too small to write a list: one short call per question.
 
 Each call asks about one sentence of the text. A schema restricts the reply to a question that starts with a question
-word and soon contains a name from the sentence. The calls of a chunk share their beginning (instructions, title, text),
+word and soon contains a name from the sentence. The calls of a chunk share their start (instructions, title, text),
 which llama.cpp keeps in its prompt cache while they run one after the other.
 
 Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the passed questions find their own passage first
@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.sentences import sentences
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.providers.json_replies import MalformedReply
-from shared.text.sentences import sentences
 
 DEFAULT_COUNT = 6
 
@@ -32,9 +32,9 @@ _TEMPERATURE = 0.2
 _SHORTEST_SENTENCE = 25
 _NAMES_OF_SENTENCE, _NAMES_OF_TEXT = 5, 8
 
-# Beginnings of questions, in the order of the calls. The next words are listed, because the model otherwise drifts into
+# Starts of questions, in the order of the calls. The next words are listed, because the model otherwise drifts into
 # questions about questions.
-_BEGINNINGS = (
+_STARTS = (
     ("What", "is|was|are|were|did|does|do|happened to|made"),
     ("How", "did|does|is|was|were|are|do"),
     ("Where", "did|was|were|is|are|does"),
@@ -59,15 +59,15 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """One call a question: sentences from all over the text, question words in turn, no request twice."""
+    """One call per question: sentences from all parts of the text, question words in rotation, no repeated request."""
     prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
     text_names, _ = _names(content.text)
-    begun = [
-        (sentence, *_BEGINNINGS[index % len(_BEGINNINGS)])
+    starts = [
+        (sentence, *_STARTS[index % len(_STARTS)])
         for index, sentence in enumerate(_spread(content.text, _count(options)))
     ]
     calls = []
-    for sentence, word, continuations in dict.fromkeys(begun):
+    for sentence, word, continuations in dict.fromkeys(starts):
         sure, doubtful = _names(sentence)
         names = sure[:_NAMES_OF_SENTENCE] or text_names[:_NAMES_OF_TEXT] or doubtful
         task = render(WORD_TASK, content, count=1, text=sentence).replace("{word}", word)

@@ -71,11 +71,11 @@ def validate_template(template: str) -> None:
     unknown = sorted(set(names) - set(_PLACEHOLDERS))
     if unknown:
         raise InvalidInput(
-            f"the template has unknown placeholders: {_listed(unknown)}; known are {_listed(_PLACEHOLDERS)}",
+            f"the template has unknown placeholders: {_listed(unknown)}; valid are {_listed(_PLACEHOLDERS)}",
             field="template",
         )
     if "text" not in names:
-        raise InvalidInput("the template must contain {text}, where the chunk goes", field="template")
+        raise InvalidInput("the template must contain {text}, the placeholder of the chunk", field="template")
     if len(template) > _TEMPLATE_MAX_CHARS:
         raise InvalidInput(f"the template has more than {_TEMPLATE_MAX_CHARS:,} characters", field="template")
 

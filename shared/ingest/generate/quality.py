@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import WORD, is_unspaced
 from shared.domain.vectors import Vectors
 from shared.ingest.generate.question_detection import asks, question_mark, requests
-from shared.text.words import WORD, is_unspaced
 
 MIN_CHARS, MAX_CHARS = 8, 300
-_MIN_CHARS_UNSPACED = 4  # four Chinese characters say as much as eight of other scripts
+_MIN_CHARS_UNSPACED = 4  # four Chinese characters have the content of eight characters of other scripts
 # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon), Armenian, Ethiopic.
 QUESTION_MARKS = "?\uff1f\u061f;\u055e\u1367"
 
@@ -166,17 +166,17 @@ def filter_by_similarity(
         filtered: questions as returned by `filter_by_text`.
         question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
-        floor: lowest similarity to the chunk that passes; None lets all pass.
+        floor: lowest similarity to the chunk that passes; None: all pass.
         keep_alike: whether questions with the same meaning may all pass.
 
     Returns:
-        The same questions in order, with similarities; already dropped ones stay dropped.
+        The same questions in order, with similarities; already dropped questions are still dropped.
     """
     if not filtered:
         return []
     to_chunk = question_vectors @ chunk_vector
     to_each_other = question_vectors @ question_vectors.T
-    judged: list[FilteredQuestion] = []
+    results: list[FilteredQuestion] = []
     passed: list[int] = []
     for index, question in enumerate(filtered):
         reason, similarity = question.reason, float(to_chunk[index])
@@ -185,8 +185,8 @@ def filter_by_similarity(
             reason = reason or (None if keep_alike else _same_meaning(to_each_other[index, passed]))
         if reason is None:
             passed.append(index)
-        judged.append(replace(question, passed=reason is None, reason=reason, similarity=similarity))
-    return judged
+        results.append(replace(question, passed=reason is None, reason=reason, similarity=similarity))
+    return results
 
 
 def _distance(similarity: float, floor: float | None) -> str | None:

@@ -1,12 +1,12 @@
 # ruff: noqa: RUF001  words of other scripts
-"""Whether a text without a question mark asks something: models leave the mark out, and Thai has none."""
+"""Detects questions without a question mark: models omit the mark, and Thai has none."""
 
 from __future__ import annotations
 
 import re
 
-# Words at the start of a question, in languages where nothing else starts with them.
-_BEGINS = re.compile(
+# Words that start a question and no other sentence of the language.
+_STARTS = re.compile(
     r"(?:what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|will|would|has|have|"
     r"wer|wen|wem|wessen|wann|wo|woher|wohin|warum|weshalb|wieso|wie|welche[mnrs]?|"  # German
     r"qui|quels?|quelles?|où|pourquoi|comment|combien|quién|qué|cuál|cuándo|cuánt[oa]s?|dónde|cómo|perché|quale|chi|"
@@ -33,8 +33,8 @@ _ARABIC = re.compile(r"[\u0600-\u06ff]\Z")
 
 
 def asks(text: str) -> bool:
-    """Whether the words of a text without a final mark are those of a question."""
-    return _BEGINS.match(text) is not None or _HAS.search(text) is not None
+    """Whether a text without a final mark is worded like a question."""
+    return _STARTS.match(text) is not None or _HAS.search(text) is not None
 
 
 def requests(text: str) -> bool:

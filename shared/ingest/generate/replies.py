@@ -63,7 +63,7 @@ def _item(item: Any) -> str:
     if isinstance(item, dict):
         item = next((item[key] for key in _ITEM_KEYS if key in item), None)
     if not isinstance(item, str):
-        raise MalformedReply("a question that is no string")
+        raise MalformedReply("a question that is not a string")
     return item[:MAX_CHARS]
 
 

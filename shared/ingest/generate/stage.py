@@ -16,20 +16,25 @@ from shared.domain.retry import RetryPolicy, decide
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions
-from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.paid_replies import PaidReplies
+from shared.ingest.options import IngestDefaults
 from shared.ledger.work.work import Work
 from shared.providers.chat import ChatModel
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.models import LimitedChat
-from shared.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """The dependencies of the stage."""
+    """The dependencies of the stage.
 
-    settings: Settings
+    Args:
+        slots: maximum chunks in progress.
+        defaults: default options of collections.
+    """
+
+    slots: int
+    defaults: IngestDefaults
     work: Work
     model: ChatModel
     limiter: Limiter
@@ -41,7 +46,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
     work = generator.work
     return Stage(
         name="generate",
-        slots=generator.settings.llm_max_in_flight,
+        slots=generator.slots,
         linger=timedelta(milliseconds=100),
         claim=partial(_claim, generator),
         claim_suspect=partial(_claim, generator, 1, suspects=True),
@@ -51,7 +56,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         describe=_describe,
         traced=lambda chunk: {chunk.traceparent: _describe(chunk)} if chunk.traceparent else {},
         extend=partial(work.extend, "chunks"),
-        give_back=partial(work.give_back, "chunks"),
+        release=partial(work.give_back, "chunks"),
         full=lambda: generator.wakeups.wake("generate"),
     )
 
@@ -80,7 +85,7 @@ def _key_of(generator: Generator, chunk: ChunkToGenerate) -> bytes:
 
 
 def _options(generator: Generator, chunk: ChunkToGenerate) -> GenerationOptions:
-    return generation_options(generator.settings, chunk.options, generator.model.name)
+    return generator.defaults.generation_of(chunk.options)
 
 
 def _held() -> None:

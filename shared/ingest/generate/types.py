@@ -18,14 +18,14 @@ _FEWEST, _MOST = 3, 10
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """How a collection has its questions written; `template` replaces the default prompt of the strategy."""
+    """Options of generation; `template` replaces the strategy's default prompt."""
 
     strategy: Strategy = "list"
     questions_per_chunk: QuestionCount = "auto"
     template: str | None = None
 
     def count_for(self, content: ChunkContent) -> int:
-        """How many questions the model should write: as configured, or one per 200 characters, from 3 to 10."""
+        """The number of questions to generate: as configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
         return min(_MOST, max(_FEWEST, round(len(content.text) / _CHARS_PER_QUESTION)))
@@ -33,7 +33,7 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestions:
-    """The questions as the model wrote them, not yet filtered, and the cost of all calls together."""
+    """The model's unfiltered questions, and the cost of all calls together."""
 
     questions: tuple[str, ...]
     usage: Usage

@@ -28,7 +28,7 @@ class Finisher:
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID]) -> None:
-        """Finish those documents whose chunks have all ended; safe to repeat.
+        """Finish the documents whose chunks have all ended; safe to repeat.
 
         The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
         between, the scheduler does the sweep.
@@ -67,7 +67,7 @@ class Finisher:
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:
     """Send a request to Qdrant for each item and return the items that it confirmed.
 
-    The scheduler's next pass repeats the others: a collection that Qdrant refuses must hold up no other.
+    The scheduler's next pass repeats the others: a collection that Qdrant rejects must not delay others.
     """
     errors = await asyncio.gather(*(_error_of(request(item)) for item in items))
     refused = [error for error in errors if error is not None]

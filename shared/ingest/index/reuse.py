@@ -30,15 +30,15 @@ log = structlog.get_logger()
 
 
 async def stored_vectors(
-    work: Work, index: Index, wanted: Sequence[tuple[ChunkToIndex, Sequence[str]]]
+    work: Work, index: Index, needed: Sequence[tuple[ChunkToIndex, Sequence[str]]]
 ) -> Mapping[Key, Vectors]:
     """Return existing vectors of the texts of chunks and of these questions, each of shape `(dimensions,)`.
 
     The ledger is read for chunks of collections with several builds and for edits; Qdrant once per Qdrant collection.
     """
-    embedded = await _embedded(work, [chunk for chunk, _ in wanted if chunk.hidden or chunk.of_several_builds])
+    embedded = await _embedded(work, [chunk for chunk, _ in needed if chunk.hidden or chunk.of_several_builds])
     points: dict[str, _Points] = defaultdict(lambda: defaultdict(set))
-    for chunk, questions in wanted:
+    for chunk, questions in needed:
         of_index = points[chunk.index_name]
         if chunk.has_text:
             of_index[chunk_point_id(chunk.lease.id, chunk.lease.version)].add((chunk.lease, None))
@@ -85,7 +85,7 @@ async def _read(index: Index, name: str, points: Sequence[str]) -> Mapping[str, 
     try:
         async with asyncio.timeout(_READ_SECONDS):
             return await index.stored_vectors(name, points)
-    except ForeaskError as error:  # a collection that Qdrant refuses holds up no other
+    except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
         reason = error.message
     except TimeoutError:
         reason = "Qdrant did not answer in time"

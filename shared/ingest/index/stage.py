@@ -43,7 +43,6 @@ from shared.ingest.index.writer import PointWriter
 from shared.ledger.work.work import Work
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
-from shared.settings import Settings
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
@@ -58,13 +57,20 @@ class Indexer:
     """The dependencies of the stage for the chunks of one embedding.
 
     Args:
+        slots: maximum batches in progress.
+        max_given: maximum ready-made questions of a chunk.
+        request_inputs: maximum inputs of one embedding request.
+        request_tokens: maximum estimated tokens of one embedding request.
         embedder: the embedding model.
         limiter: limiter of its provider.
         floor: lowest similarity of a question and its text that passes.
         space: vector space, which a collection must have.
     """
 
-    settings: Settings
+    slots: int
+    max_given: int
+    request_inputs: int
+    request_tokens: int
     work: Work
     embedder: Embedder
     limiter: Limiter
@@ -74,10 +80,6 @@ class Indexer:
     floor: float | None
     space: str
     finisher: Finisher
-
-    @property
-    def slots(self) -> int:
-        return self.settings.tuning.embedding_max_in_flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         describe=_describe,
         traced=_traced,
         extend=partial(any_indexer.work.extend, "chunks"),
-        give_back=partial(_give_back, any_indexer, costs),
+        release=partial(_release, any_indexer, costs),
         full=lambda: any_indexer.wakeups.wake("index"),
     )
 
@@ -190,8 +192,8 @@ class _Shares:
             self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
         uploads = sum(chunk.lane == 0 for chunk in chunks)
         (self._over_limit.add if is_full and uploads > len(chunks) / 2 else self._over_limit.discard)(name)
-        # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
-        # collections; few batches hold each.
+        # Chunks without questions are quick, and must not wait for the embedding of questions. A batch may hold chunks
+        # of many collections; few batches hold each.
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
         return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
@@ -243,8 +245,8 @@ async def _index_batch(
     except Permanent as error:  # the chunk is dead anyway, and `foreask verify` reports its points
         log.warning("deletion.refused", **_describe(batch), reason=error.message)
     except ForeaskError as error:
-        away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
-        return [away.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+        failed = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
+        return [failed.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
     return outcomes
 
 
@@ -253,17 +255,17 @@ async def _try_batch(
 ) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
-        filtered = [_filter(chunk, indexer.settings.tuning.given_per_chunk) for chunk in sound]
+        filtered = [_filter(chunk, indexer.max_given) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
-        judged = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
-        text_vectors = await _text_vectors(indexer, judged, costs)
-        points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
+        graded = [_grade(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
+        text_vectors = await _text_vectors(indexer, graded, costs)
+        points = [_points(*parts) for parts in zip(graded, text_vectors, strict=True)]
         errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
     except ForeaskError as error:
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
     return outcomes + [
         _failed(indexer, one.chunk, errors[one.chunk.lease]) if one.chunk.lease in errors else _indexed(one)
-        for one in judged
+        for one in graded
     ]
 
 
@@ -325,11 +327,11 @@ async def _embed(
         for c, qs in zip(chunks, filtered, strict=True)
     ]
     stored = await stored_vectors(indexer.work, indexer.index, list(zip(chunks, questions, strict=True)))
-    wanted = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
+    needed = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
     prefixes = indexer.embedder.prefixes
-    new = [(c, _input(prefixes, c, one)) for c, one in wanted if (c.lease, one) not in stored]
+    new = [(c, _input(prefixes, c, one)) for c, one in needed if (c.lease, one) not in stored]
     embedded = iter(await _embed_all(indexer, new, costs))
-    found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in wanted)
+    found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in needed)
     return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
 
 
@@ -342,8 +344,7 @@ async def _embed_all(
 ) -> list[Vectors | Permanent]:
     """Embed texts, each of a chunk; an error of one request waits for the others, which are billed."""
     chunks, texts = [chunk for chunk, _ in of_chunks], [text for _, text in of_chunks]
-    tuning = indexer.settings.tuning
-    ranges = pack(texts, max_inputs=tuning.embedding_batch_size, max_tokens=tuning.embedding_batch_tokens)
+    ranges = pack(texts, max_inputs=indexer.request_inputs, max_tokens=indexer.request_tokens)
     embedding = []
     for r in ranges:
         some = texts[r.start : r.stop]
@@ -371,32 +372,32 @@ def _grade(
         for q, v in zip(passed, others, strict=True)
         if isinstance(v, Permanent)
     ]
-    judged = [question for question, _ in usable]
+    graded = [question for question, _ in usable]
     if usable and not isinstance(text, Permanent):
         vectors_of_usable = np.stack([v for _, v in usable])
-        judged = filter_by_similarity(judged, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
-    with_vectors = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.passed]
-    all_questions = [*judged, *refused, *(q for q in filtered if not q.passed)]
+        graded = filter_by_similarity(graded, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
+    with_vectors = [(q.text, v) for q, (_, v) in zip(graded, usable, strict=True) if q.passed]
+    all_questions = [*graded, *refused, *(q for q in filtered if not q.passed)]
     return _FilteredChunk(chunk, text, all_questions, with_vectors, list(zip(chunk.accepted, of_users, strict=True)))
 
 
 async def _text_vectors(
-    indexer: Indexer, judged: Sequence[_FilteredChunk], costs: EmbeddingCosts
+    indexer: Indexer, graded: Sequence[_FilteredChunk], costs: EmbeddingCosts
 ) -> list[Vectors | None]:
     """The vector of each chunk's text; None if the provider rejects the text.
 
     If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
     """
-    longer, passage = [chunk for chunk in judged if chunk.prepends], indexer.embedder.prefixes.passage
+    longer, passage = [chunk for chunk in graded if chunk.prepends], indexer.embedder.prefixes.passage
     texts = [(c.chunk, passage(with_questions(c.chunk.content.text, c.questions))) for c in longer]
     vectors = iter(await _embed_all(indexer, texts, costs))
-    prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in judged]
-    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(judged, prepended, strict=True)]
+    prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in graded]
+    chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(graded, prepended, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
-def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
-    chunk = judged.chunk
+def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
+    chunk = graded.chunk
     context = PointContext(
         location=chunk.location,
         document_id=chunk.document_id,
@@ -412,26 +413,26 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         filterable=chunk.options.filterable,
         hidden=chunk.hidden,
     )
-    accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
-    prepended = judged.prepends and text_vector is not judged.text
+    accepted = [(question, vector) for question, vector in graded.accepted if not isinstance(vector, Permanent)]
+    prepended = graded.prepends and text_vector is not graded.text
     return points_of(
         chunk.content,
         context,
         text_vector,
-        judged.passed,
+        graded.passed,
         accepted,
         prepended=prepended,
         given=chunk.ready_made,
     )
 
 
-def _indexed(judged: _FilteredChunk) -> IndexOutcome:
+def _indexed(graded: _FilteredChunk) -> IndexOutcome:
     """The outcome that the ledger records when the chunk's points are stored."""
-    chunk, text = judged.chunk, judged.text
-    recorded = [dataclasses.asdict(question) for question in judged.filtered]
+    chunk, text = graded.chunk, graded.text
+    recorded = [dataclasses.asdict(question) for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
     return IndexOutcome(
-        chunk, recorded, len(judged.passed), error, [(question, _state(vector)) for question, vector in judged.accepted]
+        chunk, recorded, len(graded.passed), error, [(question, _state(vector)) for question, vector in graded.accepted]
     )
 
 
@@ -457,7 +458,7 @@ def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> Faile
     return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
 
 
-async def _give_back(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
+async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
     await indexer.work.give_back("chunks", leases, costs.of(leases))
 
 

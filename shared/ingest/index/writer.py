@@ -1,4 +1,4 @@
-"""Writing a batch's points: retried while Qdrant takes no writes, and divided if it rejects one."""
+"""Writes a batch's points: repeated while Qdrant accepts no writes, and divided if it rejects a point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.domain.work import ChunkToIndex, Lease
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 
-_HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
+_HOLD = timedelta(minutes=10)  # time for which vectors are held while Qdrant accepts no writes
 _HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and if other collections of the batch were written
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
 _REFUSALS = 1 + 2 + 4 + 8  # of a collection that took none: it refuses all, halves, quarters and eighths
@@ -44,15 +44,15 @@ class PointWriter:
         """Write the points of one collection; return the errors of the chunks whose points are incomplete.
 
         If Qdrant rejects points, halves are written, and halves of these, until the rejected chunks are isolated: with
-        n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that takes none is abandoned
+        n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that accepts none is abandoned
         earlier, because the chunks are not at fault.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         errors: dict[Lease, ForeaskError] = {}
         parts, refusals, taken = deque([chunks]), 0, False
         while parts:
             part = parts.popleft()
-            error = await self._hold(name, part, began)
+            error = await self._hold(name, part, started)
             if error is None:
                 taken = True
                 continue
@@ -69,17 +69,17 @@ class PointWriter:
         self.written |= taken
         return errors
 
-    async def _hold(self, name: str, chunks: ChunkPoints, began: float) -> ForeaskError | None:
+    async def _hold(self, name: str, chunks: ChunkPoints, started: float) -> ForeaskError | None:
         """Write points, and retry while Qdrant does not take them; return the last error.
 
-        Vectors are paid, so they are held while the lease holds. A collection that takes none while others do is
+        Vectors are paid, so they are held while the lease holds. A collection that accepts none while others do is
         abandoned soon, because it must not delay their chunks.
         """
         pause = _FIRST_PAUSE_SECONDS
         while True:
             error = await self._try(name, chunks)
             hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
-            if not isinstance(error, Unavailable) or time.monotonic() - began > hold.total_seconds():
+            if not isinstance(error, Unavailable) or time.monotonic() - started > hold.total_seconds():
                 return error
             log.warning("upsert.delayed", index=name, chunks=len(chunks), reason=error.message)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret

@@ -1,6 +1,6 @@
 """The blocks of a Markdown text: headings, paragraphs, lists, tables, code.
 
-A scanner over lines rather than a Markdown library: it needs the block structure alone, must keep every offset, must
+A scanner over lines rather than a Markdown library: it needs only the block structure, must keep every offset, must
 be linear on hostile input and takes a tenth of the time.
 """
 

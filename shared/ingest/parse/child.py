@@ -35,7 +35,7 @@ from shared.ingest.parse.questions import assign
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
-"""Address space on top of the memory limit: shared libraries and files mapped for reading are no memory used."""
+"""Address space on top of the memory limit, because mapped libraries and files do not count as used memory."""
 
 MAX_OPEN_FILES = 64
 """The runtime of the extractor has about ten, and a request brings one."""
@@ -51,7 +51,7 @@ def main() -> None:
     """Load the extractor, confine this process, then parse until the parent hangs up."""
     memory_bytes, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     channel = socket.socket(fileno=os.dup(0))
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
         os.dup2(nothing.fileno(), 0)
     statm = _open_statm()
     tie_to_parent()
@@ -61,7 +61,7 @@ def main() -> None:
     confine(memory_bytes, cpu_seconds)
     channel.sendall(READY)
     with channel, channel.makefile("rb") as bodies:
-        while received := _begun_request(channel):
+        while received := _received_request(channel):
             length, file = received
             request: ParseRequest = orjson.loads(bodies.read(length))
             reply = answer(request, file) | {"resident_bytes": _resident_bytes(statm)}
@@ -95,11 +95,11 @@ def load_extractor(folder: Path) -> None:
     try:
         with unpacking_in(folder):
             load()
-    except Exception as error:  # noqa: BLE001 - whatever it is, this process is of no use
+    except Exception as error:  # noqa: BLE001 - after any error this process is unusable
         cause = " ".join(str(error).split())[:200]
         sys.exit(
-            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder where this user"
-            f" may write files and run code ({cause})"
+            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder in which this"
+            f" user may write files and run code ({cause})"
         )
 
 
@@ -127,8 +127,8 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
 def cease_to_be_root() -> None:
     """Continue as an unprivileged user if this is root.
 
-    Limits do not bind root, which could also do whatever the filters miss. The change resets the death signal and lets
-    other processes of that user inspect this one: both are set again.
+    Limits do not apply to root, which could also use every call that the filters miss. The change resets the death
+    signal and allows other processes of that user to inspect this one: both are set again.
     """
     if os.geteuid() == 0:
         os.setgroups([])
@@ -140,7 +140,7 @@ def cease_to_be_root() -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _begun_request(channel: socket.socket) -> tuple[int, int] | None:
+def _received_request(channel: socket.socket) -> tuple[int, int] | None:
     """Wait for a request; return its length and the descriptor of its file, or None when the parent hangs up."""
     header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, 1)
     return (LENGTH.unpack(header)[0], descriptors[0]) if header else None
@@ -157,7 +157,7 @@ def answer(request: ParseRequest, file: int) -> ParseReply:
         return _reply("memory")
     except RecursionError:
         return _reply("unreadable", "the file is nested too deeply to be read; flatten it")
-    except Exception as error:  # noqa: BLE001 - the border of the process: the parent decides what it means
+    except Exception as error:  # noqa: BLE001 - the process boundary: the parent classifies the error
         return _reply("broken", detail=f"{type(error).__name__}: {error}")
 
 
@@ -183,7 +183,7 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
 
 
 def _start_clock(cpu_seconds: int) -> None:
-    """Let the kernel kill this process after `cpu_seconds` of processor time, and discard earlier output."""
+    """Limit this process to `cpu_seconds` of further processor time; the kernel kills it then."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     until = int(usage.ru_utime + usage.ru_stime) + 1 + cpu_seconds
     with suppress(ValueError, OSError):

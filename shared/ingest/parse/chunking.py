@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.headings import common_path
 from shared.ingest.parse.blocks import Block, scan, scan_plain
 from shared.ingest.parse.cutting import Piece, cut
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.text.headings import common_path
 
 SHORT_CHARS = 200
 """A section with less text than this is too short to be asked about."""
@@ -161,9 +161,9 @@ def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterato
 
 def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
     """The end of the run that starts with unit `first`: the index of the next run's first unit."""
-    begin = units[first].start
-    room = begin + max_chars - units[first].piece.repeated_chars
-    earliest = begin + int(max_chars * EARLIEST_CUT)
+    start = units[first].start
+    room = start + max_chars - units[first].piece.repeated_chars
+    earliest = start + int(max_chars * EARLIEST_CUT)
     candidates: list[int] = []
     fits = first + 1
     while fits < len(units) and units[fits].end <= room:
@@ -176,7 +176,7 @@ def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: 
 
 
 def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
-    """How bad it is to cut before a unit; among equals a checksum decides, so that cuts follow the content."""
+    """The harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
     priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1

@@ -1,4 +1,4 @@
-"""Kernel confinement of a child, whatever code runs in it: Landlock blocks files, seccomp all but a few system calls.
+"""Kernel confinement of a child against its own code: Landlock blocks files, seccomp all but a few system calls.
 
 Both are features of Linux, need no privileges and cannot be undone. No maintained Python package fits: `landlock` lacks
 network and signals, `pyseccomp` needs libseccomp, which the image does not contain. So both are called directly.
@@ -95,11 +95,11 @@ _Instruction = tuple[int, int, int, int]
 
 
 class Refused(OSError):
-    """The kernel did not take a confinement that it has."""
+    """The kernel rejected a confinement that it supports."""
 
 
 def lacking() -> list[str]:
-    """Return the means that this kernel, or whatever contains this process, does not give, as people call them."""
+    """Return the names of the mechanisms that this kernel, or this process's container, does not provide."""
     return [name for name, given in (("seccomp", _has_seccomp()), ("Landlock", landlock_version() > 0)) if not given]
 
 
@@ -135,9 +135,9 @@ def close_files(folder: Path) -> None:
     version = landlock_version()
     if not version:
         return
-    kinds = (_known(_FILES, version), _known(_TCP, version), _known(_OTHERS, version))
-    known = kinds[: 3 if version >= min(_OTHERS) else 2 if version >= min(_TCP) else 1]
-    attributes = (ctypes.c_uint64 * len(known))(*known)
+    kinds = (_rights(_FILES, version), _rights(_TCP, version), _rights(_OTHERS, version))
+    supported = kinds[: 3 if version >= min(_OTHERS) else 2 if version >= min(_TCP) else 1]
+    attributes = (ctypes.c_uint64 * len(supported))(*supported)
     rules = _require(_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     directory = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -149,7 +149,8 @@ def close_files(folder: Path) -> None:
         os.close(rules)
 
 
-def _known(kinds: Mapping[int, int], version: int) -> int:
+def _rights(kinds: Mapping[int, int], version: int) -> int:
+    """The access rights that a version of Landlock can handle."""
     return max((mask for since, mask in kinds.items() if since <= version), default=0)
 
 
@@ -198,7 +199,7 @@ def _when(number: int, steps: list[_Instruction]) -> list[_Instruction]:
 
 
 def _checks(checks: Iterable[tuple[int, int, int]]) -> Iterable[_Instruction]:
-    """Yield the steps that refuse a call unless, for each (place, mask, value), the masked argument has the value."""
+    """Yield the steps that refuse a call unless, for each (argument, mask, value), the masked argument has it."""
     for argument, mask, value in checks:
         yield (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)  # the lower half: both machines are little-endian
         yield (_AND, 0, 0, mask)

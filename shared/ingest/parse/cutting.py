@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from shared.domain.text.breaks import last_break
+from shared.domain.text.sentences import sentence_breaks
 from shared.ingest.parse.blocks import Block, is_table_rule
 from shared.ingest.parse.document import ChunkingOptions
-from shared.text.breaks import last_break
-from shared.text.sentences import sentence_breaks
 
 SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""

@@ -34,7 +34,7 @@ class ParsedDocument:
 
     Args:
         text_chars: the characters of the whole extracted text.
-        question_places: for each ready-made question of the document, in order, the chunk that answers it.
+        question_indexes: for each ready-made question of the document, in order, the index of the answering chunk.
     """
 
     title: str | None

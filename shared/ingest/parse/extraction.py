@@ -139,7 +139,7 @@ def load() -> None:
 
 
 def native_files() -> int:
-    """How many files native code has read in this process."""
+    """The number of files that native code has read in this process."""
     return _kreuzberg().files
 
 
@@ -197,7 +197,7 @@ _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
 
 @contextmanager
 def _explaining(name: str) -> Iterator[None]:
-    """Convert the extractor's error to a reason for people.
+    """Convert the extractor's error to a readable reason.
 
     If the operating system refused something, the file is not to blame, and the error is kept.
     """

@@ -36,7 +36,7 @@ class FairSemaphore:
         try:
             yield
         finally:
-            self._give_back(tenant)
+            self._release(tenant)
 
     async def _take(self, tenant: str | None) -> None:
         if self._free:
@@ -51,10 +51,10 @@ class FairSemaphore:
             if turn in self._waiting:
                 self._waiting.remove(turn)
             else:  # it has the slot already
-                self._give_back(tenant)
+                self._release(tenant)
             raise
 
-    def _give_back(self, tenant: str | None) -> None:
+    def _release(self, tenant: str | None) -> None:
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
             del self._taken[tenant]

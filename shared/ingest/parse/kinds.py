@@ -18,7 +18,7 @@ Route = Literal["text", "code", "html", "feed", "converted", "native"]
 HEAD_BYTES = 64 * 1024
 MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
-"""An archive's directory is believed where it says that it is too large; the sandbox's limits hold where it lies."""
+"""An archive is rejected if its directory declares more; the sandbox enforces its limits if the directory is wrong."""
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
@@ -141,7 +141,7 @@ def is_code(filename: str | None, media_type: str | None) -> bool:
 
 
 def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bool:
-    """Whether a file with this beginning is plain text: no library reads it."""
+    """Whether a file with these first bytes is plain text, which no library reads."""
     try:
         kind = detect(head, filename=filename, media_type=media_type)
     except Unreadable:
@@ -246,7 +246,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
             return kind
     for kind in (stated, named):
         if kind and kind.route == "native":
-            raise Unreadable(f"the file is called a {kind.name} but does not begin like one: it is damaged or misnamed")
+            raise Unreadable(f"the file is named a {kind.name} but has no such header: it is damaged or misnamed")
     return TEXT
 
 

@@ -1,4 +1,4 @@
-"""The language of each chunk, for the words that are searched."""
+"""Detects the language of each chunk, which selects its stemmer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import stop_word_share
 from shared.ingest.parse.extraction import detected_language
-from shared.text.words import stop_word_share
 
 _LEAST_LETTERS = 40  # of prose: in fewer the detector guesses
 _NO_PROSE = re.compile(
@@ -120,7 +120,7 @@ _CODES = dict(
         "zul-zu",
     ]
 )
-"""The detector's codes, ISO 639-3, and those of ISO 639-1, by which languages are known."""
+"""ISO 639-1 codes, which name languages here, by the detector's ISO 639-3 codes."""
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:

@@ -10,7 +10,7 @@ _TITLE = re.compile(r"<title\b[^<>]{0,200}>([^<]{1,1000})</title", re.IGNORECASE
 _INLINE = frozenset(("a", "abbr", "b", "code", "em", "font", "i", "img", "mark", "s", "small", "span", "strong", "u"))
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})")
 _LEVELS = {"table": 4, "ul": 2, "ol": 2, "dl": 2}
-"""What a container adds with the rows, cells or items in it, whose own end tags pages leave out."""
+"""Levels of nesting that a container adds, including rows, cells or items whose end tags pages omit."""
 
 _VOID = frozenset(("area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"))
 _LEFT_OPEN = frozenset(("p", "li", "dd", "dt", "td", "th", "tr", "tbody", "thead", "option"))

@@ -10,7 +10,7 @@ from typing import Any
 from shared.ingest.parse.text import clean
 
 MARKER = "\n\n\ue0f0\ue0f1{page_num}\ue0f1\ue0f0\n\n"
-"""Private characters in a row that no text has; what is found of them is taken out again."""
+"""A sequence of private characters that no text contains; occurrences are removed."""
 
 PageStarts = tuple[tuple[int, int], ...]
 
@@ -70,7 +70,7 @@ def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
 
 
 def _probes(nodes: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
-    """For each page in order, the beginnings of its first few blocks, letters and digits alone."""
+    """For each page in order, the starts of its first few blocks, reduced to letters and digits."""
     by_page: dict[int, list[str]] = {}
     for node in nodes:
         probes = by_page.setdefault(node.get("page") or 0, [])

@@ -25,7 +25,7 @@ def unpacking_in(folder: Path) -> Iterator[None]:
     with chdir(folder):
         about = Path().stat()
         if about.st_uid != os.geteuid() or about.st_mode & 0o077 or any(Path().iterdir()):
-            raise PermissionError(f"{folder} is not an empty folder of this user alone")
+            raise PermissionError(f"{folder} is not an empty folder that only this user can open")
         os.environ["TMPDIR"] = "."
         try:
             yield

@@ -8,7 +8,7 @@ from math import log
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
-from shared.text.words import WORD, terms_of
+from shared.domain.text.words import WORD, terms_of
 
 
 def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:
@@ -36,13 +36,13 @@ def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, S
 
     The first and the last word of a quote may be parts of words.
     """
-    wanted = _plain(quote or "")
-    if not wanted:
+    text = _plain(quote or "")
+    if not text:
         return None
     among: Sequence[int] = range(len(texts))
-    for word in _words(wanted)[1:-1]:
+    for word in _words(text)[1:-1]:
         among = min(among, holders.get(word, ()), key=len)
-    return next((index for index in among if wanted in texts[index]), None)
+    return next((index for index in among if text in texts[index]), None)
 
 
 def _nearest(words: str, holders: Mapping[str, Sequence[int]], count: int) -> int:

@@ -32,7 +32,7 @@ from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
-"""A child is replaced after as many files that native code has read, for what that code may have leaked."""
+"""A child is replaced after native code has read this many files, because that code may leak memory."""
 
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
@@ -40,8 +40,7 @@ BYTES_PER_CHAR = 16
 _BYTES_PER_SLOT = 12
 
 LIFETIMES = 20
-"""A child is replaced when it has used the processor for as many times as one file may. Soon after, the kernel ends it.
-"""
+"""A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
@@ -112,7 +111,7 @@ class ParsingSandbox:
             media_type: type declared by the sender.
             options: options for dividing it.
             questions: questions submitted with it.
-            tenant: owner. A child whose libraries have read one tenant's file reads none of another's.
+            tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
 
         Raises:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
@@ -161,7 +160,7 @@ class ParsingSandbox:
         except BaseException:
             await child.end()
             raise
-        await self._give_back(child, reply)
+        await self._release(child, reply)
         return reply
 
     def _max_bytes(self, request: ParseRequest) -> int:
@@ -174,9 +173,9 @@ class ParsingSandbox:
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
         """An idle child that may read the tenant's files; if there is none, another tenant's child is replaced."""
-        for gone in [child for child in self._idle if not child.alive]:
-            self._idle.remove(gone)
-            await gone.end()
+        for dead in [child for child in self._idle if not child.alive]:
+            self._idle.remove(dead)
+            await dead.end()
         child = next((child for child in reversed(self._idle) if child.tenant in (None, tenant)), None)
         if child is not None:
             self._idle.remove(child)
@@ -184,7 +183,7 @@ class ParsingSandbox:
             await self._idle.pop(0).end()
         return child
 
-    async def _give_back(self, child: _ParserProcess, reply: ParseReply) -> None:
+    async def _release(self, child: _ParserProcess, reply: ParseReply) -> None:
         worn = (
             reply["native_files"] >= MAX_NATIVE_FILES
             or reply["resident_bytes"] > self._memory_bytes // 2
@@ -202,7 +201,7 @@ def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> Pars
             try:
                 return restore(reply["document"], question_count)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                raise Unreadable("the file crashed the parser (its reply is none)", detail=str(error)) from error
+                raise Unreadable("the file crashed the parser (invalid reply)", detail=str(error)) from error
         case "unreadable":
             raise Unreadable(reply["reason"], detail=reply["detail"])
         case "memory":
@@ -381,13 +380,13 @@ def _folder() -> Iterator[str]:
 
 
 def _no_folder(error: OSError) -> Transient:
-    return Transient(f"{error.strerror}: set TMPDIR to a folder where this user may write files and run code")
+    return Transient(f"{error.strerror}: set TMPDIR to a folder in which this user may write files and run code")
 
 
 def _head(file: IO[bytes]) -> bytes:
     try:
         return os.pread(file.fileno(), kinds.HEAD_BYTES, 0)
-    except OSError:  # the child will meet it too
+    except OSError:  # the child will fail with it, too
         return b""
 
 
@@ -399,7 +398,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, folder: str) -> subprocess.Popen[bytes]:
-    """Start a child without secrets: its environment contains only what Python needs to find the same modules."""
+    """Start a child without secrets: its environment contains only the variables that Python needs to find modules."""
     arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder]
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
         [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],
@@ -418,7 +417,7 @@ def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, fold
 
 
 def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
-    """Why a child died, for a person; a native library that gets no memory aborts or crashes in its own way."""
+    """The readable reason of a child's death; native libraries without memory abort or crash in different ways."""
     if death.status == -signal.SIGXCPU:
         return _took_too_long(timeout)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)

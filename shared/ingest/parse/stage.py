@@ -22,13 +22,11 @@ from shared.domain.retry import RetryPolicy, decide
 from shared.domain.work import DocumentToParse, NewChunk
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ingest.generate.options import generation_options
+from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.work import Work
 from shared.process.metrics import PARSE_SECONDS, timed
-from shared.settings import Settings
 from shared.storage.uploads import Uploads
 
 log = structlog.get_logger()
@@ -36,9 +34,18 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """The dependencies of the stage."""
+    """The dependencies of the stage.
 
-    settings: Settings
+    Args:
+        slots: maximum documents in progress.
+        max_chunks: maximum chunks of a document.
+        defaults: default options of collections.
+        model: the language model, which is part of the keys of paid questions.
+    """
+
+    slots: int
+    max_chunks: int
+    defaults: IngestDefaults
     work: Work
     sandbox: ParsingSandbox
     uploads: Uploads
@@ -51,7 +58,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
     work = parser.work
     return Stage(
         name="parse",
-        slots=parser.settings.parse_workers * 4,  # some wait for a free child while others are committed
+        slots=parser.slots,
         linger=timedelta(milliseconds=50),
         claim=partial(_claim, parser),
         claim_suspect=partial(_claim, parser, 1, suspects=True),
@@ -61,7 +68,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         describe=_describe,
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
-        give_back=partial(work.give_back, "documents"),
+        release=partial(work.give_back, "documents"),
         full=lambda: parser.wakeups.wake("parse"),
     )
 
@@ -82,12 +89,12 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
         poison.check(document.lost_leases)
         require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
         parsed = await _read(parser, document)
-        _require_size(parsed, parser.settings.tuning.parse_max_chunks)
+        _require_size(parsed, parser.max_chunks)
     except ForeaskError as error:
         if isinstance(error, Unreadable) and error.detail:
             _log_refusal(document, error)
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
-    options = generation_options(parser.settings, document.options, parser.model)
+    options = parser.defaults.generation_of(document.options)
     # In a thread: the event loop must not block while the keys of many chunks are computed.
     chunks = await asyncio.to_thread(new_chunks, document, parsed, options, parser.model)
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
@@ -109,7 +116,7 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
                 path,
                 filename=document.filename,
                 media_type=document.media_type,
-                options=chunking_options(parser.settings, document.options),
+                options=parser.defaults.chunking_of(document.options),
                 questions=document.ready_questions or (),
                 tenant=document.tenant,
             )

@@ -9,20 +9,20 @@ from collections.abc import Collection
 import charset_normalizer
 
 from shared.domain.errors import Unreadable
-from shared.text.words import most_stop_words
+from shared.domain.text.words import most_stop_words
 
 SAMPLE_BYTES = 4096
 BINARY_SHARE = 0.1
-"""More control characters than this and it is not text; text that went through a broken tool has a few."""
+"""Maximum share of control characters in a text; damaged texts contain a few."""
 
 FEW_BYTES = 2
-"""As many are no evidence in a file however short."""
+"""So few control characters prove nothing, even in a short file."""
 
 WIDE_SHARE = 0.4
 """Every other byte of UTF-16 text in a European language is NUL, and of this many at the least."""
 
 GUESSED_BYTES = 1 << 16
-"""As many tell the encoding as well as the whole file."""
+"""So many bytes identify the encoding as well as the whole file does."""
 
 LEAST_BYTES = 16
 """Fewer bytes beyond ASCII are words in several encodings."""
@@ -47,7 +47,7 @@ _DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_
 
 
 def is_text(sample: bytes) -> bool:
-    """Whether the first bytes of a file look like text, in whatever encoding."""
+    """Whether the first bytes of a file are probably text, in any encoding."""
     if _mark(sample) or _wide(sample):
         return True
     return len(sample) - len(sample.translate(None, _CONTROLS)) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
@@ -92,7 +92,7 @@ def _decode(data: bytes, charset: str | None) -> str:
 def _decode_other(data: bytes, charset: str | None) -> str:
     declared = _DECLARED.search(data[:1024])
     for name in (charset, declared and declared[1].decode("ascii")):
-        if name and (encoding := _known(name)):
+        if name and (encoding := _codec(name)):
             return data.decode(encoding, "replace")
     lenient = data.decode("utf-8", "replace")
     beyond_ascii = sum(byte >= 0xC2 for byte in data[: 1 << 20])  # noqa: PLR2004 - the first byte of a UTF-8 sequence
@@ -116,7 +116,7 @@ def _guessed(data: bytes) -> str:
     return max(likely, key=lambda encoding: most_stop_words(sample.decode(encoding, "replace")))
 
 
-def _known(name: str) -> str | None:
+def _codec(name: str) -> str | None:
     """The codec of a declared charset, if it is a text codec other than UTF-8, which was tried already."""
     try:
         codec = codecs.lookup(name)
@@ -132,7 +132,7 @@ def _mark(data: bytes) -> str | None:
 def _wide(sample: bytes) -> str | None:
     """UTF-16 without a byte order mark."""
     half = len(sample) // 2
-    if half < 2:  # noqa: PLR2004 - two characters are no evidence
+    if half < 2:  # noqa: PLR2004 - two characters prove nothing
         return None
     if sample[1::2].count(0) >= half * WIDE_SHARE > sample[::2].count(0):
         return "utf-16-le"

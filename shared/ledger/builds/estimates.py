@@ -154,7 +154,7 @@ def _stored(row: RowMapping) -> StoredChunk:
         content=ChunkContent.from_json(row["content"]),
         ready_questions=row["ready_questions"],
         content_key=row["content_key"],
-        stands=row["stands"],
+        has_points=row["stands"],
         reasons=tuple(row["reasons"]),
     )
 

@@ -14,7 +14,7 @@ from shared.domain.errors import InvalidInput
 MAX_URL_CHARS = 2_000
 
 _RESOLVE_SECONDS = 5
-# An unresponsive name server blocks these threads, and not those of the process's other work.
+# An unresponsive name server blocks these threads only, and no other work of the process.
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 _PORTS = {"http": 80, "https": 443}
 # Addresses that a gateway translates to IPv4, possibly of this network.

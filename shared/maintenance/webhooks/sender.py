@@ -62,7 +62,7 @@ class Sender:
         )
         reply = await self._client.send(request, stream=True)
         try:
-            kept = await _beginning(reply)
+            kept = await _start_of(reply)
         finally:
             await reply.aclose()
         refused = None if reply.status_code in _SUCCESS else f"the reply has status {reply.status_code}"
@@ -79,7 +79,7 @@ def body_of(delivery: Delivery) -> bytes:
     return orjson.dumps({"type": delivery.type, "timestamp": at, "data": delivery.data}, option=orjson.OPT_SORT_KEYS)
 
 
-async def _beginning(reply: httpx.Response) -> str:
+async def _start_of(reply: httpx.Response) -> str:
     kept = b""
     async for piece in reply.aiter_raw(_KEPT_BYTES):
         kept += piece

@@ -41,7 +41,7 @@ _UNAVAILABLE_SECONDS = 5.0  # if the broker is unavailable for longer, waiting c
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
-_KNOWN_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
+_STATE_SECONDS = 90.0  # an open breaker is polled more often: by waiting work, at least every minute
 
 log = structlog.get_logger()
 
@@ -102,8 +102,8 @@ class LimiterClient:
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
-        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the caller whose turn it is comes first
-        self._under_way: set[str] = set()
+        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the next caller is first
+        self._granted_calls: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -124,7 +124,7 @@ class LimiterClient:
         return sum(len(line.waiters) for line in self._lines.values())
 
     def own_wait_seconds(self, tenant: str, *, is_query: bool) -> float:
-        """For how long a tenant's own limits hold its calls back; 0: it is not they that do."""
+        """The time for which a tenant's own limits delay its calls; 0: they do not."""
         line = self._lines.get((tenant, is_query))
         return 0.0 if line is None else line.own_wait
 
@@ -155,7 +155,7 @@ class LimiterClient:
     def end(self, ended: FinishedCall) -> None:
         """Report the end of a call; returns at once."""
         self._ended.append((ended, None))
-        self._under_way.discard(ended.grant.id)
+        self._granted_calls.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
@@ -163,7 +163,7 @@ class LimiterClient:
         """Report a failed call, and return the script's reply; None if it does not arrive in time."""
         reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, reported))
-        self._under_way.discard(ended.grant.id)
+        self._granted_calls.discard(ended.grant.id)
         self._hurry(time.monotonic())
         await asyncio.wait([reported], timeout=timeout_seconds)
         return reported.result() if reported.done() else None
@@ -187,7 +187,7 @@ class LimiterClient:
         self._lines.clear()
 
     async def aclose(self, timeout_seconds: float = 1.0) -> None:
-        """Report the calls that ended, for a moment at most, and end."""
+        """Report the finished calls, within a short timeout, and stop."""
         if self._task is None:
             return
         deadline = time.monotonic() + timeout_seconds
@@ -234,13 +234,13 @@ class LimiterClient:
         now = time.monotonic()
         renew: list[str] = []
         if now >= self._renew_at:
-            renew, self._renew_at = list(self._under_way), now + self._renew_seconds
+            renew, self._renew_at = list(self._granted_calls), now + self._renew_seconds
         batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
         self._ended, self._peeks = [], []
         return batch
 
     def _next_in_turn(self, now: float) -> Iterator[_Waiter]:
-        """Yield waiting calls, queries first, one of each tenant in turn, about as many as the script will grant."""
+        """Yield about as many waiting calls as the script will grant: queries first, tenants in rotation."""
         lines = []
         for key in list(self._lines):
             line = self._lines[key]
@@ -295,7 +295,7 @@ class LimiterClient:
     def _shown(self) -> float:
         """The breaker in metrics: closed if this process has no recent state of it, because nothing waits for it."""
         reply = self.reply
-        if reply is None or time.monotonic() - self.replied_at > _KNOWN_SECONDS:
+        if reply is None or time.monotonic() - self.replied_at > _STATE_SECONDS:
             return Breaker.CLOSED
         return reply.breaker
 
@@ -307,7 +307,7 @@ class LimiterClient:
                 if waiter.granted.done():  # its caller has been cancelled meanwhile
                     self.end(FinishedCall(answer, CallOutcome.ABANDONED, tokens=0))
                     return
-                self._under_way.add(answer.id)
+                self._granted_calls.add(answer.id)
                 waiter.granted.set_result(answer)
                 if line is not None:
                     self._lines.move_to_end(key)
@@ -330,7 +330,7 @@ class LimiterClient:
         self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
         if waiting:
             self._hurry(max(self._not_before, min(line.not_before for line in waiting)))
-        if self._under_way:
+        if self._granted_calls:
             self._hurry(self._renew_at)
         if self._ended or self._peeks:
             self._hurry(now)
@@ -370,7 +370,7 @@ def is_down(component: str, reply: LimiterReply) -> Unavailable:
     """The error of a call while the breaker is open; it proves nothing about the work."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(
-        f"the {component} provider has failed again and again and is left alone for a while",
+        f"the {component} provider has failed repeatedly, so it is not called for a while",
         component=component,
         retry_after=wait,
     )

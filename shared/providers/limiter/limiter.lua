@@ -1,25 +1,25 @@
 #!lua flags=allow-oom
--- One pass over what a pool shares about a provider: settle the calls that ended, then grant what every limit allows.
+-- One pass over the shared state of a provider: settle the finished calls, then grant calls within all limits.
 --
 -- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease),
 --       then a state (hash) for each tenant with limits
 -- ARGV  1 JSON, written by shared/providers/limiter/script.py, which also reads the reply:
 --       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, calls in
---       flight, the limit of those (0: none), the place of a grant that must probe (0: none), and then for each call
---       asked for the tokens reserved for it, or why it was not granted:
+--       flight, the limit of these (0: none), the index of a grant that must probe (0: none), and then for each
+--       requested call its reserved tokens, or the reason of the refusal:
 --       -1 not now, -2 the breaker is open, -10 - n its tenant must wait n milliseconds
 --
--- A bucket is {units a millisecond, capacity}; the first has {0, 0} where there is no such limit.
+-- A bucket is {units per millisecond, capacity}, or {0, 0} without such a limit.
 
-local OPENS_AFTER = 10              -- failures in a row, anywhere in the pool
-local OPEN_MOST = 60000             -- the breaker stays open for no longer
+local OPENS_AFTER = 10              -- consecutive failures in all processes
+local OPEN_MOST = 60000             -- longest time for which the breaker stays open
 local COOLDOWN_MOST = 3600000
-local GUESSED_COOLDOWN_MOST = 60000  -- the longest cooldown where a 429 names no time
-local PACED = 5000                  -- how long calls come back at an even pace after a cooldown
-local KEPT = 86400000               -- a state that nobody reads for a day is deleted
-local UNKNOWN_COMPLETION = 500      -- tokens, before there is an average and where a request sets no bound
-local QUERY_WAITS = 1500            -- a query that waits asks again within this time
-local SLOT = 10000                  -- what was used is counted in slots of ten seconds, of which there are seven
+local GUESSED_COOLDOWN_MOST = 60000  -- longest cooldown if a 429 has no retry-after
+local PACED = 5000                  -- time after a cooldown in which calls are evenly paced
+local KEPT = 86400000               -- an unused state expires after a day
+local DEFAULT_COMPLETION = 500      -- tokens, before there is an average and if a request sets no maximum
+local QUERY_WAITS = 1500            -- a waiting query repeats its request within this time
+local SLOT = 10000                  -- use is counted in seven slots of ten seconds
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -29,7 +29,7 @@ local flight = KEYS[2]
 local function load(key)
   local fields, values = redis.call('HGETALL', key), {}
   for i = 1, #fields, 2 do values[fields[i]] = tonumber(fields[i + 1]) end
-  if (values.seen or now) > now + 1000 then values = {} end -- the clock was set back: its times mean nothing
+  if (values.seen or now) > now + 1000 then values = {} end -- the clock was set back: the stored times are invalid
   values.seen = now
   return values
 end
@@ -45,7 +45,7 @@ local function save(key, values)
   redis.call('PEXPIRE', key, KEPT)
 end
 
--- A new bucket starts empty: nobody knows what was spent before the broker lost the old one.
+-- A new bucket starts empty, because the broker may have lost an old one after some use.
 local function refill(values, name, bucket)
   local at = values[name .. '_at']
   if at == nil or bucket[2] == 0 then
@@ -58,12 +58,12 @@ end
 
 local function count(values, requests, tokens)
   local slot = math.floor(now / SLOT)
-  local place = slot % 7
-  if values['slot' .. place] ~= slot then
-    values['slot' .. place], values['requests' .. place], values['tokens' .. place] = slot, 0, 0
+  local index = slot % 7
+  if values['slot' .. index] ~= slot then
+    values['slot' .. index], values['requests' .. index], values['tokens' .. index] = slot, 0, 0
   end
-  values['requests' .. place] = values['requests' .. place] + requests
-  values['tokens' .. place] = values['tokens' .. place] + tokens
+  values['requests' .. index] = values['requests' .. index] + requests
+  values['tokens' .. index] = values['tokens' .. index] + tokens
 end
 
 local s = load(KEYS[1])
@@ -85,7 +85,7 @@ local in_flight = redis.call('ZCARD', flight)
 s.limit = s.limit or input.in_flight
 s.cooldown = s.cooldown or 0
 
--- Slots in flight. Ingest leaves some to queries, where there are two or more.
+-- Slots in flight. If there are at least two, some are reserved for queries.
 local function slots(is_query)
   local all = math.max(1, math.floor(s.limit))
   if is_query or input.query_share == 0 or all == 1 then return all end
@@ -94,7 +94,7 @@ end
 
 local in_use = in_flight >= 0.8 * slots(false)
 
--- What ended -----------------------------------------------------------------------------------------------------
+-- Finished calls -------------------------------------------------------------------------------------------------
 
 local function close(half_open)
   if half_open then s.open, s.opens, s.failures, s.closed_at = nil, 0, 0, now end
@@ -107,7 +107,7 @@ end
 
 local function failed(call)
   if s.open then
-    if call.probe then open() end -- any other began before it opened
+    if call.probe then open() end -- any other call started before it opened
   elseif call.at >= (s.closed_at or 0) then
     s.failures = (s.failures or 0) + 1
     if s.failures >= OPENS_AFTER then open() end
@@ -116,12 +116,12 @@ end
 
 local function rest(milliseconds)
   s.cooldown = math.max(s.cooldown, now + math.min(milliseconds, COOLDOWN_MOST))
-  -- From then on calls come as a bucket fills that was empty: paced, not as a herd.
+  -- After the cooldown an empty bucket fills, so calls are paced and do not arrive all at once.
   s.r, s.r_at = math.min(s.r, 0), s.cooldown
   s.p, s.p_at = 0, s.cooldown
 end
 
--- Calls that were under way together fail together: only the first of them lowers the limit.
+-- Concurrent calls fail together: only the first failure lowers the limit.
 local function overloaded(call)
   if call.at <= (s.lowered_at or 0) then return false end
   s.limit, s.lowered, s.lowered_at = math.max(1, s.limit * 0.7), 1, now
@@ -140,7 +140,7 @@ local function succeeded(call, held)
   if held and in_use then s.limit = s.limit + (s.lowered and 1 / s.limit or 1) end
 end
 
-local function give_back(values, bucket, back)
+local function refund(values, bucket, back)
   values.t = math.min(math.max(bucket[2], values.t), values.t + back)
   count(values, 0, -back)
 end
@@ -148,8 +148,8 @@ end
 local function settle(call)
   local tenant = tenants[call.tenant]
   local back = call.reserved - call.tokens
-  give_back(s, tokens, back)
-  if tenant then give_back(tenant.values, tenant.tokens, back) end
+  refund(s, tokens, back)
+  if tenant then refund(tenant.values, tenant.tokens, back) end
   if call.completion >= 0 then
     s.average = s.average and s.average + 0.1 * (call.completion - s.average) or call.completion
   end
@@ -170,7 +170,7 @@ for _, e in ipairs(input.ended) do
     limited(call)
     s.failures = 0
     close(call.probe)
-  elseif outcome == 'refused' then -- its key is not accepted, which no other call would change
+  elseif outcome == 'refused' then -- its key is rejected, as for every other call
     rest(call.retry_after >= 0 and call.retry_after or GUESSED_COOLDOWN_MOST)
     close(call.probe)
   elseif outcome == 'failed' then
@@ -178,12 +178,12 @@ for _, e in ipairs(input.ended) do
   elseif outcome == 'timeout' then
     overloaded(call)
     failed(call)
-  elseif call.probe and s.open then -- its caller gave up: another may probe
+  elseif call.probe and s.open then -- its caller cancelled it: another call may probe
     s.probing = 0
   end
 end
 
--- What may begin -------------------------------------------------------------------------------------------------
+-- New calls ------------------------------------------------------------------------------------------------------
 
 in_flight = redis.call('ZCARD', flight)
 local pace = { s.limit / 1000, 1 }
@@ -196,14 +196,14 @@ local function until_filled(values, name, bucket, wanted)
   return math.max(1, math.ceil(missing / bucket[1])) + math.max(0, values[name .. '_at'] - now)
 end
 
--- What a bucket must hold for a call to begin. Ingest leaves a share of the bucket to queries: what it holds is used all
--- the same, for it fills no further than to its capacity.
+-- The units that a bucket needs before a call may start. For ingest this includes a share reserved for queries, which is
+-- not wasted, because a bucket fills up to its capacity only.
 local function needed(bucket, is_query)
   if is_query then return 1 end
   return math.min(bucket[2], 1 + input.query_share * bucket[2])
 end
 
--- Tokens may go into debt by one call, so that a call larger than the bucket does not wait for ever.
+-- One call may overdraw the tokens, so that a call larger than the bucket does not wait for ever.
 local function until_free(values, requests_bucket, tokens_bucket, is_query)
   if not is_query and now < (values.query_waits or 0) then return math.min(100, values.query_waits - now) end
   local wait = 0
@@ -223,7 +223,7 @@ local function providers_wait(is_query)
   return until_free(s, requests, tokens, is_query)
 end
 
--- While a query waits no ingest begins, so that the next room is the query's: a small bucket has no share to leave.
+-- While a query waits, no ingest call starts, so the query gets the next units: a small bucket has no share to reserve.
 local function note(values, is_query, waits)
   if is_query and input.query_share > 0 then values.query_waits = waits and now + QUERY_WAITS or nil end
 end
@@ -234,7 +234,7 @@ local function take(values, reserved)
 end
 
 local function grant(asked)
-  local expected = s.average or UNKNOWN_COMPLETION
+  local expected = s.average or DEFAULT_COMPLETION
   if asked[4] >= 0 then expected = s.average and math.min(expected, asked[4]) or asked[4] end
   local reserved = math.ceil(asked[3] + expected)
   take(s, reserved)
@@ -247,10 +247,10 @@ local function grant(asked)
 end
 
 local waits, probe, answers = { [true] = 0, [false] = 0 }, 0, {}
-local function answer(place, asked)
+local function answer(index, asked)
   local is_query = asked[5] == 1
   if s.open and now < s.open then return -2 end
-  if waits[is_query] > 0 then return -1 end -- in order: no call overtakes one of its kind that must wait
+  if waits[is_query] > 0 then return -1 end -- in order: no call overtakes a waiting call of its kind
   local wait = providers_wait(is_query)
   if s.open and now < (s.probing or 0) then wait = math.max(wait, 250) end
   waits[is_query] = wait
@@ -260,10 +260,10 @@ local function answer(place, asked)
   local tenants_wait = tenant and until_free(tenant.values, tenant.requests, tenant.tokens, is_query) or 0
   if tenant then note(tenant.values, is_query, tenants_wait > 0) end
   if tenants_wait > 0 then return -10 - tenants_wait end
-  if s.open then probe, s.probing = place, now + input.probe end
+  if s.open then probe, s.probing = index, now + input.probe end
   return grant(asked)
 end
-for place, asked in ipairs(input.wanted) do answers[place] = answer(place, asked) end
+for index, asked in ipairs(input.wanted) do answers[index] = answer(index, asked) end
 
 save(KEYS[1], s)
 for i, tenant in ipairs(tenants) do save(KEYS[2 + i], tenant.values) end

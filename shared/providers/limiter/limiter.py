@@ -35,14 +35,14 @@ from shared.providers.limiter.usage import LimitUse
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
-_CAPACITY_SECONDS = 5.0  # how far ahead of its rate work is taken up
+_CAPACITY_SECONDS = 5.0  # time at the declared rate for which work is claimed in advance
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class MaxWait:
-    """How long a caller waits for a permit.
+    """The maximum wait of a caller for a permit.
 
     Args:
         at_most: limit after which it fails with `RateLimited`; None waits as long as needed.
@@ -155,7 +155,7 @@ class Limiter:
             tenant: tenant charged for the call.
             prompt_tokens: estimated tokens of the prompt.
             completion_tokens: maximum tokens of the reply; None if the request sets no limit.
-            max_wait: how long to wait for the grant.
+            max_wait: maximum wait for the grant.
 
         Raises:
             RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits
@@ -163,11 +163,11 @@ class Limiter:
             Unavailable: the breaker is open, or the broker is unavailable; burns no attempt.
             Stopping: the process is stopping.
         """
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             grant = await self._granted(tenant, prompt_tokens, completion_tokens, max_wait)
         finally:
-            self._waited.observe(time.perf_counter() - began)
+            self._waited.observe(time.perf_counter() - started)
         call = Call()
         try:
             yield call
@@ -192,7 +192,7 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, calls: int) -> int:
-        """The number of further calls to claim now: as many as the declared rate lets start within seconds."""
+        """The number of further calls to claim now: calls that the declared rate allows within seconds."""
         if self._requests_a_millisecond == 0:
             return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
@@ -231,7 +231,7 @@ class Limiter:
         acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=max_wait.is_query)
         if max_wait.at_most is None:
             return await acquiring
-        began = time.monotonic()
+        started = time.monotonic()
         waiting = asyncio.ensure_future(acquiring)
         try:
             if max_wait.broker is not None:
@@ -239,7 +239,7 @@ class Limiter:
                 if not reached and not waiting.done():
                     log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
                     return None
-            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - began))
+            await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - started))
             if not waiting.done():
                 raise self._too_late(tenant, is_query=max_wait.is_query)
             return await waiting
@@ -250,13 +250,13 @@ class Limiter:
         own = self._client.own_wait_seconds(tenant, is_query=is_query)
         if own > 0:
             return TenantLimited(
-                f"this tenant's own limits of the {self._limits.component} provider leave no room now",
+                f"this tenant's own limits of the {self._limits.component} provider are used up now",
                 retry_after=timedelta(seconds=max(1.0, own)),
             )
         reply = self._client.reply
         wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
         return RateLimited(
-            f"the {self._limits.component} provider's limits leave no room now", retry_after=timedelta(seconds=wait)
+            f"the {self._limits.component} provider's limits are used up now", retry_after=timedelta(seconds=wait)
         )
 
     async def _try(self, grant: Grant) -> None:

@@ -69,7 +69,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A finished call; tokens are None if the provider did not report them."""
+    """A finished call; tokens that the provider did not report are missing."""
 
     grant: Grant
     outcome: CallOutcome
@@ -189,7 +189,7 @@ class LimiterScript:
             requests: calls to start, most urgent first.
             ended: finished calls.
             renew: running calls.
-            tenants: buckets of those tenants that have their own limits.
+            tenants: buckets of tenants with their own limits.
 
         Raises:
             RedisError: the broker is unavailable; the script may have run, and may safely run again.

@@ -1,4 +1,4 @@
-"""How much of each limit is used, for people."""
+"""The use of each limit, for display."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def read(
             await pipeline.zrange(script.key("flight"), 0, -1, withscores=True)
             (seconds, micros), state, tenant_state, flight = await pipeline.execute()
     except (RedisError, OSError) as error:
-        raise Unavailable("the broker, which keeps the limits, cannot be reached", component="broker") from error
+        raise Unavailable("the broker, which stores the limits, is unavailable", component="broker") from error
     now = seconds + micros / 1e6
     shared = _numbers(state)
     in_flight = sum(ends > now * 1000 for _, ends in flight)
@@ -107,7 +107,7 @@ def _breaker(state: Mapping[str, float], now: float) -> Breaker:
 
 
 def _used(values: Mapping[str, float], kind: str, now: float) -> int:
-    """The sum of the last minute: the younger slots whole, and of the oldest slot the part within that minute."""
+    """The sum of the last minute: all of the newer slots, and the part of the oldest slot within that minute."""
     slot, into = divmod(now, _SLOT_SECONDS)
     total = 0.0
     for index in range(_SLOTS):

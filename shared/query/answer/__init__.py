@@ -1,4 +1,4 @@
-"""Answering: from numbered passages alone, with citations, in a generative and an extractive form."""
+"""Answering: only from numbered passages, with citations, in a generative and an extractive form."""
 
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Form, Passage, nothing_found
 from shared.query.answer.extractive import ExtractiveAnswerer, answer_floor

@@ -49,7 +49,7 @@ class Answerer(Protocol):
     def form(self) -> Form: ...
 
     async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
-        """Answer from these passages alone; without passages no model is called and nothing is found.
+        """Answer only from these passages; without passages no model is called and nothing is found.
 
         Raises:
             Transient: the provider is not available now.

@@ -17,23 +17,23 @@ _CLEANED = re.compile(r"\[(\d{1,3})\]")
 
 
 class CitationCleaner:
-    """Cleans the citations of a text that comes in pieces.
+    """Cleans the citations of a text that arrives in pieces.
 
     `[1, 2]`, `[1-3]`, `[Passage 1]` and `【1】` become `[1][2]` and so on; numbers of no passage are removed. An open
-    bracket is held back until it closes, so that no citation leaves in halves.
+    bracket is buffered until it closes, so that no citation is split.
 
     Args:
         numbers: the passages that may be cited.
 
     Attributes:
         cited: the passages cited so far, in order of appearance.
-        removed: the numbers cited so far that are no passage.
+        removed: the numbers cited so far without a passage.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
         self._numbers = frozenset(numbers)
         self._held = ""
-        self._begun = False
+        self._started = False
         self.cited: list[int] = []
         self.removed: list[int] = []
 
@@ -51,9 +51,9 @@ class CitationCleaner:
 
     def _clean(self, text: str) -> str:
         clean = _CITATION.sub(self._normalised, text)
-        if not self._begun:
+        if not self._started:
             clean = clean.lstrip()
-            self._begun = bool(clean)
+            self._started = bool(clean)
         return clean
 
     def _normalised(self, match: re.Match[str]) -> str:
@@ -67,14 +67,14 @@ class CitationCleaner:
 
 
 class CitationOrder:
-    """Numbers the citations of a text that comes in pieces, no citation in halves: what is cited first becomes `[1]`.
+    """Numbers the citations of a text in order of appearance; the text arrives in pieces without split citations.
 
     Args:
         numbers: the passages that may be cited.
 
     Attributes:
-        spans: where each passage is cited first, by its number and in order of appearance: the offsets in the text of
-            the opening bracket and of what follows the closing one.
+        spans: span of the first citation of each passage, by its number and in order of appearance: the offset in the
+            text of the opening bracket, and the offset after the closing bracket.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:

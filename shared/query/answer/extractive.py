@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from shared.domain.text.sentences import sentences
 from shared.providers.embedding import Embedder
 from shared.query.answer.answer import Answer, Form, Passage, nothing_found
-from shared.text.sentences import sentences
 
 LEAD = "Quoted from the documents:"
 MAX_SENTENCES = 96
 MAX_QUOTES = 3
 
 _PASSAGES = 8
-_MARGIN = 0.12  # how far another sentence may be behind the best
-# How near the nearest sentence must be for the documents to answer. MiniLM on 120 search-engine questions: at 0.4 it
-# answers 96 %, 63 % where the passage with the answer is withheld but its neighbours are not, and 1 % from unrelated
-# passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
+_MARGIN = 0.12  # maximum difference of another sentence from the best
+# Minimum similarity of the nearest sentence; below it the documents do not answer. MiniLM on 120 search-engine
+# questions: at 0.4 it answers 96 %, 63 % if the passage with the answer is withheld but its neighbours are not, and 1 %
+# from unrelated passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
 _FLOORS = {"all-minilm-l6-v2": 0.4}
 _DEFAULT_FLOOR = 0.3
 _CITATION_LIKE = re.compile(r"\s*\[\d{1,3}\]")
@@ -77,7 +77,7 @@ class ExtractiveAnswerer:
 
 
 def answer_floor(model_name: str) -> float:
-    """The measured floor of a model, by the beginning of its name."""
+    """The measured floor of a model, by the prefix of its name."""
     name = model_name.lower().rsplit("/", 1)[-1]
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
@@ -96,7 +96,7 @@ def candidates(passages: Sequence[Passage]) -> list[Quote]:
 
 
 def _nearest(similarities: Sequence[float], floor: float) -> list[int]:
-    """The best sentence and those close behind it, in the order of the text; none where the best is below the floor."""
+    """The best sentence and nearly equal ones in the order of the text; none if the best is below the floor."""
     ranked = sorted(range(len(similarities)), key=lambda index: -similarities[index])
     threshold = max(floor, similarities[ranked[0]] - _MARGIN)
     return sorted(index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold)

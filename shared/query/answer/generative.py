@@ -30,7 +30,7 @@ class GenerativeAnswerer:
         return "generative"
 
     async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
-        """Answer from these passages alone; without passages no model is called and nothing is found.
+        """Answer only from these passages; without passages no model is called and nothing is found.
 
         Raises:
             Transient: the provider is not available now.

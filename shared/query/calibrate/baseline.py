@@ -1,8 +1,8 @@
 """The baseline of an embedding model: the cosines of questions with unrelated texts.
 
 Measuring it needs no labels, because a chunk's question and the texts of other chunks are unrelated. If there are too
-few questions, texts replace them: on four sets the cosines between texts were within 0.05 of those of users' questions
-with texts, and higher if the model does not know the language.
+few questions, texts replace them: on four sets the cosines between texts differed by at most 0.05 from the cosines of
+users' questions with texts, and were higher if the model does not know the language.
 """
 
 from __future__ import annotations

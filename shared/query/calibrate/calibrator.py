@@ -1,7 +1,7 @@
 """Calibration of a collection, with or without labelled questions.
 
 It always measures the baseline similarity of the embedding model, with the collection's questions or, if they are too
-few, with its texts. Without labels it uses accepted questions of users, if there are enough. Without those it chooses
+few, with its texts. Without labels it uses accepted questions of users, if there are enough. Otherwise it chooses
 no weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
 nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports the hits of each channel for the
 collection's own questions, if there are any.
@@ -36,9 +36,9 @@ from shared.vectors.index import Index
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
-_MIN_CHUNKS = 100  # a smaller collection is calibrated unasked only once
+_MIN_CHUNKS = 100  # a smaller collection is calibrated automatically only once
 _GROWTH = 1.5
-_EVERY = timedelta(minutes=10)  # a collection is looked at no more often
+_EVERY = timedelta(minutes=10)  # minimum interval between two checks of a collection
 _LEASE = timedelta(minutes=5)
 _MAX_CLAIMS = 100  # of collections that have not grown, for one wake-up
 
@@ -134,14 +134,14 @@ class Calibrator:
                 return False
             try:
                 if await self._has_grown(claim.collection):
-                    await self._calibrate_unasked(claim.collection)
+                    await self._calibrate_automatically(claim.collection)
                     return True
             finally:
                 await self._calibrations.release(claim)
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
-        """Whether there are half as many chunks more than the last time, or half as many accepted questions.
+        """Whether the number of chunks, or of accepted questions, has grown by half since the last time.
 
         The first time there must be enough texts to measure the baseline similarity, later enough questions.
         """
@@ -159,7 +159,7 @@ class Calibrator:
         accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
         return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
 
-    async def _calibrate_unasked(self, collection: Collection) -> None:
+    async def _calibrate_automatically(self, collection: Collection) -> None:
         """Calibrate; after a failure the collection is due again later."""
         ids = {"collection": str(collection.id), "tenant": collection.tenant}
         try:

@@ -33,7 +33,7 @@ class LabelledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationProgress:
-    """How many of all queries were done, and the strategy of the last one."""
+    """The numbers of finished and of all queries, and the strategy of the last one."""
 
     strategy: str
     done: int
@@ -67,7 +67,7 @@ async def evaluate_collection(
         find: searches the collection.
         collection: the collection.
         questions: labelled questions, in any order; repeated questions merge their answers.
-        strategies: strategies to compare; those that need other points are skipped.
+        strategies: strategies to compare; a strategy that needs other points is skipped.
         baseline: strategy to which the others are compared.
         notes: sentences about the labels for readers of the numbers.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import log2
 
-CUTOFF = 10  # no metric looks further down
+CUTOFF = 10  # ranks that a metric considers
 
 Judgements = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
@@ -13,7 +13,7 @@ Metric = Callable[[Mapping[str, int], Sequence[str]], float]
 
 
 def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Score each judged query by each metric.
+    """Score each labelled query by each metric.
 
     Args:
         judgements: per query, the scores of its passages; a score above 0 is relevant.
@@ -28,24 +28,24 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
     }
 
 
-def _ndcg(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
+def _ndcg(relevance: Mapping[str, int], ranking: Sequence[str]) -> float:
     """The gain of the results at their ranks, relative to the ideal order (Järvelin and Kekäläinen, 2002)."""
-    best = _gain(sorted(judged.values(), reverse=True))
-    return _gain([judged.get(passage, 0) for passage in ranking]) / best if best else 0.0
+    best = _gain(sorted(relevance.values(), reverse=True))
+    return _gain([relevance.get(passage, 0) for passage in ranking]) / best if best else 0.0
 
 
 def _gain(values: Sequence[int]) -> float:
     return sum(max(value, 0) / log2(rank + 1) for rank, value in enumerate(values[:CUTOFF], 1))
 
 
-def _reciprocal_rank(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
-    ranks = (rank for rank, passage in enumerate(ranking[:CUTOFF], 1) if judged.get(passage, 0) > 0)
+def _reciprocal_rank(relevance: Mapping[str, int], ranking: Sequence[str]) -> float:
+    ranks = (rank for rank, passage in enumerate(ranking[:CUTOFF], 1) if relevance.get(passage, 0) > 0)
     return 1 / next(ranks, float("inf"))
 
 
 def _recall(depth: int) -> Metric:
-    def recall(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
-        answers = {passage for passage, score in judged.items() if score > 0}
+    def recall(relevance: Mapping[str, int], ranking: Sequence[str]) -> float:
+        answers = {passage for passage, score in relevance.items() if score > 0}
         return len(answers & set(ranking[:depth])) / len(answers) if answers else 0.0
 
     return recall

@@ -4,6 +4,7 @@ from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.query.retrieve.fusion import ChannelRank, Match, fuse
+from shared.query.retrieve.live import LiveRetriever
 from shared.query.retrieve.query import CHANNELS, Channel, FusionName, Query, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.retrieve.retriever import Retrieval, Retriever
 
@@ -13,6 +14,7 @@ __all__ = [
     "ChannelHits",
     "ChannelRank",
     "FusionName",
+    "LiveRetriever",
     "Match",
     "Query",
     "QuestionOrigin",

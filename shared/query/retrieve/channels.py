@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import log
 
 from shared.domain.ids import chunk_of_point
+from shared.domain.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel
-from shared.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.hits import Hit
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
@@ -58,7 +58,7 @@ class ChannelHits:
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
-    """How many points to search for: a chunk has one text, but many questions may rank before the next chunk's."""
+    """The number of points to search for: a chunk has one text, but many questions that may rank before others."""
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
@@ -128,5 +128,5 @@ def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
 
 def full_bm25(terms: QueryVector, chunks: int) -> float:
     """The approximate score of a chunk that repeats every word of the question, among this many chunks."""
-    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that one chunk alone has
+    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that a single chunk has
     return max(1, terms.words) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

@@ -2,7 +2,7 @@
 
 `s` is a chunk's score in a channel; `ref` is the fifth best score of that channel for the same question.
 
-    out(s) = s + 1.5 * max(0, s - ref)         scores that stand out in their channel count more
+    out(s) = s + 1.5 * max(0, s - ref)         scores above the channel's reference score count more
     near   = max(out(question), out(text))     one near question or text is enough
     words  = out(bm25)                         names, numbers and terms are added to either
     same   = 8 * max(0, question - 0.7) * text
@@ -26,7 +26,7 @@ from shared.domain.collections import Weights
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import CHANNELS, Channel
 
-_REFERENCE_RANK = 5  # few questions have as many answers, so the fifth best chunk seldom is one
+_REFERENCE_RANK = 5  # few questions have five answers, so the fifth best chunk rarely is one
 _OUT = 1.5
 _SAME = 0.7
 _SAME_GAIN = 8.0
@@ -62,9 +62,9 @@ def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[We
 
 
 def reference_scores(channels: Channels) -> dict[Channel, float]:
-    """The score that a chunk must exceed in each channel to stand out; 0 if the channel found fewer chunks.
+    """The reference score of each channel, above which scores count more; 0 if the channel found fewer chunks.
 
-    Few chunks have questions while these are being generated, so a question must also stand out from the texts.
+    Few chunks have questions while these are being generated, so a question must also exceed the texts' reference.
     """
     found = {channel: reference_score(hits) for channel, hits in channels.items()}
     if "questions" in found:
@@ -73,7 +73,7 @@ def reference_scores(channels: Channels) -> dict[Channel, float]:
 
 
 def reference_score(hits: ChannelHits | None) -> float:
-    """The score that a chunk must exceed in one channel to stand out, regardless of others; 0 if it found fewer."""
+    """The reference score of one channel, regardless of others; 0 if it found fewer chunks."""
     return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _REFERENCE_RANK - 1, None), 0.0))
 
 

@@ -1,6 +1,6 @@
 """Fusion: the scores that channels give a chunk become one.
 
-- `scores`, the default: what stands out of a channel counts more, and one near hit is enough; see
+- `scores`, the default: outstanding scores of a channel count more, and one near hit is enough; see
   `shared.query.retrieve.default_fusion`.
 - `mean`: the weighted mean of the channels' scores.
 - `rrf`: weighted reciprocal ranks (Cormack, Clarke and Buettcher 2009, k = 60).

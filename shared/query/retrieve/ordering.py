@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.text.words import WORD, pieces_of
 from shared.query.retrieve.fusion import Match
-from shared.text.words import WORD, pieces_of
 
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
 
@@ -48,9 +48,9 @@ def passage_of(payload: Mapping[str, Any]) -> str:
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
     """Move the reranked chunks to the front, in the reranker's order; the others follow in theirs."""
-    judged = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
-    judged.sort(key=lambda match: -(match.rerank_score or 0.0))
-    return judged + [match for match in matches if match.chunk_id not in scores]
+    scored = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
+    scored.sort(key=lambda match: -(match.rerank_score or 0.0))
+    return scored + [match for match in matches if match.chunk_id not in scores]
 
 
 def on_one_scale(matches: Sequence[Match]) -> list[Match]:

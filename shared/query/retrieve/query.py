@@ -35,12 +35,12 @@ class Query:
         rewriting: texts to search for in addition to the question.
         rewrite_budget: time to wait for a rewriting, instead of the configured time.
         rerank: whether a reranker orders the best chunks, if one is configured.
-        diversity: from 0, by score only, to 1: how much a chunk loses by similarity to a better one.
+        diversity: from 0, by score only, to 1: the loss of a chunk by similarity to a better one.
         unit: text to return for each chunk; see `shared.query.retrieve.units`.
         window: sentences on each side of the nearest one, for the unit `sentences`.
         order: by score, or chunks under the same headings together.
-        candidates: whether to return the candidates, including those of channels of weight 0, so that the fusion can be
-            repeated with other weights.
+        candidates: whether to return the candidates, also of channels with weight 0, so that the fusion can be repeated
+            with other weights.
         expected: chunks whose ranks are requested, for the original question.
     """
 

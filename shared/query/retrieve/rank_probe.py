@@ -1,7 +1,7 @@
 """Expected chunks: their ranks in each channel, and the reason why they were not returned.
 
-The ranks are those of a much deeper search by the same code. A chunk beyond even that has scores, read by a search for
-it alone, and no rank.
+The same code determines the ranks in a much deeper search. A chunk beyond even that has no rank, but scores, which a
+search for this chunk alone returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LeftOut = Literal["absent", "filter", "min_score", "top_k", "room"]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRank:
-    """A chunk's place in a channel.
+    """A chunk's rank in a channel.
 
     Args:
         rank: from 1; None: more than `DEPTH` chunks are before it.
@@ -72,7 +72,7 @@ class Scopes:
     unfiltered: VisiblePoints
 
 
-async def expected_ranks(  # noqa: PLR0917  a search has so many parts
+async def expected_ranks(  # noqa: PLR0917 - the parts of a search
     searcher: Searcher,
     channel_query: ChannelQuery,
     scopes: Scopes,
@@ -103,7 +103,7 @@ def _with(hits: ChannelHits, own: ChannelHits | None) -> ChannelHits:
     return replace(hits, scores={**hits.scores, **missing})
 
 
-def _ranked(  # noqa: PLR0917  what three searches found
+def _ranked(  # noqa: PLR0917 - the results of three searches
     chunk: str,
     hits: Mapping[Channel, ChannelHits],
     own: Mapping[Channel, ChannelHits],
@@ -120,10 +120,10 @@ def _ranked(  # noqa: PLR0917  what three searches found
         if chunk in found.scores
     }
     rank, score = fused.get(chunk, (None, None))
-    known = rank is not None and any(expected.rank is not None for expected in channels.values())
+    is_ranked = rank is not None and any(expected.rank is not None for expected in channels.values())
     questions = own["questions"].questions if "questions" in own else {}
     return ExpectedChunk(
-        chunk, rank if known else None, score, channels, questions.get(chunk), left_out=_why(rank, score, query)
+        chunk, rank if is_ranked else None, score, channels, questions.get(chunk), left_out=_why(rank, score, query)
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.collections import Baseline, Collection, Weights
+from shared.domain.text.bm25 import query_vector
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders, pack
@@ -40,7 +41,6 @@ from shared.query.retrieve.trace import (
 from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
-from shared.text.bm25 import query_vector
 from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, of_chunks, visible_points
 from shared.vectors.hits import ChunkPayloads
 from shared.vectors.index import Index
@@ -61,7 +61,7 @@ class Retrieval:
         candidate_reference_scores: with candidates, the fifth best score of each channel, or 0.
         floors: with candidates, the highest score that other chunks can have in each channel; half of it counts for a
             chunk that the channel did not find.
-        reference_scores: score that a chunk had to exceed in each channel to stand out, if the fusion uses it.
+        reference_scores: reference score of each channel, above which scores counted more, if the fusion uses it.
         expected: ranks of the expected chunks.
         query_id: id of the query for feedback; None until it has one.
         collection: the searched collection; None if it does not exist.

@@ -6,7 +6,7 @@ texts are 0.05 ± 0.09 for MiniLM in English, 0.75 ± 0.03 for E5, whose noise w
 
 A mean above 0.1 is shifted to 0.1. If the standard deviation is above 0.1, the excess of a cosine over the mean is
 divided by the variance, as in the combination of evidence of unequal precision. A cosine of 1 stays 1, so that a
-repeated question still stands out. The gain is measured in `docs/decisions/0013-calibration-without-labels.md`.
+repeated question still ranks first. The gain is measured in `docs/decisions/0013-calibration-without-labels.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def scale_of(baseline: Baseline) -> Scale | None:
 
 
 def rescale(channels: Mapping[Channel, ChannelHits], baseline: Baseline) -> dict[Channel, ChannelHits]:
-    """Rescale the cosines of channels' hits to those of a model with the usual baseline."""
+    """Rescale the cosines of channels' hits to a model with the usual baseline."""
     scale = scale_of(baseline)
     if scale is None:
         return dict(channels)

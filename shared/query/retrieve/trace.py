@@ -41,21 +41,21 @@ class RewriteFacts:
 
 @dataclass(frozen=True, slots=True)
 class EmbedFacts:
-    """How many questions this stage embedded; `rewrite` embeds its texts itself."""
+    """The number of questions that this stage embedded; `rewrite` embeds its texts itself."""
 
     questions: int
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFacts:
-    """How many distinct chunks each channel found."""
+    """The number of distinct chunks that each channel found."""
 
     chunks: Mapping[Channel, int]
 
 
 @dataclass(frozen=True, slots=True)
 class FusionFacts:
-    """How many chunks were fused, and how many of them scored too low."""
+    """The number of fused chunks, and of chunks with too low scores among them."""
 
     chunks: int
     fusion: FusionName
@@ -64,7 +64,7 @@ class FusionFacts:
 
 @dataclass(frozen=True, slots=True)
 class FetchFacts:
-    """How many chunks the query has read."""
+    """The number of chunks that the query has read."""
 
     chunks: int
 
@@ -78,7 +78,7 @@ class RerankFacts:
 
 @dataclass(frozen=True, slots=True)
 class DiversityFacts:
-    """How many chunks were chosen for being unlike each other, and among how many."""
+    """The number of chunks chosen for diversity, and of candidates."""
 
     chosen: int
     candidates: int
@@ -86,7 +86,7 @@ class DiversityFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReturnFacts:
-    """How many units are returned, of how many matches; `duplicates` had the text of another."""
+    """The numbers of returned units and of matches; `duplicates` had the text of another unit."""
 
     units: int
     unit: ReturnUnit
@@ -127,7 +127,7 @@ class StageTrace:
     Args:
         milliseconds: summed over its runs; None if the stage is not timed separately.
         facts: counts; None if the stage has none.
-        skipped: reason for skipping it, for people.
+        skipped: readable reason for skipping it.
     """
 
     name: StageName

@@ -1,7 +1,7 @@
 """Units of return: a small chunk is found more exactly, a larger stretch is read more easily.
 
 - `section`: the section that the chunk is a part of, where its collection is divided into sections (small-to-big).
-- `sentences`: the chunk's sentence that is nearest to the question, and those around it.
+- `sentences`: the chunk's sentence that is nearest to the question, and the adjacent sentences.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from shared.domain.index_location import IndexLocation
+from shared.domain.text.headings import common_path
+from shared.domain.text.sentences import Sentence, sentences
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk
-from shared.text.headings import common_path
-from shared.text.sentences import Sentence, sentences
 from shared.vectors.hits import SectionKey
 from shared.vectors.index import Index
 

@@ -1,4 +1,4 @@
-"""Where settings come from: variables, lines of `.env`, and files that hold one secret each."""
+"""Sources of settings: variables, lines of `.env`, and files that contain one secret each."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSou
 from shared.domain.errors import InvalidInput
 
 PREFIX = "FOREASK_"
-# Names that others read: the command line its server and key, docker-compose.yml what it runs, publishes and reads.
-_ELSEWHERE = {"FOREASK_URL", "FOREASK_API_KEY"} | {
+# Variables of other programs: the command line (server and key) and docker-compose.yml (image, port and files).
+_OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY"} | {
     f"FOREASK_{name}" for name in ("PUBLISH", "PORT", "ENV_FILE", "IMAGE")
 }
-# Kubernetes gives every container such variables for each service, so also for one that is called foreask.
+# Kubernetes sets such variables in every container, for a service with the name foreask, too.
 _OF_KUBERNETES = re.compile(r"FOREASK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
 class SecretFiles(PydanticBaseSettingsSource):
-    """Reads `FOREASK_NAME_FILE`, the path of a file that holds the secret `FOREASK_NAME`.
+    """Reads `FOREASK_NAME_FILE`, the path of a file that contains the secret `FOREASK_NAME`.
 
     Args:
-        variables: the environment, or `.env`, that names the files.
+        variables: the environment or `.env`, with the names of the files.
     """
 
     def __init__(self, variables: EnvSettingsSource) -> None:
@@ -35,10 +35,10 @@ class SecretFiles(PydanticBaseSettingsSource):
         self._variables = variables.env_vars
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the file's content, None where no file is named.
+        """Return the file's content; None without a file.
 
         Raises:
-            InvalidInput: the file cannot be read, or the secret is given a second time, as a variable.
+            InvalidInput: the file cannot be read, or the secret is also set as a variable.
         """
         variable, *_ = variables_of(field_name, field)
         path = self._variables.get(f"{variable}_FILE".lower())
@@ -58,20 +58,20 @@ class SecretFiles(PydanticBaseSettingsSource):
 
 
 def secrets(kind: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the fields whose values no output shows; each may come from a file."""
+    """Yield the fields whose values are masked in all output; each may be read from a file."""
     for name, field in kind.model_fields.items():
         if name in {"api_keys", "operator_keys", "embeddings"} or SecretStr in get_args(field.annotation):
             yield name, field
 
 
 def variables_of(name: str, field: FieldInfo) -> list[str]:
-    """The variables that give a field, ours first."""
+    """The variables of a field, our own first."""
     alias = field.validation_alias
     return [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [PREFIX + name.upper()]
 
 
 def every_setting(kind: type[BaseSettings]) -> Iterator[list[str]]:
-    """Yield the variables of each setting, ours first."""
+    """Yield the variables of each setting, our own first."""
     for name, field in kind.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from ([f"{PREFIX}{name}__{nested}".upper()] for nested in field.annotation.model_fields)
@@ -80,31 +80,31 @@ def every_setting(kind: type[BaseSettings]) -> Iterator[list[str]]:
 
 
 def sources(kind: type[BaseSettings]) -> dict[str, Mapping[str, str | None]]:
-    """The variables of the environment and of `.env`, in small letters; the first counts more."""
+    """The variables of the environment and of `.env`, in lower case; the environment has precedence."""
     return {"environment": EnvSettingsSource(kind).env_vars, ".env": DotEnvSettingsSource(kind).env_vars}
 
 
 def require_known(kind: type[BaseSettings]) -> None:
-    """Refuse variables that look like settings and are none: a misspelt limit would be no limit.
+    """Reject unknown variables with our prefix, because a misspelt limit would have no effect.
 
     Raises:
-        InvalidInput: one is set, in the environment or in `.env`; the message names the nearest setting.
+        InvalidInput: the environment or `.env` sets an unknown variable; the message names the nearest setting.
     """
-    known = {variable for variables in every_setting(kind) for variable in variables}
-    known |= {PREFIX + name.upper() for name in kind.model_fields} | _ELSEWHERE
-    known |= {f"{PREFIX}{name}_FILE".upper() for name, _ in secrets(kind)}
+    names = {variable for variables in every_setting(kind) for variable in variables}
+    names |= {PREFIX + name.upper() for name in kind.model_fields} | _OF_OTHER_PROGRAMS
+    names |= {f"{PREFIX}{name}_FILE".upper() for name, _ in secrets(kind)}
     given = {name.upper() for variables in sources(kind).values() for name in variables}
-    unknown = sorted(name for name in given - known if name.startswith(PREFIX) and not _OF_KUBERNETES.fullmatch(name))
+    unknown = sorted(name for name in given - names if name.startswith(PREFIX) and not _OF_KUBERNETES.fullmatch(name))
     if unknown:
-        raise InvalidInput(" ".join(_correction(name, known) for name in unknown), field=unknown[0])
+        raise InvalidInput(" ".join(_correction(name, names) for name in unknown), field=unknown[0])
 
 
 def origin(variables: list[str], given: Mapping[str, Mapping[str, str | None]]) -> str:
-    """Say where the value of a setting comes from.
+    """Return the origin of a setting's value.
 
     Args:
-        variables: those that give it, ours first.
-        given: the variables of each place.
+        variables: the setting's variables, our own first.
+        given: the set variables of each source.
     """
     for source, values in given.items():
         for variable in variables:
@@ -115,16 +115,16 @@ def origin(variables: list[str], given: Mapping[str, Mapping[str, str | None]]) 
     return "default"
 
 
-def _correction(name: str, known: set[str]) -> str:
-    # Without the prefix, which all have in common: with it everything is near.
-    nearest = difflib.get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], n=1)
+def _correction(name: str, names: set[str]) -> str:
+    # Names are compared without the common prefix, which would make all of them similar.
+    nearest = difflib.get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in names], n=1)
     if nearest:
-        return f"{name} is no setting: did you mean {PREFIX}{nearest[0]}?"
-    return f"{name} is no setting: take it away, or find its name in docs/reference/settings.md."
+        return f"{name} is not a setting: did you mean {PREFIX}{nearest[0]}?"
+    return f"{name} is not a setting: remove it, or find its name in docs/reference/settings.md."
 
 
 def _key(name: str, field: FieldInfo) -> str:
-    """The name under which pydantic takes the value: the alias where there is one."""
+    """The name by which pydantic accepts the value: the alias, if the field has one."""
     return variables_of(name, field)[0] if field.validation_alias is not None else name
 
 
@@ -132,7 +132,7 @@ def _read(variable: str, path: Path) -> str:
     try:
         content = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise InvalidInput(f"{variable}_FILE: {path} cannot be read: {reason}.", field=f"{variable}_FILE") from None
     if not content:
         raise InvalidInput(f"{variable}_FILE: {path} is empty.", field=f"{variable}_FILE")

@@ -53,7 +53,7 @@ class Ratios:
 
     Args:
         chars_per_token: characters per billed token.
-        call_tokens: additional tokens billed per call, such as those of its schema.
+        call_tokens: additional tokens billed per call, for example for its schema.
         reply_tokens: tokens of a reply per requested question.
         written: generated questions per requested one.
         embedded: share of these that is embedded; the text filter drops the others.
@@ -73,7 +73,7 @@ class Ratios:
 def measured(
     billed: Sequence[BilledChunk], options_of: Callable[[CollectionOptions], GenerationOptions], model: str
 ) -> Ratios:
-    """The ratios of chunks with a known prompt: that of their collection's options and of this model.
+    """The ratios of chunks whose prompt follows from their collection's options and this model.
 
     Chunks with repaired replies, or with options that changed since, are excluded.
     """
@@ -86,15 +86,15 @@ def measured(
     written = sum(len(chunk.questions) for chunk, _ in whole)
     if not usage.prompt_tokens or not written:  # some servers report no usage
         return Ratios()
-    asked = sum(need.questions for _, need in whole)
+    requested = sum(need.questions for _, need in whole)
     sizes = [(need.prompt_chars / need.calls, chunk.usage.prompt_tokens / need.calls) for chunk, need in whole]
     call_tokens, tokens_per_char = line(sizes)
     passed_by_text = [q for chunk, _ in whole for q in filter_by_text(chunk.questions, chunk.content) if q.passed]
     return Ratios(
         chars_per_token=1 / tokens_per_char,
         call_tokens=call_tokens,
-        reply_tokens=usage.completion_tokens / asked,
-        written=written / asked,
+        reply_tokens=usage.completion_tokens / requested,
+        written=written / requested,
         embedded=len(passed_by_text) / written,
         passed=sum(chunk.passed for chunk, _ in whole) / written,
         question_chars=sum(len(q) for chunk, _ in whole for q in chunk.questions) / written,
@@ -104,8 +104,8 @@ def measured(
 def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The tokens per call and per character that best fit calls of these characters and tokens.
 
-    The instructions and the schema are the same in every call. If the calls cannot separate both parts, because all
-    have the same size, the line passes through the origin.
+    The instructions and the schema are the same in every call. If the calls cannot separate both parts, because their
+    sizes are equal, the line passes through the origin.
     """
     chars, tokens = (sum(values) / len(sizes) for values in zip(*sizes, strict=True))
     spread = sum((x - chars) ** 2 for x, _ in sizes)
@@ -131,7 +131,7 @@ class Count:
     text_chars: float = 0
     calls: float = 0
     prompt_chars: float = 0
-    asked: float = 0
+    requested: float = 0
     twins: float = 0
     ready: float = 0
     paid: float = 0
@@ -165,7 +165,7 @@ class Count:
         if need is not None:
             self.calls += need.calls
             self.prompt_chars += need.prompt_chars
-            self.asked += need.questions
+            self.requested += need.questions
 
     def times(self, factor: float) -> Count:
         return Count(*(getattr(self, field.name) * factor for field in fields(self)))
@@ -190,7 +190,7 @@ class Amounts:
 
 def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
     """The result of a count; with `prepends`, each text is embedded again with its questions in front."""
-    written = count.paid + (count.asked + count.twins) * ratios.written
+    written = count.paid + (count.requested + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded
     embeddings = count.chunks - count.kept_texts + questions
     embedded_chars = count.text_chars - count.kept_chars + questions * ratios.question_chars
@@ -202,7 +202,7 @@ def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
         documents=round(count.documents),
         chunks=round(count.chunks),
         calls=round(count.calls),
-        generate=Usage(round(prompt_tokens), round(count.asked * ratios.reply_tokens)),
+        generate=Usage(round(prompt_tokens), round(count.requested * ratios.reply_tokens)),
         embeddings=round(embeddings),
         embed=Usage(round(embedded_chars / ratios.chars_per_token)),
         points=round(count.chunks + count.ready + count.kept_questions + written * ratios.passed),

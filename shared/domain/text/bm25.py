@@ -1,7 +1,7 @@
 """BM25 as sparse vectors: the document's side here, the inverse document frequency in Qdrant (`modifier: idf`).
 
-The weights are those of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a
-fixed average length, as in Qdrant's BM25 model.
+The weights follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a fixed
+average length, as in Qdrant's BM25 model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shared.text.words import terms_of, variants_of, words_of
+from shared.domain.text.words import terms_of, variants_of, words_of
 
 _K1 = 1.2
 _B = 0.75
@@ -31,7 +31,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector(SparseVector):
-    """The terms of a query in every language that it may meet; a text has about `words` of them at most."""
+    """The terms of a query in all languages of the collection; a text has about `words` of them at most."""
 
     words: int
 
@@ -52,9 +52,9 @@ def document_vector(text: str, language: str | None = None) -> SparseVector:
 def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
     """Weight each term of a query, stemmed for each of these languages, and for texts of unknown language.
 
-    The language of the query itself is probably the one that has most of its words as stop words: these are ignored,
-    whatever they mean in other languages, and stems of other languages count half. A text with a wrongly detected
-    language has terms that are rare in its collection, and would otherwise be found before all others.
+    The query's own language is probably the language with most of the query's words as stop words: these are ignored,
+    even if they have a meaning in other languages, and stems of other languages count half. A text with a wrongly
+    detected language has terms that are rare in its collection, and would otherwise rank first.
     """
     cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
     terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}
@@ -71,7 +71,7 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
 
 
 def _counts(text: str, language: str | None) -> dict[int, int]:
-    """How often each term occurs; every word is looked up once, however often it occurs."""
+    """The count of each term; a repeated word is looked up once."""
     counts: Counter[str] = Counter()
     for word, n in Counter(words_of(text, language)).items():
         for term in terms_of(word, language):

@@ -65,7 +65,7 @@ _FOLDED = str.maketrans(
 WORD = re.compile(rf"[\w{_marks()}]+")
 _COMPOUND = re.compile(
     r"(?<!\w)\w++(?:[-./:@+]\w++)+"
-)  # possessive: a word of a million letters takes no square of time
+)  # possessive, so that a word of a million letters takes linear time
 _IDENTIFIES = re.compile(r"[@\d]")
 # Scripts without spaces, and Korean, which joins words to their particles.
 _EAST_ASIAN = "\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -127,7 +127,7 @@ def stop_word_share(text: str, language: str) -> float:
 def most_stop_words(text: str) -> int:
     """The number of stop words of the language with the most stop words in a text."""
     words = set(words_of(text, None))
-    return max(len(words & known) for known in _STOP_WORDS.values())
+    return max(len(words & stop_words) for stop_words in _STOP_WORDS.values())
 
 
 def is_unspaced(text: str) -> bool:

@@ -9,29 +9,27 @@ from functools import partial
 from itertools import groupby
 from uuid import UUID
 
-from shared.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
-from shared.costs.prices import price
-from shared.costs.texts import restored
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
 from shared.domain.states import DocumentState
+from shared.ingest.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
+from shared.ingest.costs.prices import PriceOf
+from shared.ingest.costs.texts import restored
 from shared.ingest.generate import GenerationOptions
-from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.quality import is_of_similarity
+from shared.ingest.options import IngestDefaults
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
 from shared.ledger import Collections, Estimates
 from shared.providers.limiter.usage import LimitUse
-from shared.settings import Settings
 
 MOST_DOCUMENTS = 200_000
-"""Of a collection with more documents as many are counted, which are drawn by chance, and stand for the others.
+"""Larger collections are estimated from a random sample of this size.
 
 The key of a chunk takes 13 microseconds; a document of 20 chunks is divided again in less than a millisecond.
 """
@@ -42,7 +40,7 @@ _MEAN_FILL = (1 + EARLIEST_CUT) / 2  # of a chunk of a long text
 
 @dataclass(frozen=True, slots=True)
 class SampleText:
-    """A document of a load; `ready_questions` of it came with it, None: a model writes them."""
+    """A document of a load, with the number of its ready-made questions; None: a model generates questions."""
 
     text: str
     title: str | None = None
@@ -56,7 +54,7 @@ class Load:
     Args:
         documents: number of documents.
         size_bytes: size of all texts; None: estimated from the sample.
-        sample: some or all of the documents; if empty, only the size is known.
+        sample: some or all of the documents; if empty, the size alone is used.
     """
 
     documents: int
@@ -83,32 +81,39 @@ class _Chunk:
 
 
 _There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
-"""Chunks whose points stand, by document and text, each with whether the vector of its text is there."""
+"""Chunks with existing points by document and text, each with whether the vector of its text exists."""
 
 
 class Estimator:
     """Estimates the costs of loads and rebuilds.
 
     Args:
-        settings: settings of the process.
+        defaults: default options of collections.
+        price_of: prices of calls.
         collections: collections in the ledger.
         ledger: inputs of estimates.
         model: the language model.
+        embedding: the embedding model of new collections.
         limits: returns the limits of a tenant and of an embedding model.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        defaults: IngestDefaults,
+        price_of: PriceOf,
         collections: Collections,
         ledger: Estimates,
+        *,
         model: str,
+        embedding: str,
         limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
     ) -> None:
-        self._settings = settings
+        self._defaults = defaults
+        self._price_of = price_of
         self._collections = collections
         self._ledger = ledger
         self._model = model
+        self._embedding = embedding
         self._limits = limits
 
     async def estimate_rebuild(self, collection: Collection, options: CollectionOptions, embedding: str) -> Estimate:
@@ -124,8 +129,8 @@ class Estimator:
             options: the new options.
             embedding: the new embedding model.
         """
-        counting = _Counting(collection.tenant, self._model, generation_options(self._settings, options, self._model))
-        before, after = (chunking_options(self._settings, o) for o in (collection.options, options))
+        counting = _Counting(collection.tenant, self._model, self._defaults.generation_of(options))
+        before, after = map(self._defaults.chunking_of, (collection.options, options))
         states = (await self._collections.document_counts(collection.tenant, [collection.id]))[collection.id]
         there = sum(states.values())
         share = min(1.0, MOST_DOCUMENTS / max(1, there))
@@ -152,8 +157,8 @@ class Estimator:
             load: the documents.
         """
         options = collection.options if collection else CollectionOptions()
-        counting = _Counting(tenant, self._model, generation_options(self._settings, options, self._model))
-        chunking = chunking_options(self._settings, options)
+        counting = _Counting(tenant, self._model, self._defaults.generation_of(options))
+        chunking = self._defaults.chunking_of(options)
         if load.sample:
             for document in load.sample:
                 await counting.add(partial(counting.sampled, document, chunking), self._ledger)
@@ -167,7 +172,7 @@ class Estimator:
             whole, count = False, counting.of_size(load.documents, load.size_bytes or 0, chunking)
         count.documents = load.documents
         ratios = await self._ratios(tenant, collection.id if collection else None)
-        embedding = collection.embedding_model if collection else self._settings.embedding_model or ""
+        embedding = collection.embedding_model if collection else self._embedding
         return await self._estimate(tenant, count, ratios, options, embedding, exact=whole)
 
     async def _pages(self, collection_id: UUID, below: UUID | None) -> AsyncIterator[list[StoredChunk]]:
@@ -184,11 +189,10 @@ class Estimator:
             yield waiting
 
     async def _ratios(self, tenant: str, collection_id: UUID | None) -> Ratios:
-        """Recent costs of chunks: those of the collection, else those of the tenant."""
-        of_collection = partial(generation_options, self._settings, model=self._model)
+        """Recent costs of the collection's chunks, else of the tenant's."""
         for where in dict.fromkeys((collection_id, None)):
             billed = await self._ledger.billed(tenant, self._model, where)
-            ratios = await asyncio.to_thread(measured, billed, of_collection, self._model)
+            ratios = await asyncio.to_thread(measured, billed, self._defaults.generation_of, self._model)
             if ratios != Ratios():
                 return ratios
         return Ratios()
@@ -208,8 +212,8 @@ class Estimator:
             embedding_tokens=come_to.embed.prompt_tokens,
             points=come_to.points,
             exact=exact,
-            llm_cost=price(self._settings, "generate", come_to.generate, self._model),
-            embedding_cost=price(self._settings, "embed", come_to.embed, embedding),
+            llm_cost=self._price_of("generate", come_to.generate, self._model),
+            embedding_cost=self._price_of("embed", come_to.embed, embedding),
             seconds=seconds,
             tightest=tightest,
         )
@@ -217,7 +221,7 @@ class Estimator:
     async def _duration(self, tenant: str, embedding: str, come_to: Amounts) -> tuple[float, str] | None:
         try:
             return duration(come_to, await self._limits(tenant, embedding))
-        except Transient:  # the broker has the pace of the last calls
+        except Transient:  # the broker stores the rate of the last calls
             return None
 
 
@@ -279,7 +283,7 @@ class _Counting:
         return list(self._of_text(extracted, chunking, document.ready_questions))
 
     def of_size(self, documents: int, size_bytes: int, chunking: ChunkingOptions) -> Count:
-        """Count texts of which only the size is known."""
+        """Count texts from their size alone."""
         chunks = documents
         if size_bytes > documents * chunking.max_chars:
             chunks = round(size_bytes / (chunking.max_chars * _MEAN_FILL))
@@ -300,11 +304,11 @@ class _Counting:
 
 
 def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
-    """The chunks with existing points; the vector of a text with its questions in front is not that of the text."""
+    """The chunks with existing points; a text with prepended questions has no vector of its own."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page
-        if chunk.stands
+        if chunk.has_points
     }
 
 
@@ -313,8 +317,9 @@ def _kept(chunk: _Chunk, there: tuple[StoredChunk, bool] | None) -> _Chunk:
         return chunk
     stored, keeps_text = there
     same = chunk.need is not None and chunk.need.key == stored.content_key
-    came = chunk.need is None and chunk.ready == len(stored.reasons)  # with the document, and were divided alike
-    return replace(chunk, keeps_text=keeps_text, reasons=stored.reasons if same or came else ())
+    # Questions of the document itself that are divided between the chunks as before.
+    submitted = chunk.need is None and chunk.ready == len(stored.reasons)
+    return replace(chunk, keeps_text=keeps_text, reasons=stored.reasons if same or submitted else ())
 
 
 def _ready(chunks: Iterable[StoredChunk]) -> int:

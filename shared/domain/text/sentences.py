@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.text.breaks import last_break
+from shared.domain.text.breaks import last_break
 
 LineKind = Literal["prose", "item", "row", "code", "heading"]
 
@@ -31,7 +31,7 @@ _FINAL_MARKS = rf"{_AMBIGUOUS}[{_CLOSING}“]{{0,5}}(?=\s)|{_UNAMBIGUOUS}[{_CLOS
 _FINAL = re.compile(_FINAL_MARKS)
 _BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
-# Thai and Lao end sentences, and lesser phrases too, with a space alone.
+# Thai and Lao end sentences, and also shorter phrases, with nothing but a space.
 _PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])")
 _SHORTEST_PHRASES = 80  # unit of the detector in characters
 # German numbers may precede nouns, which are capitalised like the start of a sentence.
@@ -80,8 +80,8 @@ def _blocks(text: str) -> Iterator[tuple[int, int, LineKind]]:
     start: int | None = None
     kind: LineKind = "prose"
     end = 0
-    for line_start, line_end, line_kind, begins in _lines(text):
-        if start is not None and (begins or line_kind != "prose"):
+    for line_start, line_end, line_kind, is_start in _lines(text):
+        if start is not None and (is_start or line_kind != "prose"):
             yield start, end, kind
             start = None
         if line_kind in ("code", "heading", "row"):
@@ -124,21 +124,21 @@ def _line(line: str, start: int) -> tuple[int, int, LineKind, bool]:
 
 
 def _split(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
-    begin = start
+    sentence_start = start
     for mark in _FINAL.finditer(text, start, end):
-        if _ends_sentence(text, begin, mark, end):
-            yield from _phrases(text, begin, mark.end(), kind)
-            begin = mark.end()
-    yield from _phrases(text, begin, end, kind)
+        if _ends_sentence(text, sentence_start, mark, end):
+            yield from _phrases(text, sentence_start, mark.end(), kind)
+            sentence_start = mark.end()
+    yield from _phrases(text, sentence_start, end, kind)
 
 
-def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool:
+def _ends_sentence(text: str, start: int, mark: re.Match[str], end: int) -> bool:
     if mark[0] != ".":
         return True
     following = text[mark.end() : min(end, mark.end() + 8)].lstrip()
     if following[:1].islower():
         return False
-    word = _LAST_WORD.search(text, max(begin, mark.start() - 20), mark.end())
+    word = _LAST_WORD.search(text, max(start, mark.start() - 20), mark.end())
     if word is None:
         return True
     initial = len(word[1]) == 1 and word[1].isupper()

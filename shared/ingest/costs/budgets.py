@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from shared.costs.prices import price
+from shared.ingest.costs.prices import PriceOf
 from shared.ledger.work.costs import Costs
-from shared.settings import Settings
 
 _CACHE_SECONDS = 5.0  # delay after which a used-up budget stops new work
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """A daily budget; None means unlimited.
+
+    Args:
+        tokens_per_day: tokens of the language model.
+        cost_per_day: cost of the ingest, in the currency of the prices.
+    """
+
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.tokens_per_day is not None or self.cost_per_day is not None
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """A tenant's daily budget and today's costs; None is no limit.
+    """A tenant's daily budget and today's costs; None means unlimited.
 
     Args:
         tokens_per_day: tokens of the language model.
@@ -41,22 +57,33 @@ class Budgets:
     """Today's costs of tenants, read from the ledger at most every few seconds.
 
     Args:
-        settings: budgets and prices.
         costs: costs in the ledger.
+        price_of: prices of calls.
+        tenants: budgets by tenant.
+        others: budget of each other tenant.
         now: clock in monotonic seconds.
     """
 
-    def __init__(self, settings: Settings, costs: Costs, now: Callable[[], float] = time.monotonic) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        costs: Costs,
+        price_of: PriceOf,
+        tenants: Mapping[str, Budget],
+        others: Budget,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._costs = costs
+        self._price_of = price_of
+        self._tenants = tenants
+        self._others = others
         self._now = now
         self._read_at = -_CACHE_SECONDS
         self._used_up: frozenset[str] = frozenset()
 
     async def used_up(self) -> frozenset[str]:
         """The tenants with a used-up budget."""
-        entries = [self._settings.limits_of_others, *map(self._settings.limits_of, self._settings.tenants_with_limits)]
-        if any(limits.has_budget for limits in entries) and self._now() - self._read_at >= _CACHE_SECONDS:
+        budgets = [self._others, *self._tenants.values()]
+        if any(budget.is_limited for budget in budgets) and self._now() - self._read_at >= _CACHE_SECONDS:
             uses = await self._uses(None)
             self._used_up = frozenset(tenant for tenant, use in uses.items() if use.used_up)
             self._read_at = self._now()
@@ -64,7 +91,7 @@ class Budgets:
 
     async def of(self, tenant: str) -> BudgetUse | None:
         """A tenant's budget and today's costs; None without a budget."""
-        if not self._settings.limits_of(tenant).has_budget:
+        if not self._tenants.get(tenant, self._others).is_limited:
             return None
         return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0))
 
@@ -74,9 +101,9 @@ class Budgets:
         for spent in await self._costs.today(tenant):
             if spent.kind == "generate":
                 tokens[spent.tenant] += spent.usage.prompt_tokens + spent.usage.completion_tokens
-            costs[spent.tenant] += price(self._settings, spent.kind, spent.usage, spent.model) or 0.0
+            costs[spent.tenant] += self._price_of(spent.kind, spent.usage, spent.model) or 0.0
         return {name: self._use(name, tokens[name], cost) for name, cost in costs.items()}
 
     def _use(self, tenant: str, tokens: int, cost: float) -> BudgetUse:
-        limits = self._settings.limits_of(tenant)
-        return BudgetUse(limits.tokens_per_day, limits.cost_per_day, tokens, cost)
+        budget = self._tenants.get(tenant, self._others)
+        return BudgetUse(budget.tokens_per_day, budget.cost_per_day, tokens, cost)

@@ -1,0 +1,65 @@
+"""Retrieval from live builds: another build of a collection may go live during a search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from shared.domain.collections import Collection
+from shared.domain.errors import Conflict, NotFound
+from shared.query.retrieve.query import Query
+from shared.query.retrieve.retriever import Retrieval, Retriever
+
+# A dropped build exists for a minute after it was live, minus the times of a cache and a slow switch. A longer search
+# may have read it after its points were deleted.
+_LONG_SECONDS = 30.0
+
+
+class LiveRetriever:
+    """Searches builds while they are live.
+
+    Args:
+        retriever: searches a build.
+        find_live: returns the live build of a tenant's collection, by name; None if the collection does not exist.
+    """
+
+    def __init__(self, retriever: Retriever, find_live: Callable[[str, str], Awaitable[Collection | None]]) -> None:
+        self._retriever = retriever
+        self._find_live = find_live
+
+    async def retrieve(
+        self, tenant: str, name: str, query_of: Callable[[Collection | None], Awaitable[Query]]
+    ) -> Retrieval:
+        """Search the live build of a collection; repeat a long search if another build replaced it meanwhile.
+
+        Args:
+            tenant: owner of the collection.
+            name: name of the collection.
+            query_of: returns the query of a build.
+        """
+        while True:
+            started = time.monotonic()
+            build = await self._find_live(tenant, name)
+            retrieval = await self._retriever.retrieve(build, await query_of(build))
+            if build is None or time.monotonic() - started < _LONG_SECONDS:
+                return retrieval
+            live = await self._find_live(tenant, name)
+            if live is not None and live.id == build.id:
+                return retrieval
+
+    async def retrieve_from(self, build: Collection, query: Query) -> Retrieval:
+        """Search one build; `require_live` shows afterwards whether its points still existed."""
+        return await self._retriever.retrieve(build, query)
+
+    async def require_live(self, build: Collection) -> None:
+        """Check that a build is still live, because otherwise its points may be deleted.
+
+        Raises:
+            NotFound: its collection was deleted.
+            Conflict: another build is live.
+        """
+        live = await self._find_live(build.tenant, build.name)
+        if live is None:
+            raise NotFound("The collection was deleted during the evaluation.")
+        if live.id != build.id:
+            raise Conflict("Another build replaced the live one during the evaluation: run it again.")

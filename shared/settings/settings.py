@@ -1,0 +1,492 @@
+"""Settings: one frozen tree, read from the environment and `.env` once per process.
+
+Users set the fields of `Settings`; `tuning` contains numbers that rarely change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_serializer, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from shared.domain.errors import InvalidInput
+from shared.settings.api_keys import ApiKey, is_tenant
+from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
+from shared.settings.masking import masked
+from shared.settings.sources import PREFIX, SecretFiles, every_setting, origin, require_known, secrets, sources
+from shared.settings.tenant_limits import OTHERS, TenantLimits
+from shared.settings.tuning import Tuning
+from shared.settings.values import Duration, PositiveInt
+
+_WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
+_STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
+OPENAI_URL = "https://api.openai.com/v1"
+# The model that `foreask up` starts. It generates questions, which are filtered. It is not used for answers or for
+# rewriting: it rewrites "Does orjson support PyPy?" as "You can use it to test the moon on your computer.", in 4 to 40
+# seconds.
+EMBEDDED_LLM = "smollm2-135m"
+T = TypeVar("T", str, SecretStr)
+
+
+def _openai(name: str) -> AliasChoices:
+    """Fall back to `OPENAI_*` if our own variable is unset, because most users have set it already."""
+    return AliasChoices(f"FOREASK_LLM_{name}", f"OPENAI_{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """The value of a setting in a process; an empty value means unset."""
+
+    variable: str
+    value: str
+    origin: str
+
+
+class Settings(BaseSettings):
+    """The user's configuration. Each field is the environment variable `FOREASK_` + its name in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_file=".env",
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,  # a value may be a secret
+    )
+
+    # The engines. The embedded stack starts an engine for each missing URL.
+    database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
+    database_pool_size: PositiveInt | None = Field(
+        None, description="maximum connections to it per process; default: 4 for a worker, 10 for others"
+    )
+    database_pooler: Literal["none", "transaction"] = Field(
+        "none", description="transaction: connections pass through a pooler such as pgbouncer in transaction mode"
+    )
+    redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
+    qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333; several nodes separated by commas")
+    qdrant_api_key: SecretStr | None = None
+    qdrant_prefix: str = Field(
+        "foreask", pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,60}$", description="prefix of the names of Qdrant's collections"
+    )
+    data_dir: Path = Field(Path(".foreask"), description="folder of uploads and embedded engines")
+    store_url: str | None = Field(
+        None, description="uploads: file:///folder, s3://bucket/prefix, gs://… or az://…; default: a folder of data_dir"
+    )
+    store_options: SecretStr | None = Field(
+        None, description="JSON object of options of the object store that its usual variables do not set"
+    )
+
+    # Options of new Qdrant collections; an unset option has Qdrant's default.
+    qdrant_shards: PositiveInt | None = Field(None, description="shards of a collection, each on one node")
+    qdrant_replicas: PositiveInt | None = Field(None, description="copies of each shard, on different nodes")
+    qdrant_write_consistency: PositiveInt | None = Field(None, description="copies that must have stored a write")
+    qdrant_quantization: Literal["none", "int8"] = Field(
+        "none", description="int8: searches read vectors with one byte per dimension from memory"
+    )
+    qdrant_on_disk: bool = Field(default=False, description="whether full vectors and payloads are read from disk")
+    qdrant_hnsw_m: int = Field(16, ge=4, le=128, description="neighbours of a point in its group's graph")
+    qdrant_hnsw_ef_construct: int | None = Field(None, ge=4, le=10_000, description="candidates for these neighbours")
+
+    # The API
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8350, ge=0, le=65535)
+    api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
+        (), description="tenant:key pairs, comma-separated; a key may be written as sha256:HEX"
+    )
+    operator_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
+        (), description="operators' keys, comma-separated; a key may be written as sha256:HEX"
+    )
+    api_drain: Duration | None = Field(
+        None, description="time for which a stopping API reports that it is not ready before it refuses connections"
+    )
+    page: bool = Field(default=True, description="whether the API serves the web page")
+    api_max_requests: PositiveInt = Field(2_000, description="concurrent requests per process; others get 503")
+    api_body_timeout: Duration = Field(
+        timedelta(seconds=30), description="maximum pause within the body of a request; then the reply is 408"
+    )
+    max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="maximum size of a document")
+    max_json_bytes: PositiveInt = Field(
+        20 * 1024 * 1024, description="maximum size of a document as JSON, or of the fields of a form"
+    )
+    chat_sources: bool = Field(
+        default=False, description="whether answers of /v1/chat/completions end with a list of their sources"
+    )
+    query_retention_days: int = Field(
+        30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"
+    )
+
+    completion_retention_days: int = Field(
+        7, ge=0, le=36_500, description="days for which paid questions are retained after their last chunk was deleted"
+    )
+
+    # The language model, which writes questions and answers
+    llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
+    llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
+    llm_model: str | None = None
+    llm_tokenizer: Path | None = Field(
+        None, description="path of the model's tokenizer.json, for exact token budgets; default: they are estimated"
+    )
+    llm_timeout: Duration = timedelta(seconds=120)
+    llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
+    llm_input_price: float | None = Field(
+        None,
+        ge=0,
+        description="price of a million prompt tokens; default: the list price in dollars",
+    )
+    llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
+    llm_requests_per_minute: PositiveInt | None = Field(None, description="limit of all processes together")
+    llm_tokens_per_minute: PositiveInt | None = Field(None, description="limit of prompts and replies together")
+    query_share: float = Field(
+        0.1, ge=0, le=0.9, description="share of each provider's limits that is reserved for queries"
+    )
+    answering: Literal["generative", "extractive"] | None = Field(
+        None, description="default: extractive with the embedded model, generative with any other"
+    )
+
+    webhooks_private: bool = Field(
+        default=False, description="whether webhooks may have addresses in private networks and on this machine"
+    )
+
+    # Tenants
+    tenant_limits: Annotated[Mapping[str, TenantLimits], NoDecode] = Field(
+        {}, description='as JSON: tenant to limits; "*" has the limits that a tenant\'s entry omits'
+    )
+    tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
+        {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default: 1 each"
+    )
+
+    # The embedding model
+    embedding_base_url: str | None = None
+    embedding_api_key: SecretStr | None = None
+    embedding_model: str | None = Field(
+        None, description="for new collections: a model, or a name in FOREASK_EMBEDDINGS"
+    )
+    embedding_dimensions: PositiveInt | None = Field(None, description="requested from the model if set")
+    embedding_query_prefix: str = ""
+    embedding_passage_prefix: str = ""
+    embedding_timeout: Duration = timedelta(seconds=120)
+    embedding_price: float | None = Field(None, ge=0, description="price of a million tokens")
+    embedding_requests_per_minute: PositiveInt | None = None
+    embedding_tokens_per_minute: PositiveInt | None = None
+    embeddings: Annotated[Mapping[str, Embedding], NoDecode] = Field(
+        {}, description="more embeddings, as JSON: name to model, base_url, api_key, dimensions, query_prefix, ..."
+    )
+
+    # The reranker
+    rerank_base_url: str | None = Field(None, description="URL of a /v1/rerank endpoint; default: no reranking")
+    rerank_model: str | None = None
+    rerank_api_key: SecretStr | None = None
+
+    # Documents
+    questions_per_chunk: Literal["auto"] | PositiveInt = "auto"
+    chunk_max_chars: int = Field(2_000, ge=200, le=100_000)
+    chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
+    parse_workers: PositiveInt = Field(2, description="files that one parse worker reads concurrently")
+    parse_timeout: Duration = Field(timedelta(seconds=30), description="maximum time for one file")
+    parse_isolation: Literal["require", "allow"] = Field(
+        "allow",
+        description="require: a parse worker exits if the kernel cannot confine the processes that read files",
+    )
+    parse_database_password: SecretStr | None = Field(
+        None, description="`foreask schema` creates the role foreask_parse with it, for parse workers"
+    )
+    app_database_password: SecretStr | None = Field(
+        None, description="`foreask schema` creates the role foreask_app with it, for the API and the other workers"
+    )
+    calibrate: bool = Field(
+        default=True, description="whether collections that have grown by half are calibrated automatically"
+    )
+
+    # Processes
+    grace: Duration = Field(timedelta(seconds=20), description="time for which a stopping process waits for open calls")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="port of /metrics, or the next free one; default: metrics are not served"
+    )
+    metrics_host: str = "127.0.0.1"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "json"
+
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Give secret files that the environment or `.env` names the precedence of their variables."""
+        del settings_cls, file_secret_settings
+        sources = [init_settings]
+        for variables in (env_settings, dotenv_settings):
+            assert isinstance(variables, EnvSettingsSource)
+            sources += [SecretFiles(variables), variables]  # before fallbacks such as OPENAI_API_KEY
+        return tuple(sources)
+
+    @property
+    def llm_url(self) -> str:
+        return self.llm_base_url or OPENAI_URL
+
+    @property
+    def embedding_url(self) -> str:
+        return self.embedding_base_url or self.llm_url
+
+    @property
+    def embedding_key(self) -> SecretStr | None:
+        """The key of the embedding server: its own, else the language model's if both servers have the same origin."""
+        if self.embedding_api_key is None and _origin(self.embedding_url) == _origin(self.llm_url):
+            return self.llm_api_key
+        return self.embedding_api_key
+
+    def limits_of(self, tenant: str) -> TenantLimits:
+        """The limits of a tenant: its own entry, completed by the entry `*`."""
+        own = self.tenant_limits.get(tenant)
+        if own is None:
+            return self.limits_of_others
+        return self.limits_of_others.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+    @property
+    def tenants_with_limits(self) -> list[str]:
+        """The tenants with their own entries."""
+        return [tenant for tenant in self.tenant_limits if tenant != OTHERS]
+
+    @property
+    def limits_of_others(self) -> TenantLimits:
+        """The limits of tenants without an entry."""
+        return self.tenant_limits.get(OTHERS, TenantLimits())
+
+    def named_embeddings(self) -> dict[str, Embedding]:
+        """The entries of FOREASK_EMBEDDINGS, each with its server.
+
+        An entry without a server uses FOREASK_EMBEDDING_BASE_URL, whose key is sent to no other server.
+        """
+        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_key}
+        return {
+            name: entry if entry.base_url else entry.model_copy(update=of_server | key_of(entry))
+            for name, entry in self.embeddings.items()
+        }
+
+    def served_embeddings(self) -> dict[str, Embedding]:
+        """The configured embeddings by name, the default one first."""
+        named, default = self.named_embeddings(), self.embedding_model
+        if default is None:
+            return named
+        single = Embedding(
+            model=default,
+            base_url=self.embedding_url,
+            api_key=self.embedding_key,
+            dimensions=self.embedding_dimensions,
+            query_prefix=self.embedding_query_prefix,
+            passage_prefix=self.embedding_passage_prefix,
+            timeout=self.embedding_timeout,
+            price=self.embedding_price,
+            requests_per_minute=self.embedding_requests_per_minute,
+            tokens_per_minute=self.embedding_tokens_per_minute,
+        )
+        return {default: named.get(default, single)} | named
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether the API serves this machine without keys; keys in the ledger do not change this."""
+        return not (self.api_keys or self.operator_keys)
+
+    def qdrant_addresses(self) -> list[str]:
+        """The addresses of Qdrant's nodes.
+
+        Raises:
+            InvalidInput: no address is set.
+        """
+        return [address.strip() for address in require(self.qdrant_url, "FOREASK_QDRANT_URL").split(",")]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that reproduce these settings in another process, including secrets."""
+        dumped = self.model_dump(mode="json", exclude={"api_keys", "operator_keys", "embeddings"}, exclude_none=True)
+        tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
+        plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
+        keys = {
+            "api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys),
+            "operator_keys": ",".join(f"sha256:{key.sha256.hex()}" for key in self.operator_keys),
+        }
+        files = {f"{name}_file": "" for name, _ in secrets(type(self))}  # overrides inherited variables
+        embeddings = {"embeddings": embeddings_json(self.embeddings, reveal=True)}
+        values = dumped | tuning | plain | keys | files | embeddings
+        return {PREFIX + name.upper(): str(value) for name, value in values.items()}
+
+    def described(self) -> Iterator[EffectiveSetting]:
+        """Yield every setting with its masked value and its origin."""
+        values, given = self.environment(), sources(type(self))
+        values["FOREASK_EMBEDDINGS"] = embeddings_json(self.embeddings, reveal=False)
+        hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))} - {"FOREASK_EMBEDDINGS"}
+        for variables in every_setting(type(self)):
+            value = values.get(variables[0], "")
+            shown = value if variables[0] == "FOREASK_EMBEDDINGS" else masked(value, secret=variables[0] in hidden)
+            yield EffectiveSetting(variables[0], shown, origin(variables, given))
+
+    def store_config(self) -> dict[str, str]:
+        """The options of the object store."""
+        options = self.store_options
+        return {} if options is None else dict(orjson.loads(options.get_secret_value()))
+
+    @field_validator("store_url")
+    @classmethod
+    def _require_store(cls, value: str | None) -> str | None:
+        if value is not None and not _STORE.fullmatch(value):
+            raise ValueError("must be file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix")
+        return value
+
+    @field_validator("store_options")
+    @classmethod
+    def _require_options(cls, value: SecretStr | None) -> SecretStr | None:
+        with suppress(orjson.JSONDecodeError):
+            options = orjson.loads(value.get_secret_value()) if value is not None else {}
+            if isinstance(options, dict) and all(isinstance(option, str) for option in options.values()):
+                return value
+        raise ValueError('must be a JSON object of texts, such as {"aws_region": "eu-central-1"}')
+
+    @field_validator("qdrant_url")
+    @classmethod
+    def _require_addresses(cls, value: str | None) -> str | None:
+        urls = [urlsplit(address.strip()) for address in value.split(",")] if value else []
+        if any(url.scheme not in ("http", "https") or not url.hostname for url in urls):
+            raise ValueError("must be http://host:6333, several separated by commas")
+        if len({url.path.rstrip("/") for url in urls}) > 1:
+            raise ValueError("the addresses must have the same path")
+        return value
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split_keys(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_validator("operator_keys", mode="before")
+    @classmethod
+    def _split_operator_keys(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(ApiKey.parse_operator(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_validator("embeddings", mode="before")
+    @classmethod
+    def _read_embeddings(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        entries = _json_of(value)
+        if not isinstance(entries, dict) or not all(map(EMBEDDING_NAME.fullmatch, entries)):
+            raise ValueError("it must be JSON: names of A-Z, a-z, 0-9, ., _, :, / and - with an object each")
+        return entries
+
+    @field_validator("tenant_weights", mode="before")
+    @classmethod
+    def _split_weights(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return dict(_weight(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_serializer("tenant_weights", when_used="json")
+    def _join_weights(self, weights: Mapping[str, float]) -> str:
+        return ",".join(f"{tenant}={weight:g}" for tenant, weight in weights.items())
+
+    @field_validator("tenant_limits", mode="before")
+    @classmethod
+    def _read_limits(cls, value: object) -> object:
+        entries = _json_of(value)
+        if not isinstance(entries, dict) or not all(map(_is_tenant_or_others, entries)):
+            raise ValueError('it must be JSON such as {"*": {"requests_per_second": 50}, "acme": {"documents": 10000}}')
+        return entries
+
+    @field_serializer("tenant_limits", when_used="json")
+    def _write_limits(self, limits: Mapping[str, TenantLimits]) -> str:
+        entries = {tenant: entry.model_dump(mode="json", exclude_unset=True) for tenant, entry in limits.items()}
+        return json.dumps(entries) if entries else ""
+
+
+def _json_of(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos}") from None
+
+
+def _is_tenant_or_others(name: str) -> bool:
+    return name == OTHERS or is_tenant(name)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _weight(pair: str) -> tuple[str, float]:
+    tenant, _, weight = pair.partition("=")
+    if not is_tenant(tenant) or not _WEIGHT.fullmatch(weight) or float(weight) <= 0:
+        raise ValueError(
+            "FOREASK_TENANT_WEIGHTS must be tenant=weight pairs separated by commas, such as acme=3,beta=1"
+        )
+    return tenant, float(weight)
+
+
+def load(**values: Any) -> Settings:
+    """Read the settings.
+
+    Args:
+        values: fields that override the environment.
+
+    Raises:
+        InvalidInput: a setting is invalid, or a variable FOREASK_* is not a setting; the message names it without its
+            value, which may be a secret.
+    """
+    require_known(Settings)
+    try:
+        return Settings(**values)
+    except SettingsError as error:
+        raise InvalidInput(str(error)) from None
+    except ValidationError as error:
+        problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
+        raise InvalidInput("A setting cannot be used: " + "; ".join(problems)) from None
+
+
+def require(value: T | None, name: str) -> T:
+    """Return the value of a required setting.
+
+    Raises:
+        InvalidInput: it is unset; the message names its variable.
+    """
+    if value is None:
+        raise InvalidInput(f"{name} is not set. `foreask up` starts an embedded engine for it.", field=name)
+    return value
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
+    if not location:
+        return "the environment"
+    if location[0] in ("embeddings", "tenant_limits") and len(location) > 1:
+        return f"FOREASK_{str(location[0]).upper()} ({' '.join(map(str, location[1:]))})"
+    depth = 2 if location[0] == "tuning" else 1
+    name = "__".join(str(part) for part in location[:depth]).upper()
+    return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -1,0 +1,81 @@
+"""Tuning: numbers that suit all measured installations."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shared.settings.values import Duration, PositiveInt
+
+
+class Tuning(BaseModel):
+    """Numbers that suit all measured installations; tests and experiments set them, users rarely do.
+
+    Each field is the environment variable `FOREASK_TUNING__` + its name in capitals.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Work
+    lease: Duration = Field(timedelta(seconds=30), description="duration of a claim unless its worker extends it")
+    drain: Duration = Field(timedelta(seconds=20), description="time for which one task claims work before it yields")
+    hang_timeout: Duration = Field(
+        timedelta(seconds=60), description="a worker exits if its event loop is blocked for this time"
+    )
+    max_attempts: PositiveInt = Field(8, description="attempts before a chunk or document is a dead letter")
+    retry_base: Duration = Field(
+        timedelta(seconds=1), description="maximum of the first random pause; it doubles with each attempt"
+    )
+    retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause")
+    reconcile_every: Duration = Field(
+        timedelta(seconds=2), description="pause of a step of the scheduler that found no more work"
+    )
+    broker_timeout: Duration = Field(
+        timedelta(seconds=5), description="silence after which a connection to the broker counts as dead"
+    )
+    broker_pause: Duration = Field(timedelta(seconds=2), description="pause between a failed wake-up and the next one")
+    transaction_timeout: Duration = Field(
+        timedelta(seconds=20), description="time after which PostgreSQL cancels a transaction of the ledger"
+    )
+
+    # The API
+    top_k_max: PositiveInt = Field(200, description="maximum chunks that a query may request")
+    max_tokens_max: PositiveInt = Field(100_000, description="maximum tokens of texts that a query may request")
+    accepted_per_chunk: PositiveInt = Field(
+        10, description="maximum users' questions of a chunk; a new one replaces the oldest"
+    )
+    given_per_chunk: PositiveInt = Field(20, description="maximum ready-made questions of a chunk")
+
+    # Models
+    question_strategy: Literal["list", "per-question"] | None = Field(
+        None, description="one call per chunk, or one call per question; default: by model"
+    )
+    embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
+    embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
+    embedding_max_in_flight: PositiveInt = Field(
+        4, description="concurrent batches of 32 chunks per index worker and embedding"
+    )
+    similarity_floor: float | None = Field(
+        None, ge=-1, le=1, description="a question that is less similar to its own chunk is dropped; default: by model"
+    )
+    limit_window: Duration = Field(
+        timedelta(minutes=1), description="length of the window for declared limits per minute"
+    )
+    limit_burst: Duration = Field(
+        timedelta(seconds=1), description="part of the window whose calls may be sent at once after a pause"
+    )
+    limit_jitter: Duration = Field(
+        timedelta(seconds=2), description="maximum delay of a call to the provider relative to adjacent calls"
+    )
+    rewrite_budget: Duration = Field(timedelta(seconds=3), description="maximum time that a query waits for rewriting")
+    rerank_budget: Duration = Field(timedelta(seconds=1), description="maximum time that a query waits for reranking")
+    rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
+
+    # The sandbox of one parsed file
+    parse_memory_bytes: PositiveInt = Field(1024 * 1024 * 1024, description="maximum memory for one file")
+    parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is rejected")
+    parse_max_chunks: PositiveInt = Field(
+        50_000, description="a document with more chunks is rejected, because each costs a call"
+    )
