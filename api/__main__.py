@@ -15,6 +15,7 @@ import uvloop
 from fastapi import FastAPI
 
 from api.app import create
+from api.http.protocol import BoundedProtocol
 from shared.domain.errors import ForeaskError
 from shared.process import gc, hardening, logging
 from shared.services import build
@@ -61,6 +62,7 @@ def main() -> None:
         host=settings.api_host,
         port=settings.api_port,
         loop="asyncio" if sys.platform == "win32" else "uvloop",
+        http=BoundedProtocol,
         ws="none",
         log_config=None,
         access_log=False,
