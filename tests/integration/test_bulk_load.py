@@ -83,22 +83,22 @@ async def test_bad_row_is_named_with_exit_code_1(server, foreask):
     assert await states(server, "default") == {"ready": 2}
 
 
-async def test_a_truncated_corpus_is_one_sentence(server, foreask):
+async def test_truncated_corpus_prints_one_sentence(server, foreask):
     rows = [{"_id": str(n), "text": f"Text {n} {hash(str(n))}"} for n in range(300)]
     write("corpus.jsonl.gz", rows, lambda content: gzip.compress(content)[:-900])
     code, said = await foreask("foreask ingest corpus.jsonl.gz --wait no")
     assert code == 1
-    assert re.search(r"is truncated: it breaks off behind line [\d,]+\.", said)
+    assert re.search(r"is truncated after line [\d,]+\.", said)
 
 
-async def test_a_folder_of_many_files_is_estimated(server, foreask):
+async def test_large_folder_estimates_text_files_only(server, foreask):
     Path("notes").mkdir()
     for n in range(22):
         Path("notes", f"{n}.md").write_text(f"# Note {n}\n\nWhat is to be known of number {n}.")
     Path("notes", "scan.pdf").write_bytes(b"%PDF-1.4")
     code, said = await foreask("foreask ingest notes --wait no")
     assert code == 0
-    assert "not estimated: 1 of 23 files, whose text is unknown before it is read" in said
+    assert "not estimated: 1 of 23 files, whose text is unknown before parsing" in said
     assert "estimate: 22 documents, 22 chunks; 22 calls" in said
 
 
@@ -131,14 +131,13 @@ class Server:
 @pytest.mark.parametrize(
     ("calls", "yes", "answer"), [(1_000, False, None), (1_001, False, True), (1_001, False, False), (1_001, True, None)]
 )
-def test_a_person_is_asked_about_a_large_load(monkeypatch, calls, yes, answer):
+def test_large_load_on_terminal_asks_for_confirmation(monkeypatch, calls, yes, answer):
     questions = []
     monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     server, console = Server(calls), Terminal()
-    agreed = estimates.agreed(
-        server, console, {"collection": "default", "documents": {"count": 1, "bytes": 1}}, "Hand them in?", yes=yes
-    )
+    body = {"collection": "default", "documents": {"count": 1, "bytes": 1}}
+    confirmed = estimates.is_confirmed(server, console, body, "Upload?", yes=yes)
     assert bool(questions) == (answer is not None)
-    assert agreed == server.kept == (answer is not False)
+    assert confirmed == server.kept == (answer is not False)
     assert "costs 12.50 without embeddings, whose price is unknown; 2 h 0 min at llm tokens" in console.said[0]

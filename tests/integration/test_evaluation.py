@@ -408,12 +408,12 @@ async def chunk_of(api, external_id):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "Give a folder, or a collection with --collection and --questions."),
-        (["--collection", "a"], "--collection and --questions go together."),
+        ([], "Name a folder, or a collection with --collection and --questions."),
+        (["--collection", "a"], "--collection and --questions require each other."),
         (["--collection", "a", "--questions", "nowhere.jsonl"], "nowhere.jsonl is missing."),
     ],
 )
-def test_a_collection_needs_its_questions(foreask, arguments, sentence):
+def test_missing_eval_source_prints_one_sentence(foreask, arguments, sentence):
     assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
 
 

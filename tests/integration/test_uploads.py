@@ -253,7 +253,7 @@ async def test_command_previews_and_deletes_orphans(services, settings, monkeypa
 
     a_day_later(monkeypatch)
     await asyncio.to_thread(command.check, delete=False)
-    assert "is FOREASK_DATABASE_URL the ledger of this store?" in capsys.readouterr().out
+    assert "does FOREASK_DATABASE_URL belong to this store?" in capsys.readouterr().out
     assert files(services) == lost
 
     await asyncio.to_thread(command.check, delete=True)
