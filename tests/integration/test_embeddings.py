@@ -37,7 +37,7 @@ class Endpoint(ScriptedEndpoints):
 
     @property
     def inputs(self):
-        """The embedded texts, without those that processes send to measure the vector size."""
+        """The embedded texts, except the probes that measure the vector size."""
         sent = [text for body in self.bodies for text in body["input"]]
         return sorted(set(sent) - {"ping", "How long are the vectors of this model?"})
 
