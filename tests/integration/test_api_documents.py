@@ -399,12 +399,16 @@ async def test_chunk_shows_question_results_and_costs(client, services, library,
     assert (await client.post("/v1/feedback", json=body)).status_code == 200
 
     (chunk,) = (await chunks_of(client, document.id)).items
-    *own, asked = chunk.questions
+    *own, user_question = chunk.questions
     assert (chunk.usage.calls, chunk.attempts, chunk.version) == (1, [], 1)
     assert {question.source for question in own} == {"generated"}
     assert all(-1 <= question.similarity <= 1 for question in own if question.passed)
-    assert (asked.text, asked.source, asked.passed) == ("When does the harbour open?", "user", None)
-    assert (asked.accepted.state, str(asked.accepted.query_id)) == ("waiting", body["query_id"])
+    assert (user_question.text, user_question.source, user_question.passed) == (
+        "When does the harbour open?",
+        "user",
+        None,
+    )
+    assert (user_question.accepted.state, str(user_question.accepted.query_id)) == ("waiting", body["query_id"])
     (chunk,) = (await chunks_of(client, given.id)).items
     assert [question.source for question in chunk.questions] == ["given"] * 2
     assert chunk.usage.cost == 0

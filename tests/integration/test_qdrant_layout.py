@@ -69,9 +69,9 @@ async def test_differing_layout_is_reported_once_and_kept(made):
     with capture_logs() as logs:
         after = await made("laid-out", Layout(shards=3, replicas=2, quantization="int8", on_disk=True, hnsw_m=32))
 
-    (entry_,) = [entry for entry in logs if entry["event"] == "collection.differs"]
-    assert entry_["collection"] == "laid-out"
-    assert entry_["differences"] == {
+    (warning,) = [entry for entry in logs if entry["event"] == "collection.differs"]
+    assert warning["collection"] == "laid-out"
+    assert warning["differences"] == {
         "FOREASK_QDRANT_SHARDS": "set 3, is 1",
         "FOREASK_QDRANT_REPLICAS": "set 2, is 1",
         "FOREASK_QDRANT_QUANTIZATION": "set int8, is none",

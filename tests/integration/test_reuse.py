@@ -47,8 +47,8 @@ async def expected(services, build, *, version=1):
         SELECT unnest(q.reasons) FROM chunk_questions q JOIN chunks c ON c.id = q.chunk_id AND c.version = q.version
         JOIN documents d ON d.id = c.document_id WHERE d.collection_id = :id AND c.version = :version"""
     ((count,),) = await run(services, f"{texts} AND c.version = :version", id=build.id, version=version)
-    reasons_ = [row[0] for row in await run(services, reasons, id=build.id, version=version)]
-    return count, sum(reason is None or is_of_similarity(reason) for reason in reasons_)
+    stored_reasons = [row[0] for row in await run(services, reasons, id=build.id, version=version)]
+    return count, sum(reason is None or is_of_similarity(reason) for reason in stored_reasons)
 
 
 async def dropped(services, build):

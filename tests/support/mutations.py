@@ -43,10 +43,7 @@ LEFT = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_killed_twice_while_a_tenant_is_erased"
-LATE = (
-    "tests/integration/test_erasure.py::"
-    "test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
-)
+LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
