@@ -84,7 +84,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     assert len(found.text) > len(first_and_third[0].content.text)
 
 
-async def test_unsectioned_chunk_is_returned_alone(client, services):
+async def test_chunk_without_section_is_returned_alone(client, services):
     await add(client, guide())
     await work(services)
 
