@@ -43,10 +43,7 @@ UNFINISHED = "tests/integration/test_interleavings.py::test_document_of_dead_wor
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
-LATE = (
-    "tests/integration/test_erasure.py::"
-    "test_settlement_during_tenant_erasure_leaves_nothing[generate-when it has ended]"
-)
+LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
@@ -176,7 +173,7 @@ BUGS = (
     ),
     Bug(
         "a chunk is claimed for the index while Qdrant is unavailable",
-        "tests/integration/test_qdrant_fails.py::test_nothing_is_claimed_while_qdrant_answers_nothing",
+        "tests/integration/test_qdrant_fails.py::test_claims_stop_during_qdrant_outage",
         "shared/vectors/lifecycle.py",
         (("if self._unavailable:", "if False:"),),
     ),
@@ -217,7 +214,7 @@ BUGS = (
     ),
     Bug(
         "a switch waits for neither an upload nor another switch",
-        "tests/integration/test_builds.py::test_build_counts_as_seen_until_switch_has_locks",
+        "tests/integration/test_builds.py::test_old_build_live_time_ends_after_switch_locks",
         "shared/ledger/documents/build_sync.py",
         (
             ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
@@ -337,7 +334,7 @@ BUGS = (
     ),
     Bug(
         "a worker claims chunks of another embedding model",
-        "tests/integration/test_embeddings.py::test_worker_claims_only_its_embeddings_chunks",
+        "tests/integration/test_embeddings.py::test_worker_claims_only_chunks_of_its_embeddings",
         "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
