@@ -668,7 +668,7 @@ def test_library_folder_must_be_private_and_empty(tmp_path, monkeypatch):
 
 def refuse(folder: Path) -> None:
     with (
-        pytest.raises(PermissionError, match="not an empty folder of this user alone"),
+        pytest.raises(PermissionError, match="not an empty folder that only this user can open"),
         pdf_library.unpacking_in(folder),
     ):
         pass
@@ -680,7 +680,9 @@ async def test_failed_library_unpacking_reports_remedy(temporary):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024 * 1024, limits[1]))
     try:
         async with ParsingSandbox() as sandbox:
-            with pytest.raises(Transient, match="set TMPDIR to a folder where this user may write files and run code"):
+            with pytest.raises(
+                Transient, match="set TMPDIR to a folder in which this user may write files and run code"
+            ):
                 await sandbox.warm()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -690,5 +692,5 @@ async def test_failed_library_unpacking_reports_remedy(temporary):
 async def test_unwritable_temporary_folder_reports_remedy(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
     async with ParsingSandbox() as sandbox:
-        with pytest.raises(Transient, match="set TMPDIR to a folder where this user may write files and run code"):
+        with pytest.raises(Transient, match="set TMPDIR to a folder in which this user may write files and run code"):
             await sandbox.warm()
