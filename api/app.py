@@ -17,6 +17,7 @@ from api.access.quotas import Quotas
 from api.http import openapi, problems, reference
 from api.http.concurrency import Slots
 from api.http.middleware import RequestMiddleware
+from api.http.request_body import BodyMiddleware
 from api.progress.feeds import ProgressFeeds
 from api.progress.readiness import Readiness
 from api.progress.status import status_event
@@ -121,6 +122,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     app.state.draining = False
     app.state.stopping = False
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
+    app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
     problems.install(app)
     openapi.install(app)
     reference.install(app)

@@ -18,6 +18,7 @@ from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
 from api.http.concurrency import Slot
 from api.http.problems import TooManyRequests, route_of
+from api.http.strict_route import BeforeBody
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.process import traces
@@ -61,7 +62,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(BeforeBody):
     """The dependency of a route that declares its scope; None: any valid key will do."""
 
     scope: Scope | None
@@ -76,6 +77,9 @@ class Needs:
             TooManyRequests: the tenant exceeds its rate, or its concurrent requests.
             Unavailable: the key is not in the settings, and the ledger is unavailable.
         """
+        admitted: str | None = getattr(request.state, "tenant", None)
+        if admitted is not None:
+            return admitted
         caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
@@ -84,6 +88,7 @@ class Needs:
             hold_slot(request, caller)
             quotas: Quotas = request.app.state.quotas
             request.state.headers = await quotas.take_request(caller.tenant)
+        request.state.tenant = caller.tenant
         return caller.tenant
 
 

@@ -11,8 +11,8 @@ from math import ceil
 from fastapi import Request
 
 from api.http import bodies
-from api.http.large_body import is_large
 from api.http.problems import TooManyRequests
+from api.http.request_body import is_large
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge

@@ -12,7 +12,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.concurrency import Slots
-from api.http.large_body import LargeBody, is_large
 from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.domain.errors import Unavailable
 from shared.process import traces
@@ -48,10 +47,6 @@ class RequestMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif is_large(scope):
-            body = LargeBody(receive, send)
-            await self._take_slot(scope, body.receive, body.send)
-            await body.end()
         else:
             await self._take_slot(scope, receive, send)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from api.http.event_stream import message
 from api.http.problems import invalid_fields, problem_of, reply_to_error
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.chat import ChatError
 from shared.domain.errors import ForeaskError
 
@@ -27,7 +27,7 @@ _PROBLEM = "urn:foreask:problem:"
 _SERVER_ERROR = 500
 
 
-class OpenAIRoute(APIRoute):
+class OpenAIRoute(StrictRoute):
     """A route whose errors have OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -70,7 +70,7 @@ def error_message(error: Exception, _: str) -> bytes:
 
 
 def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the statuses of a route's errors, including those of keys and limits."""
+    """Describe the statuses of a route's errors, including the errors of keys and limits."""
     return {
         status: {"model": ChatError, "description": HTTPStatus(status).phrase}
         for status in sorted({*statuses, 401, 403, 429, 503})

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import LABELLED_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from api.schemas.common import CollectionName
 from api.state import CollectionCacheDep, ServicesDep
@@ -19,19 +21,16 @@ from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
-
-_MAX_BYTES = 1024 * 1024  # 1,000 labelled questions of 1,000 bytes
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 
 @router.post(
     "/{name}/calibration",
     response_model=CalibrationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
-    openapi_extra=json_body(CalibrateBody),
 )
 async def calibrate(
-    request: Request,
+    body: Annotated[CalibrateBody, LABELLED_BODY],
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
@@ -43,7 +42,6 @@ async def calibrate(
     each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
     embedding model, which puts scores on one scale. No language model is called.
     """
-    body = await read_json(request, CalibrateBody, _MAX_BYTES)
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is None:
         if collection.is_labelled:

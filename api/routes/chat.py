@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -14,10 +14,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Asker, AskingCaller
-from api.http.bodies import read_json, validate_as
+from api.http.bodies import CHAT_BODY, validate_as
 from api.http.event_stream import end_with_error, event_stream, message
 from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
-from api.http.openapi import EVENTS, json_body
+from api.http.openapi import event_content, json_body
 from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
 from api.query.query_log import QueryLogWriter
@@ -52,7 +52,6 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
-_MAX_BODY_BYTES = 1024 * 1024  # each request contains the whole conversation
 _MODELS_AT_ONCE = 200
 _SET_HERE = {"question", "collection", "stream"}
 _STATUSES = (400, 404, 409, 413, 415, 502)
@@ -65,14 +64,15 @@ _STATUSES = (400, 404, 409, 413, 415, 502)
         200: {
             "description": "The answer; with `stream`, server-sent events whose data is a `chat.completion.chunk`,"
             " then `[DONE]`",
-            "content": EVENTS,
+            "content": event_content(),
         },
         **openai_errors(*_STATUSES),
     },
-    openapi_extra=json_body(ChatBody),
 )
 async def complete(
+    *,
     request: Request,
+    body: Annotated[ChatBody, CHAT_BODY],
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
@@ -82,7 +82,6 @@ async def complete(
 
     The language model first writes the question so that it is understood without the conversation.
     """
-    body = await read_json(request, ChatBody, _MAX_BODY_BYTES)
     if await collection_cache.find(caller.tenant, body.model) is None:
         raise _no_model(body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
@@ -121,7 +120,7 @@ async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> R
     status_code=400,
     response_model=ChatError,
     responses=openai_errors(),
-    openapi_extra=json_body(EmbeddingsBody),
+    openapi_extra=json_body(EmbeddingsBody),  # not read
 )
 async def embed(tenant: Asker) -> Response:
     """Refuse: vectors are made for questions and documents alone."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager, Reader
 from api.access.collection_cache import require_served
 from api.http import paging
-from api.http.bodies import PROMPT_BODY_BYTES, read_json
-from api.http.openapi import json_body, problems, replies
+from api.http.bodies import PROMPT_BODY
+from api.http.openapi import problems, replies
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import CalibrationView
 from api.schemas.collections import (
     CollectionChange,
@@ -32,7 +34,7 @@ from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
 from shared.vectors.sizes import Sizes
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 _POINTS_SECONDS = 2.0
 _AT_ONCE = 8
@@ -67,10 +69,9 @@ async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes
     responses=replies(
         {201: {"model": CollectionView, "description": "The collection was made"}}, *(400, 401, 409, 413, 415, 422, 503)
     ),
-    openapi_extra=json_body(CollectionChange),
 )
 async def put(
-    request: Request,
+    change: Annotated[CollectionChange, PROMPT_BODY],
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
@@ -83,7 +84,6 @@ async def put(
     `filterable` fields are added before the first document; declared ones are kept. The `embedding` is chosen before
     the first document, too; if it is absent, a collection keeps its own.
     """
-    change = await read_json(request, CollectionChange, PROMPT_BODY_BYTES)
     require_sizes_fit(change, services.settings)
     chosen = _embedding(change, services)
     before = await services.ledger.collections.find(tenant, name)

@@ -13,9 +13,11 @@ from starlette.responses import Response
 from api.access.auth import Reader, Writer
 from api.http import bodies, paging, prefer_header
 from api.http.ndjson import LineStream, read_lines
-from api.http.openapi import NDJSON, json_body, json_lines, json_or_form, line_replies, problems, replies
+from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
+from api.http.request_body import body_of
+from api.http.strict_route import StrictRoute
 from api.progress import long_poll
 from api.schemas.common import CollectionName
 from api.schemas.document_views import view
@@ -43,7 +45,7 @@ _SEVERAL = "one, or several separated by commas"
 _WORDS = "words that begin a word of the title, the filename or the external id, whatever their case"
 _SORTS = "updated: the latest change first; name: by external id; state: trouble first, then work, then what is done"
 
-router = APIRouter(prefix="/v1/documents", tags=["documents"])
+router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=StrictRoute)
 
 
 @router.post(
@@ -107,7 +109,7 @@ async def submit_batch(
     """
     if bodies.media_type(request) not in batch.MEDIA_TYPES:
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
-    bodies.require_acceptable(request, batch.MOST_BYTES)
+    body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
     documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
@@ -156,15 +158,13 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     "/{document_id}",
     response_model=DocumentView,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=json_body(DocumentChange),
 )
-async def describe(request: Request, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Change a document's title or metadata: no text is embedded and no question generated again.
 
     Filters and replies use the new values as soon as Qdrant answers. BM25 finds the words of another title from the
     next version on.
     """
-    change = await bodies.read_json(request, DocumentChange)
     title = None if change.title is None else change.title.strip()
     described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
     services.wakeups.wake("parse", "index")  # claims have ended that had read the old description

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Writer
-from api.http.bodies import media_type, read_json, validate_as
-from api.http.openapi import json_body, problems
+from api.http.bodies import DOCUMENT_BODY, media_type, validate_as
+from api.http.openapi import problems
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.routes.collections import require_embedding, require_sizes_fit
 from api.schemas.estimates import (
     EstimateBody,
@@ -30,7 +32,7 @@ from shared.domain.estimates import Estimate
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 
-router = APIRouter(tags=["estimates"])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 _FORM_BYTES = 4 * 1024 * 1024
 _FORM_FILES = 200
@@ -50,18 +52,18 @@ _FORM = {
     "/v1/estimates",
     response_model=EstimateView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
-    openapi_extra=json_body(EstimateBody),
 )
 async def estimate(
-    request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
+    body: Annotated[EstimateBody, DOCUMENT_BODY],
+    tenant: Writer,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
 ) -> Response:
     """Estimate the cost of documents before they are uploaded, or of a rebuild of a collection.
 
     For `migrate` the calls are exact: the questions of each chunk are looked up among paid ones. Tokens are estimated
     from the recent bills, else from 4.2 characters per token.
     """
-    settings = services.settings
-    body = await read_json(request, EstimateBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     if body.migrate is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)
         made = await _of_rebuild(collection, body.migrate, services)

@@ -8,14 +8,15 @@ from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import LABELLED_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import LabelledQuestion
 from api.schemas.common import CollectionName
 from api.schemas.evaluations import (
@@ -40,9 +41,8 @@ from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"])
+router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"], route_class=StrictRoute)
 
-_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
 InPath = Annotated[SetName, Path()]
 
 
@@ -65,13 +65,15 @@ async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, s
     "/labelled/{labelled_set}",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(LabelledSetBody),
 )
 async def put_set(
-    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+    body: Annotated[LabelledSetBody, LABELLED_BODY],
+    name: CollectionName,
+    labelled_set: InPath,
+    tenant: Manager,
+    services: ServicesDep,
 ) -> Response:
     """Write a labelled set, replacing one of the same name. Documents need not exist yet."""
-    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
     saved = await services.ledger.evaluations.save_set(tenant, collection.name, labelled_set, _rows(body.questions))
@@ -82,13 +84,15 @@ async def put_set(
     "/labelled/{labelled_set}/questions",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(LabelledSetBody),
 )
 async def add_questions(
-    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+    body: Annotated[LabelledSetBody, LABELLED_BODY],
+    name: CollectionName,
+    labelled_set: InPath,
+    tenant: Manager,
+    services: ServicesDep,
 ) -> Response:
     """Add questions to a labelled set, which is created if missing; existing questions are relabelled."""
-    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
     saved = await services.ledger.evaluations.add_questions(
@@ -109,17 +113,19 @@ async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager
     status_code=202,
     response_model=EvaluationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(EvaluateBody),
 )
 async def evaluate(
-    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, runner: EvaluationRunnerDep
+    body: Annotated[EvaluateBody, LABELLED_BODY],
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    runner: EvaluationRunnerDep,
 ) -> Response:
     """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
     The existing collection is searched with its own weights; queries are not logged. The run continues without the
     client: its reply is sent at once, and GET returns its progress. Deleting it stops it.
     """
-    body = await read_json(request, EvaluateBody, _MAX_BYTES)
     if (body.labelled_set is None) == (body.questions is None):
         raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
     strategies = select_strategies(body.strategies)

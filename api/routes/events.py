@@ -12,9 +12,12 @@ from starlette.responses import Response
 
 from api.access.auth import Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
-from api.http.openapi import EVENTS, replies
+from api.http.openapi import event_content, replies
 from api.progress.feeds import ProgressFeeds
 from api.schemas.common import CollectionName
+from api.schemas.documents import DocumentView
+from api.schemas.problems import ProblemDetails
+from api.schemas.status import ProgressEvent, StatusEvent
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -32,7 +35,7 @@ _HEARTBEAT_SECONDS = 15.0
                 " GET /v1/documents/{id}, for each that changes; `status` (StatusEvent) about once a second while"
                 " something is in work; `reset` ({}) where what was missed is not known; `error`, problem details,"
                 " while the ledger is away, and at the end where the key is not valid any more",
-                "content": EVENTS,
+                "content": event_content(ProgressEvent, DocumentView, StatusEvent, ProblemDetails),
             }
         },
         401,

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
 from api.schemas.keys import KeyBody, KeyPage, KeyView, NewKeyView
 from api.state import KeyCacheDep, ServicesDep
@@ -24,7 +24,7 @@ from shared.domain.keys import Key, NewKey, Scope
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"])
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 
 _FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
 
@@ -34,14 +34,14 @@ _FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
     status_code=201,
     response_model=NewKeyView,
     responses=problems(400, 401, 409, 413, 415, 422),
-    openapi_extra=json_body(KeyBody),
 )
-async def make(request: Request, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
+async def make(
+    request: Request, body: KeyBody, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
+) -> Response:
     """Create a key of the tenant. Only this reply contains it: the server stores its hash.
 
     A key can grant only its own scopes. Every process of the API accepts the new key at once.
     """
-    body = await read_json(request, KeyBody)
     new = _new_key(body, tenant)
     _require_may_make(request.state.caller, new, services)
     key = keys.draw()

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from api.access.auth import Operator
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.progress.status import stage_view
 from api.routes.verification import VERIFY_REPLIES, ComparisonDep, verified
 from api.schemas.common import CollectionName
@@ -36,7 +36,7 @@ from shared.ledger.tenants.tenants import StateCounts
 from shared.maintenance.verification import Verification
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
+router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator], route_class=StrictRoute)
 
 _AT_ONCE = 4  # tenants whose backlogs are read concurrently, with some ten connections to PostgreSQL
 
@@ -91,16 +91,19 @@ async def collections(
     "/tenants/{tenant}/collections/{name}/verify",
     response_model=VerificationReply,
     responses=VERIFY_REPLIES,
-    openapi_extra=json_body(OperatorVerifyBody),
 )
 async def verify(
-    request: Request, tenant: TenantName, name: CollectionName, services: ServicesDep, _: ComparisonDep
+    request: Request,
+    body: OperatorVerifyBody,
+    tenant: TenantName,
+    name: CollectionName,
+    services: ServicesDep,
+    _: ComparisonDep,
 ) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.
 
     The events have no cursors, which would name the tenant's documents: an interrupted run starts again.
     """
-    body = await read_json(request, OperatorVerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
     verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
     return await verified(request, verification, services, with_cursors=False)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import AskingCaller
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import DOCUMENT_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.similarity import (
     ChunkLikenessView,
     LikenessView,
@@ -25,19 +27,19 @@ from api.state import ServicesDep
 from shared.query.similarity import ChunkLikeness, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
-router = APIRouter(prefix="/v1", tags=["queries"])
+router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
 
 @router.post(
     "/similarity",
     response_model=SimilarityReply,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
-    openapi_extra=json_body(SimilarityBody),
 )
-async def similarity(request: Request, caller: AskingCaller, services: ServicesDep) -> Response:
+async def similarity(
+    body: Annotated[SimilarityBody, DOCUMENT_BODY], caller: AskingCaller, services: ServicesDep
+) -> Response:
     """Compare questions and texts by cosines and by their words. Nothing is searched or stored."""
     settings = services.settings
-    body = await read_json(request, SimilarityBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     collection = None
     embedding, languages = settings.embedding_model or "", list[str]()
     if body.collection is not None:

@@ -6,16 +6,19 @@ import dataclasses
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Writer
-from api.http.bodies import read_json
+from api.http.bodies import DOCUMENT_BODY
 from api.http.event_stream import EventStream, end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, replies
+from api.http.openapi import event_content, replies
 from api.http.problems import TooManyRequests
+from api.http.strict_route import StrictRoute
 from api.routes.collections import require_sizes_fit
+from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryUsage
 from api.schemas.trials import (
     TrialBody,
@@ -32,7 +35,7 @@ from shared.domain.usage import Usage
 from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1", tags=["estimates"])
+router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)
 
 _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars")
 
@@ -45,21 +48,23 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
             200: {
                 "description": "Server-sent events: `chunk` for each chunk, `question` for each question,"
                 " `screened` for the verdicts on each chunk's questions, `done`, or `error` (problem details)",
-                "content": EVENTS,
+                "content": event_content(
+                    TrialChunkEvent, TrialQuestionEvent, TrialScreenedEvent, TrialDoneEvent, ProblemDetails
+                ),
             }
         },
         *(400, 401, 404, 413, 415, 422, 429, 503),
     ),
-    openapi_extra=json_body(TrialBody),
 )
-async def run(request: Request, tenant: Writer, services: ServicesDep) -> Response:
+async def run(
+    request: Request, body: Annotated[TrialBody, DOCUMENT_BODY], tenant: Writer, services: ServicesDep
+) -> Response:
     """Process a text without storing it: its chunks, the generated questions, and which of them pass.
 
     The calls respect the limits of the tenant, and none is made if its budget of the day is used up; they are not
     charged to it. Closing the connection cancels them.
     """
     settings = services.settings
-    body = await read_json(request, TrialBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     options, embedding = CollectionOptions(), settings.embedding_model or ""
     if body.collection is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)

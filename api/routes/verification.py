@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.bodies import read_json
 from api.http.concurrency import Slots
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, replies
+from api.http.openapi import event_content, replies
 from api.http.problems import TooManyRequests
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
+from api.schemas.problems import ProblemDetails
 from api.schemas.verification import (
     FindingView,
     VerificationCountsView,
@@ -31,7 +32,7 @@ from api.state import ServicesDep
 from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 _FINDINGS_MAX = 1000
 
@@ -42,7 +43,7 @@ VERIFY_REPLIES = replies(
             "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
             " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
             " (problem details)",
-            "content": EVENTS,
+            "content": event_content(VerificationCountsView, VerificationProgress, FindingView, ProblemDetails),
         }
     },
     *(400, 401, 404, 413, 415, 422, 502, 503),
@@ -71,18 +72,15 @@ async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
 ComparisonDep = Annotated[None, Depends(_hold_comparison)]
 
 
-@router.post(
-    "/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES, openapi_extra=json_body(VerifyBody)
-)
+@router.post("/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES)
 async def verify(
-    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
+    request: Request, body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
 ) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
 
     Missing points are indexed again with paid questions: the language model is not called. Documents in progress are
     skipped. With the `cursor` of a `progress` event an interrupted verification resumes.
     """
-    body = await read_json(request, VerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
     verification = Verification(
         services.ledger.audit,

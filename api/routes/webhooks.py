@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.webhooks import (
     DeliveryPage,
     DeliveryView,
@@ -28,7 +28,7 @@ from shared.maintenance.webhooks.sender import message_id
 from shared.maintenance.webhooks.signature import draw_secret
 from shared.settings import Settings
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 
 @router.post(
@@ -36,11 +36,9 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
     status_code=201,
     response_model=NewWebhookView,
     responses=problems(400, 401, 409, 413, 415, 422),
-    openapi_extra=json_body(WebhookBody),
 )
-async def make(request: Request, tenant: Manager, services: ServicesDep) -> Response:
+async def make(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
     """Make a webhook. The reply alone has its secret."""
-    body = await read_json(request, WebhookBody)
     await _require_address(body.url, services.settings)
     secret = draw_secret()
     made = await services.ledger.webhooks.make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))

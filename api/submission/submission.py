@@ -94,7 +94,7 @@ async def read(request: Request, tenant: str, guard: UploadGuard, settings: Sett
             fields = await bodies.decode_beside(sum(map(len, form.fields.values())), form.document_fields)
             return RawDocument(fields, form.upload, form.filename, form.media_type)
         case "application/json":
-            body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+            body = await bodies.read_json(request, DocumentBody, bodies.DOCUMENT_BODY)
             upload = await _stored(body, tenant, guard, settings.max_upload_bytes)
             return RawDocument(body, upload, body.filename, body.media_type, body.upload)
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
