@@ -12,9 +12,9 @@ from types import FrameType
 import structlog
 import uvicorn
 import uvloop
-from fastapi import FastAPI
 
 from api.app import create
+from api.progress.readiness import Shutdown
 from shared.domain.errors import ForeaskError
 from shared.process import gc, hardening, logging
 from shared.services import build
@@ -29,18 +29,18 @@ class _Server(uvicorn.Server):
     notified at the second step, so that clients that follow events do not delay the exit.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain: timedelta | None) -> None:
+    def __init__(self, config: uvicorn.Config, shutdown: Shutdown, drain: timedelta | None) -> None:
         super().__init__(config)
-        self._app = app
+        self._shutdown = shutdown
         self._drain_seconds = drain.total_seconds() if drain else 0.0
         self._close_at = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._drain_seconds and not self._app.state.draining:
-            self._app.state.draining = True
+        if self._drain_seconds and not self._shutdown.draining:
+            self._shutdown.draining = True
             self._close_at = time.monotonic() + self._drain_seconds
             return
-        self._app.state.draining = self._app.state.stopping = True
+        self._shutdown.draining = self._shutdown.stopping = True
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
@@ -54,7 +54,8 @@ def main() -> None:
     hardening.close_memory()
     settings = load()
     logging.configure(settings, "api")
-    app = create(settings)
+    shutdown = Shutdown()
+    app = create(settings, shutdown=shutdown)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
         app,
@@ -71,7 +72,7 @@ def main() -> None:
     )
     gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
-    _Server(config, app, settings.api_drain).run()
+    _Server(config, shutdown, settings.api_drain).run()
 
 
 async def _require_complete(settings: Settings) -> None:

@@ -9,17 +9,17 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from api import mcp, page
+from api import page
 from api.access import auth
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
 from api.http import openapi, problems, reference
-from api.http.concurrency import Slots
 from api.http.middleware import RequestMiddleware
 from api.http.request_body import BodyMiddleware
+from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
-from api.progress.readiness import Readiness
+from api.progress.readiness import Readiness, Shutdown
 from api.progress.status import status_event
 from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
@@ -51,6 +51,7 @@ from api.routes import (
     verification,
     webhooks,
 )
+from api.state import ApiState
 from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
@@ -58,7 +59,6 @@ from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 _CONNECTIONS = 4  # to PostgreSQL, before the first request
-_COMPARISONS = 4  # concurrent verifications, each of which reads every point; a tenant may run at most half of them
 # FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -93,34 +93,31 @@ _TAGS = [
 ]
 
 
-def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
+def create(settings: Settings, services: ApiServices | None = None, shutdown: Shutdown | None = None) -> FastAPI:
     """Create the application.
 
     Args:
         settings: settings of the process.
         services: dependencies of the routes, closed by the caller. None: the lifespan creates and closes its own.
+        shutdown: set by the server when it stops; None: a new one.
 
     Raises:
         InvalidInput: it would serve other machines without keys.
     """
     auth.require_safe(settings)
+    mcp = McpEndpoint()
     app = FastAPI(
         title="foreask",
         version="1",
         summary="Asks the questions before your users do.",
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
-        lifespan=_lifespan,
+        lifespan=partial(_lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp),
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page has its scripts from elsewhere
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    app.state.settings = settings
-    app.state.services = services
-    app.state.comparisons = Slots(_COMPARISONS)
-    app.state.draining = False
-    app.state.stopping = False
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
     app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
     problems.install(app)
@@ -163,36 +160,41 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: Settings = app.state.settings
-    given: ApiServices | None = app.state.services
+async def _lifespan(
+    app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint
+) -> AsyncIterator[None]:
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
         metrics.serving(settings, "api"),
         traces.exporting(settings, "api"),
     ):
-        app.state.services = services
-        app.state.collection_cache = CollectionCache(
-            services.ledger.collections,
-            services.embeddings,
-            settings.embedding_model or "",
-            most=lambda tenant: settings.limits_of(tenant).collections,
-        )
-        app.state.key_cache = KeyCache(services.ledger.keys)
-        app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
-        app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
-        app.state.sizes = Sizes(services.index.count_points)
-        app.state.readiness = Readiness(services)
-        app.state.progress_feeds = ProgressFeeds(
-            services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
-        )
-        app.state.evaluation_runner = EvaluationRunner(
-            services.ledger.evaluations, services.ledger.collections, services.retriever
-        )
+        state = app.state.api = _state(settings, services, shutdown)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
-        await app.state.evaluation_runner.aclose()
-        await app.state.mcp.aclose()
-        await app.state.query_log.aclose()
-        await app.state.key_cache.aclose()
+        await state.evaluation_runner.aclose()
+        await mcp.aclose()
+        await state.query_log.aclose()
+        await state.key_cache.aclose()
+
+
+def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> ApiState:
+    ledger, readiness = services.ledger, Readiness(services)
+    return ApiState(
+        settings=settings,
+        services=services,
+        collection_cache=CollectionCache(
+            ledger.collections,
+            services.embeddings,
+            settings.embedding_model or "",
+            most=lambda tenant: settings.limits_of(tenant).collections,
+        ),
+        key_cache=KeyCache(ledger.keys),
+        quotas=Quotas(settings, services.tenant_use, ledger.documents),
+        query_log=QueryLogWriter(ledger.query_log, enabled=settings.query_retention_days > 0),
+        sizes=Sizes(services.index.count_points),
+        readiness=readiness,
+        progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
+        evaluation_runner=EvaluationRunner(ledger.evaluations, ledger.collections, services.retriever),
+        shutdown=shutdown,
+    )

@@ -44,7 +44,7 @@ _AT_REST = 100  # answers before the request is sent: left out
 def serve() -> None:
     """The API with one more route, which tells the longest stand of the loop since it was last asked."""
     create = api.create
-    api.create = lambda settings: _watched(create(settings))
+    api.create = lambda *arguments, **named: _watched(create(*arguments, **named))
     api.main()
 
 

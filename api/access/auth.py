@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import structlog
@@ -28,6 +28,17 @@ TENANT_WITHOUT_KEYS = "default"
 _OF_PROXIES = {"forwarded", "via", "x-real-ip"}
 
 log = structlog.get_logger()
+
+
+class _AccessState(Protocol):
+    """The parts of `ApiState` that authentication needs."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def key_cache(self) -> KeyCache: ...
+    @property
+    def quotas(self) -> Quotas: ...
 
 
 def require_safe(settings: Settings) -> None:
@@ -86,8 +97,7 @@ class Needs(BeforeBody):
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             hold_slot(request, caller)
-            quotas: Quotas = request.app.state.quotas
-            request.state.headers = await quotas.take_request(caller.tenant)
+            request.state.headers = await _state(request).quotas.take_request(caller.tenant)
         request.state.tenant = caller.tenant
         return caller.tenant
 
@@ -142,7 +152,7 @@ async def require_still_valid(request: Request) -> None:
 
 
 async def _authenticate(request: Request) -> Caller:
-    settings: Settings = request.app.state.settings
+    settings = _state(request).settings
     if settings.is_keyless:
         _require_local(request)
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
@@ -151,6 +161,11 @@ async def _authenticate(request: Request) -> Caller:
         raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
     sha256 = hash_of(key)
     return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
+
+
+def _state(request: Request) -> _AccessState:
+    state: _AccessState = request.app.state.api
+    return state
 
 
 def hold_slot(request: Request, caller: Caller) -> None:
@@ -176,7 +191,7 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
 
 
 async def _of_ledger(request: Request, sha256: bytes) -> Caller:
-    key_cache: KeyCache = request.app.state.key_cache
+    key_cache = _state(request).key_cache
     # The duration of a lookup by the hash of the sent key reveals nothing about keys.
     key = await key_cache.find(sha256)
     if key is None:

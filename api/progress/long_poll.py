@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from fastapi import Request
 
+from api.progress.readiness import Shutdown
 from shared.domain.documents import Document
 from shared.domain.errors import NotFound, Unavailable
 from shared.domain.states import DocumentState
@@ -24,7 +25,7 @@ def is_found(document: Document) -> bool:
 
 
 async def until_found(
-    request: Request, tenant: str, document: Document, documents: Documents, wait: timedelta
+    request: Request, tenant: str, document: Document, documents: Documents, *, wait: timedelta, shutdown: Shutdown
 ) -> Document:
     """Wait until a document is searchable by its texts or has failed; return its last state.
 
@@ -33,7 +34,7 @@ async def until_found(
     """
     ends, pause = time.monotonic() + wait.total_seconds(), _FIRST_PAUSE_SECONDS
     while not is_found(document) and (left := ends - time.monotonic()) > 0:
-        if request.app.state.stopping or request.app.state.draining or await request.is_disconnected():
+        if shutdown.is_started or await request.is_disconnected():
             break
         await asyncio.sleep(min(pause, left))
         pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)

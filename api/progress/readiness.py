@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -15,6 +16,23 @@ log = structlog.get_logger()
 
 _SECONDS = 2.0  # that a part may take
 _CACHE_SECONDS = 1.0  # how old an answer may be: less than between two probes of a load balancer
+
+
+@dataclass(slots=True)
+class Shutdown:
+    """The progress of the shutdown, which the server sets and long requests read.
+
+    Args:
+        draining: health reports that the process is not ready; requests are still accepted.
+        stopping: no connection is accepted; streams of events end.
+    """
+
+    draining: bool = False
+    stopping: bool = False
+
+    @property
+    def is_started(self) -> bool:
+        return self.draining or self.stopping
 
 
 class Readiness:

@@ -30,7 +30,7 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
-from api.state import CollectionCacheDep, QuotasDep, ServicesDep
+from api.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
 from api.submission import batch, submission
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
@@ -68,6 +68,7 @@ async def submit(
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
+    shutdown: ShutdownDep,
     prefer: prefer_header.Preferences = None,
 ) -> Response:
     """Upload a document, as a form with a `file` or as JSON.
@@ -80,7 +81,9 @@ async def submit(
     received = await submission.receive(request, tenant, services, collection_cache, quotas)
     document, wait = received.document, prefer_header.wait_of(prefer)
     if wait is not None:
-        document = await long_poll.until_found(request, tenant, document, services.ledger.documents, wait)
+        document = await long_poll.until_found(
+            request, tenant, document, services.ledger.documents, wait=wait, shutdown=shutdown
+        )
     in_time = 201 if wait is not None and long_poll.is_found(document) else 202
     headers = {"location": f"/v1/documents/{document.id}"} | prefer_header.applied(wait)
     return JsonReply(view(document, services.settings), in_time if received.accepted else 200, headers)

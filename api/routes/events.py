@@ -14,10 +14,12 @@ from api.access.auth import Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from api.http.openapi import event_content, replies
 from api.progress.feeds import ProgressFeeds
+from api.progress.readiness import Shutdown
 from api.schemas.common import CollectionName
 from api.schemas.documents import DocumentView
 from api.schemas.problems import ProblemDetails
 from api.schemas.status import ProgressEvent, StatusEvent
+from api.state import ProgressFeedsDep, ShutdownDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -43,8 +45,11 @@ _HEARTBEAT_SECONDS = 15.0
     ),
 )
 async def events(
+    *,
     request: Request,
     tenant: Reader,
+    feeds: ProgressFeedsDep,
+    shutdown: ShutdownDep,
     collection: Annotated[CollectionName | None, Query(description="whose documents are told; default: all")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100, description="go on behind this event")] = None,
 ) -> Response:
@@ -53,17 +58,23 @@ async def events(
     The last event of a batch has an `id`, which is valid in all processes. After an hour, or if more than 200 documents
     have changed since, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
-    feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)
-    return event_stream(end_with_error(_follow(request, feeds, tenant, collection, last_event_id), request.scope))
+    pieces = _follow(request, feeds, shutdown, tenant, collection=collection, last_id=last_event_id)
+    return event_stream(end_with_error(pieces, request.scope))
 
 
 async def _follow(
-    request: Request, feeds: ProgressFeeds, tenant: str, collection: str | None, last_id: str | None
+    request: Request,
+    feeds: ProgressFeeds,
+    shutdown: Shutdown,
+    tenant: str,
+    *,
+    collection: str | None,
+    last_id: str | None,
 ) -> AsyncGenerator[bytes, None]:
     sent_at, number = time.monotonic(), None
     with feeds.joined(tenant) as feed:
-        while not request.app.state.stopping:
+        while not shutdown.stopping:
             if number is None and last_id:
                 number, pieces = await feed.resumed(last_id, collection)
             else:

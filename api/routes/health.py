@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.http.replies import JsonReply
 from api.schemas.health import LiveReply, ReadyReply
-from api.state import ReadinessDep
+from api.state import ReadinessDep, ShutdownDep
 
 router = APIRouter(prefix="/health", tags=["health"])
 
@@ -25,7 +25,7 @@ async def live() -> Response:
     response_model=ReadyReply,
     responses={503: {"model": ReadyReply, "description": "No upload can be accepted"}},
 )
-async def ready(request: Request, readiness: ReadinessDep) -> Response:
+async def ready(readiness: ReadinessDep, shutdown: ShutdownDep) -> Response:
     """Name the unavailable parts.
 
     200 `ready`, or `degraded` while the broker or Qdrant is unavailable. Uploads are then still accepted, and nothing
@@ -34,7 +34,7 @@ async def ready(request: Request, readiness: ReadinessDep) -> Response:
     accepted here. 503 `stopping` while the process stops: it still answers, and the next request should go to another
     replica.
     """
-    if request.app.state.draining:
+    if shutdown.draining:
         return JsonReply(ReadyReply(status="stopping", components={}, down=[]), 503)
     up = await readiness.of_parts()
     down = [name for name, answers in up.items() if not answers]

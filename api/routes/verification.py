@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.concurrency import Slots
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import event_content, replies
 from api.http.problems import TooManyRequests
@@ -28,7 +27,7 @@ from api.schemas.verification import (
     VerificationReply,
     VerifyBody,
 )
-from api.state import ServicesDep
+from api.state import QuotasDep, ServicesDep
 from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 
@@ -50,16 +49,15 @@ VERIFY_REPLIES = replies(
 )
 
 
-async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
+async def _hold_comparison(request: Request, quotas: QuotasDep) -> AsyncGenerator[None, None]:
     """Hold one of the process's slots for verifications until the reply is sent, including streams.
 
     Raises:
         TooManyRequests: the tenant has the maximum number of verifications; operators have no such limit.
         Unavailable: the process has no free slot.
     """
-    slots: Slots = request.app.state.comparisons
     caller: Caller = request.state.caller
-    slot = slots.take()
+    slot = quotas.comparisons.take()
     try:
         if caller.tenant and not slot.hold_for(caller.tenant):
             raise TooManyRequests("This tenant has comparisons under way, and no more may be: wait until one ends.")

@@ -329,7 +329,7 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two, both):
 
         assert await found(another, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
         assert await answering(both) == 1
-        app.state.collection_cache._now = lambda: time.monotonic() + 5
+        app.state.api.collection_cache._now = lambda: time.monotonic() + 5
         async with both.database.begin() as connection:
             await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
         while await both.ledger.builds.delete_documents():

@@ -1,5 +1,7 @@
 """Routes with a JSON body check the key before they read it, and read it strictly."""
 
+from types import SimpleNamespace
+
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.app import create
@@ -8,7 +10,7 @@ from api.http.strict_route import StrictRoute
 from shared.settings import Settings
 from tests.support.api import with_keys
 
-SETTINGS = Settings(_env_file=None)
+SETTINGS = with_keys(Settings(_env_file=None))
 
 
 async def call(method, path, headers=()):
@@ -21,9 +23,11 @@ async def call(method, path, headers=()):
     async def send(message):
         sent.append(message)
 
+    app = create(SETTINGS)
+    app.state.api = SimpleNamespace(settings=SETTINGS)
     raw = [(b"content-type", b"application/json"), *headers]
     scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": raw}
-    await create(with_keys(SETTINGS))(scope | {"root_path": "", "http_version": "1.1"}, receive, send)
+    await app(scope | {"root_path": "", "http_version": "1.1"}, receive, send)
     return sent[0]["status"]
 
 
