@@ -32,7 +32,7 @@ _FORM: dict[str, Any] = {
         "questions": {
             "type": "string",
             "description": "a JSON list of ready-made questions",
-            "example": '["How many days of leave are there?"]',
+            "example": '["How many days of leave do I get?"]',
         },
         "lane": {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"},
     },
