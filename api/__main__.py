@@ -23,7 +23,7 @@ from shared.settings import Settings, load
 
 
 class _Server(uvicorn.Server):
-    """Stops in three steps: it reports not to be ready, it accepts no connections, and it waits for running requests.
+    """Stops in three steps: report that it is not ready, refuse connections, wait for running requests.
 
     A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
     notified at the second step, so that clients that follow events do not delay the exit.
@@ -50,7 +50,7 @@ class _Server(uvicorn.Server):
 
 
 def main() -> None:
-    """Serve until asked to stop."""
+    """Serve until a signal stops the process."""
     hardening.close_memory()
     settings = load()
     logging.configure(settings, "api")
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 async def _require_complete(settings: Settings) -> None:
-    # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
+    # Uvicorn prints an error of the lifespan as a traceback, but a missing setting should print one sentence.
     async with build("api", settings):
         await begin(settings, "api")
 

@@ -58,8 +58,8 @@ from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
-_CONNECTIONS = 4  # to PostgreSQL, before the first request
-# FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
+_CONNECTIONS = 4  # connections to PostgreSQL that are opened before the first request
+# FastAPI's own telemetry would record URLs, clients and error messages. `shared.process.traces` has our spans.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -68,28 +68,28 @@ _NO_TELEMETRY: TelemetryConfig = {
     "auto_configure": False,
 }
 _DESCRIPTION = """\
-Hand in documents, follow them until they are `ready`, then ask. A model writes the questions that each part of a \
-document answers, and a query is matched question to question.
+Upload documents, wait until they are `ready`, then ask questions. A model generates the questions that each part of a \
+document answers, and a query is matched with these questions.
 
-This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) whose `detail` says what to do.
+This page is generated from `/openapi.json`. Errors are problem details (RFC 9457); `detail` contains the next step.
 """
 _TAGS = [
-    {"name": "documents", "description": "Hand in, follow, retry and delete."},
-    {"name": "collections", "description": "A tenant's named indexes; made on first use."},
-    {"name": "builds", "description": "A collection in other options beside the one that answers, until you switch."},
-    {"name": "dead letters", "description": "Failed documents and dead chunks: look at them, retry or discard them."},
-    {"name": "erasures", "description": "Delete a collection with everything that was derived from it."},
-    {"name": "estimates", "description": "What a load or a rebuild will cost, before it begins."},
-    {"name": "evaluations", "description": "Questions whose answers are known, and how well they are found."},
+    {"name": "documents", "description": "Upload, follow, retry and delete documents."},
+    {"name": "collections", "description": "A tenant's named indexes, which are created on first use."},
+    {"name": "builds", "description": "Fill a collection with other options next to the live build, then switch."},
+    {"name": "dead letters", "description": "Failed documents and dead chunks: list, retry or discard them."},
+    {"name": "erasures", "description": "Delete a collection with all derived data."},
+    {"name": "estimates", "description": "The cost of a load or a rebuild, before it starts."},
+    {"name": "evaluations", "description": "Labelled questions, and the retrieval quality that they measure."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
-    {"name": "openai", "description": "The same for clients of OpenAI: a collection is a model."},
-    {"name": "feedback", "description": "Users' questions that become questions of chunks."},
+    {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."},
+    {"name": "feedback", "description": "Accept users' questions as questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
-    {"name": "events", "description": "Progress as it happens."},
-    {"name": "webhooks", "description": "Who is told when a document or a job ends."},
-    {"name": "keys", "description": "Who may call the API, and what they may do."},
-    {"name": "operator", "description": "Every tenant's state, and its erasure, for an operator's key."},
-    {"name": "health", "description": "For the operator; no key is needed."},
+    {"name": "events", "description": "Progress as server-sent events."},
+    {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
+    {"name": "keys", "description": "API keys and their permissions."},
+    {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
+    {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
 
 
@@ -102,7 +102,7 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
         shutdown: set by the server when it stops; None: a new one.
 
     Raises:
-        InvalidInput: it would serve other machines without keys.
+        InvalidInput: the settings would serve other machines without keys.
     """
     auth.require_safe(settings)
     mcp = McpEndpoint()
@@ -114,7 +114,7 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
         openapi_tags=_TAGS,
         lifespan=partial(_lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp),
         redirect_slashes=False,
-        docs_url=None,  # FastAPI's page has its scripts from elsewhere
+        docs_url=None,  # FastAPI's page loads its scripts from a CDN
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )

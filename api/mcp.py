@@ -33,7 +33,7 @@ _MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents ac
 
 
 class McpEndpoint:
-    """Checks the key, then passes the request to the SDK, which is imported at the first request."""
+    """Checks the key, then passes the request to the SDK, which is imported on the first request."""
 
     def __init__(self) -> None:
         self._transport: httpx.ASGITransport | None = None

@@ -1,4 +1,4 @@
-"""Request bodies, read under a limit and turned into models; every refusal is a sentence for the caller."""
+"""Request bodies: read under a limit, parsed and validated; every error is a sentence for the caller."""
 
 from __future__ import annotations
 
@@ -134,9 +134,7 @@ def validate_as(model: type[M], value: Any) -> M:
 def _count_values(body: bytes) -> int:
     """The approximate number of values in JSON: commas and opening brackets outside texts.
 
-    Other threads can run meanwhile.
-
-    For invalid JSON the count is correct up to the position where the parser stops.
+    Other threads can run meanwhile. For invalid JSON the count is correct up to the position where the parser stops.
     """
     values, in_text, escape = 0, 0, b""
     for start in range(0, len(body), _SLICE_BYTES):

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them, for the routes that these call."""
+"""Errors in OpenAI's format, for the routes that OpenAI's clients call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES = {
     "not-found": "model_not_found",
     "too-many-requests": "rate_limit_exceeded",
 }
-_OF_THE_BODY = {"content-type", "content-length"}
+_BODY_HEADERS = {"content-type", "content-length"}
 _PROBLEM = "urn:foreask:problem:"
 _SERVER_ERROR = 500
 
@@ -46,7 +46,7 @@ class OpenAIRoute(StrictRoute):
 
 
 def error_of(error: Exception) -> dict[str, Any]:
-    """Return an error in OpenAI's shape. An unexpected one shows nothing of the inside."""
+    """Return an error in OpenAI's format. Details of an unexpected error are not shown."""
     problem = problem_of(error)
     name, status = problem["type"].removeprefix(_PROBLEM), problem["status"]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -59,7 +59,7 @@ def error_of(error: Exception) -> dict[str, Any]:
 
 async def _reply(request: Request, error: ForeaskError) -> Response:
     reply = await reply_to_error(request, error)
-    headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_BODY}
+    headers = {name: value for name, value in reply.headers.items() if name not in _BODY_HEADERS}
     status = 400 if reply.status_code == HTTPStatus.UNPROCESSABLE_ENTITY else reply.status_code
     return JsonReply(error_of(error), status, headers)
 

@@ -80,7 +80,8 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    if HTTPStatus.UNAUTHORIZED in statuses:  # every key has a scope and limits, and depends on the ledger
+    """Describe the problem details of a route; a route that requires a key has the errors of keys and limits, too."""
+    if HTTPStatus.UNAUTHORIZED in statuses:
         statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
     content = {"application/problem+json": {"schema": _schema(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
@@ -126,7 +127,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
-    # FastAPI describes its own reply to invalid parameters, which this server never sends.
+    # FastAPI describes its own reply to invalid parameters, but this server replies with problem details.
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/problem+json" not in content:
         operation["responses"].pop("422", None)

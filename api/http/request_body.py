@@ -168,7 +168,7 @@ def is_large(scope: Scope) -> bool:
 
 
 def _slow(seconds: float) -> SlowBody:
-    return SlowBody(f"The request's body stood still for {seconds:g} s, or nearly did: send it again, in one go.")
+    return SlowBody(f"The body stalled for {seconds:g} s, or arrived too slowly: send it again without interruption.")
 
 
 def _too_large(max_bytes: int, setting: str | None) -> TooLarge:

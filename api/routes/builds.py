@@ -39,12 +39,12 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)
 
-BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build within its collection")]
+BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the build within its collection")]
 
 
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
 async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
-    """List the builds of a collection: the live one, and those that are being filled or follow it."""
+    """List the builds of a collection: the live build, and builds that are being filled or follow it."""
     builds = await services.ledger.builds.list(tenant, name)
     views = await asyncio.gather(*(_view(build, services) for build in builds))
     return JsonReply(BuildList(items=list(views)))
@@ -52,7 +52,7 @@ async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> R
 
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
-    """Look at a build, and at how far it is."""
+    """Return a build and its progress."""
     return JsonReply(await _view(await services.ledger.builds.get(tenant, name, number), services))
 
 
@@ -67,7 +67,7 @@ async def begin(
 ) -> Response:
     """Start a build: the collection's documents are parsed, generated and indexed next to the live build.
 
-    Queries see only the live build. Questions of chunks with unchanged text and prompt are not paid again.
+    Queries see only the live build. Questions of chunks with unchanged text and prompt are reused without a call.
     """
     live = await services.ledger.collections.get(tenant, name)
     options, embedding = migrated(live, change, services)
@@ -114,7 +114,7 @@ async def switch(
     """
     build = await services.ledger.builds.get(tenant, name, number)
     if not (body.despite or build.live_until or (build.gate or {}).get("open")):
-        raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate says why.")
+        raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate returns the reasons.")
     require_served(await services.ledger.builds.collection(build), services.embeddings)
     switched = await services.ledger.builds.switch(tenant, name, number)
     collection_cache.forget(tenant, name)

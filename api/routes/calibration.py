@@ -38,8 +38,8 @@ async def calibrate(
 ) -> Response:
     """Choose the weights of a collection's channels with labelled questions, and save them.
 
-    Equal weights are kept unless others are significantly better. Without labelled questions they are kept, too, and
-    each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
+    Equal weights are kept unless other weights are significantly better. Without labelled questions they are kept, too,
+    and each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
     embedding model, which puts scores on one scale. No language model is called.
     """
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
@@ -51,7 +51,7 @@ async def calibrate(
         relevant = await _relevant(body.questions, collection, services)
         questions = [labelled.question for labelled in body.questions]
         changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
-    collection_cache.forget(tenant, name)  # not the calibrated one: another build may be live by now
+    collection_cache.forget(tenant, name)  # by name, because another build may be live by now
     return JsonReply(CalibrationView(**(changed.calibration or {})))
 
 
@@ -59,7 +59,7 @@ async def calibrate(
 async def forget(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Go back to equal weights."""
+    """Reset the channels to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.calibrations.save(collection, None, replace_labelled=True)
     collection_cache.forget(tenant, name)
@@ -69,16 +69,16 @@ async def forget(
 async def _relevant(
     questions: Sequence[LabelledQuestion], collection: Collection, services: ApiServices
 ) -> list[set[str]]:
-    """Return the chunks that answer each question; a document stands for all its chunks.
+    """Return the chunks that answer each question; a document counts as all its chunks.
 
     Raises:
         InvalidInput: the collection has no document of that external id.
     """
     names = sorted({name for labelled in questions for name in labelled.external_ids})
     chunks = await services.ledger.documents.live_chunk_ids(collection, names)
-    unknown = next((name for name in names if name not in chunks), None)
-    if unknown is not None:
-        raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
+    missing = next((name for name in names if name not in chunks), None)
+    if missing is not None:
+        raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
     return [
         {str(chunk) for chunk in labelled.chunk_ids}.union(*(chunks[name] for name in labelled.external_ids))
         for labelled in questions

@@ -74,7 +74,7 @@ async def reasons(
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
-    """Look at a dead letter and the attempts that failed."""
+    """Return a dead letter with its failed attempts."""
     letter = await services.ledger.dead_letters.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
     return JsonReply(DeadLetterHistory(**_fields(letter), history=history))
@@ -87,7 +87,7 @@ async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Respons
     responses=problems(*_RESOLVING_STATUSES),
 )
 async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
-    """Give dead letters another round of attempts. Questions that are paid for are not generated again."""
+    """Give dead letters another round of attempts. Paid questions are not generated again."""
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
     if resolved.documents:
         services.wakeups.wake("parse")
@@ -104,12 +104,12 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
 async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Discard dead letters permanently.
 
-    A chunk that is found by its text is retained. A failed document reverts to the visible version; a document that was
-    never visible is deleted.
+    A chunk that queries find by its text is retained. A failed document reverts to the visible version; a document
+    that was never visible is deleted.
     """
     if not (filter_.all or filter_.is_narrowed):
         raise InvalidInput(
-            'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
+            'This would discard all dead letters. Select some, or send {"all": true} to discard all.', field="all"
         )
     resolved = await services.ledger.dead_letters.discard(tenant, _choice(filter_))
     return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)))

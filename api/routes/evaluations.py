@@ -103,7 +103,7 @@ async def add_questions(
 
 @router.delete("/labelled/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete a labelled set; evaluations that were run with it stay."""
+    """Delete a labelled set. Evaluations with it are kept."""
     await services.ledger.evaluations.delete_set(tenant, name, labelled_set)
     return Response(status_code=204)
 
@@ -123,8 +123,8 @@ async def evaluate(
 ) -> Response:
     """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
-    The existing collection is searched with its own weights; queries are not logged. The run continues without the
-    client: its reply is sent at once, and GET returns its progress. Deleting it stops it.
+    The existing collection is searched with its own weights; queries are not logged. The reply is sent
+    at once; the evaluation continues without the client, and GET returns its progress. Deleting it stops it.
     """
     if (body.labelled_set is None) == (body.questions is None):
         raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
@@ -138,7 +138,7 @@ async def evaluate(
         stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
         questions = [_labelled(question) for question in _set_view(stored).questions]
     notes = await _missing_labels(services, collection, questions)
-    run = await runner.begin(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
+    run = await runner.start(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
     return JsonReply(_run_view(run), 202)
 
 
@@ -165,18 +165,18 @@ async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, se
 async def compare_runs(
     name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
 ) -> Response:
-    """Compare a run with an earlier one, strategy by strategy, on the questions that both have."""
+    """Compare an evaluation with an earlier one, strategy by strategy, on their common questions."""
     runs = [await services.ledger.evaluations.run_of(tenant, name, each) for each in (evaluation_id, other_id)]
     now, before = [run.results for run in runs]
     if now is None or before is None:
-        raise Conflict("Both runs must be done before they can be compared.")
+        raise Conflict("Both evaluations must be done before they can be compared.")
     differences = await asyncio.to_thread(compare, dict(now), dict(before))
     return JsonReply(DifferenceList(items=[DifferenceView(**asdict(each)) for each in differences]))
 
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete an evaluation; a running one stops."""
+    """Delete an evaluation. A running evaluation stops."""
     await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
 
@@ -184,19 +184,23 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
 async def _missing_labels(
     services: ApiServices, collection: Collection, questions: Sequence[evaluation.LabelledQuestion]
 ) -> list[str]:
-    """Count the labels that name nothing searchable.
+    """Return a note with the number of labels that refer to nothing searchable, or an empty list.
 
     Raises:
-        Conflict: all of them: each strategy would be measured as if it found nothing.
+        Conflict: all labels do, so every strategy would be measured as if it found nothing.
     """
     kind = evaluation.label_field_of(questions)
-    what = "documents" if kind == "external_ids" else "chunks"
+    noun = "documents" if kind == "external_ids" else "chunks"
     names = {name for question in questions for name in getattr(question, kind)}
     missing = len(names) - await services.ledger.evaluations.count_known(collection, kind, sorted(names))
     if missing == len(names):
-        why = " Another build has chunks of other ids: label documents, or label anew." if kind == "chunk_ids" else ""
-        raise Conflict(f"The collection has none of the labelled {what}.{why}")
-    sentence = f"{missing:,} of {len(names):,} labelled {what} are not in the collection: they count as not found."
+        why = (
+            " Chunks of another build have other ids: label documents, or label the chunks again."
+            if kind == "chunk_ids"
+            else ""
+        )
+        raise Conflict(f"The collection has none of the labelled {noun}.{why}")
+    sentence = f"{missing:,} of {len(names):,} labelled {noun} are not in the collection: they count as not found."
     return [sentence] if missing else []
 
 

@@ -33,10 +33,10 @@ _HEARTBEAT_SECONDS = 15.0
     responses=replies(
         {
             200: {
-                "description": "`progress` (ProgressEvent) at first and on every change; `document`, as"
-                " GET /v1/documents/{id}, for each that changes; `status` (StatusEvent) about once a second while"
-                " something is in work; `reset` ({}) where what was missed is not known; `error`, problem details,"
-                " while the ledger is away, and at the end where the key is not valid any more",
+                "description": "`progress` (ProgressEvent) at the start and on every change; `document`, as"
+                " GET /v1/documents/{id}, for each changed document; `status` (StatusEvent) about once a second while"
+                " there is open work; `reset` ({}) if changes may have been missed; `error` (problem details) while the"
+                " ledger is unavailable, and at the end if the key is no longer valid",
                 "content": event_content(ProgressEvent, DocumentView, StatusEvent, ProblemDetails),
             }
         },
@@ -50,13 +50,15 @@ async def events(
     tenant: Reader,
     feeds: ProgressFeedsDep,
     shutdown: ShutdownDep,
-    collection: Annotated[CollectionName | None, Query(description="whose documents are told; default: all")] = None,
-    last_event_id: Annotated[str | None, Header(max_length=100, description="go on behind this event")] = None,
+    collection: Annotated[
+        CollectionName | None, Query(description="Send only documents of this collection; default: all")
+    ] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100, description="Resume after this event")] = None,
 ) -> Response:
     """Follow the progress of the tenant's documents, from now on or after the event `Last-Event-ID`.
 
-    The last event of a batch has an `id`, which is valid in all processes. After an hour, or if more than 200 documents
-    have changed since, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
+    The last event of a batch has an `id`, which is valid in all processes. After an hour, or after changes of more than
+    200 documents, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
     feeds.require_room(tenant)
     pieces = _follow(request, feeds, shutdown, tenant, collection=collection, last_id=last_event_id)

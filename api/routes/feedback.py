@@ -30,9 +30,8 @@ router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
 async def give(body: FeedbackBody, tenant: Asker, services: ServicesDep) -> Response:
     """Report whether a chunk answered a question.
 
-    If so, the question becomes one of the chunk; if not, it is retracted.
-
-    The chunk is then indexed again, without a call to the language model. The document stays searchable.
+    If it did, the question is added to the chunk; if not, it is retracted. The chunk is then indexed again, without a
+    call to the language model. The document stays searchable.
     """
     feedback = services.ledger.feedback
     if body.helpful:
@@ -49,7 +48,7 @@ async def give(body: FeedbackBody, tenant: Asker, services: ServicesDep) -> Resp
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
 async def accept(body: AcceptBody, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """Give a chunk a question that it answers, though no query has returned it for that question."""
+    """Add a question to a chunk that answers it, without a query that returned the chunk."""
     collection = await services.ledger.collections.get(tenant, name)
     most = services.settings.tuning.accepted_per_chunk
     result = await services.ledger.feedback.accept_any(collection, body.question, body.chunk_id, most=most)
@@ -77,7 +76,7 @@ async def page(
 
 @router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Take an accepted question back; it stops matching after the scheduler's next passes."""
+    """Retract an accepted question; it stops matching after the next runs of the scheduler."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)
     return Response(status_code=204)

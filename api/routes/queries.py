@@ -54,10 +54,10 @@ from shared.services.api import ApiServices
 router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
 _INT64 = 2**63
-_CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
-_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels", "evidence"}
-# Queries that took longer check again which build is live: a dropped one exists for a minute after it was live, minus
-# the times of a cache and a slow switch.
+_CONTENT_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
+_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() - _CONTENT_VIEW_FIELDS - {"channels", "evidence"}
+# A query that took longer checks again which build is live. A dropped build exists for a minute after it was live,
+# minus the delays of a cache and a slow switch.
 _LONG_SECONDS = 30.0
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
@@ -70,7 +70,7 @@ async def retrieve(
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Find the chunks that answer a question. A collection that does not exist has none."""
+    """Find the chunks that answer a question. A missing collection has no chunks."""
     stopwatch = _Stopwatch()
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
@@ -146,19 +146,19 @@ async def _retrieve_from_live(
     collection_cache: CollectionCache,
     parameters: Mapping[str, Any],
 ) -> Retrieval:
-    """Find chunks in the live build, and again if another one is live at the end of a long search.
+    """Find chunks in the live build, and again if another build is live at the end of a long search.
 
     The searched build may have been dropped meanwhile, and its points deleted before they were read.
     """
     while True:
-        began = time.monotonic()
+        started = time.monotonic()
         collection = await collection_cache.find(caller.tenant, body.collection)
         of_build: dict[str, Any] = {}
         if collection is not None and body.document_ids is not None:
             rows = await services.ledger.documents.row_ids(collection, body.document_ids)
             of_build["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
         retrieval = await services.retriever.retrieve(collection, Query(**{**parameters, **of_build}))
-        if collection is None or time.monotonic() - began < _LONG_SECONDS:
+        if collection is None or time.monotonic() - started < _LONG_SECONDS:
             return retrieval
         live = await collection_cache.find(caller.tenant, body.collection)
         if live is not None and live.id == collection.id:
@@ -168,7 +168,7 @@ async def _retrieve_from_live(
 async def _answer_events(
     body: QueryBody, retrieval: Retrieval, answerer: Answerer, query_log: QueryLogWriter, stopwatch: _Stopwatch
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks, the answer piece by piece, and the whole reply. Closing this cancels the model's call."""
+    """Yield the chunks, the answer piece by piece, and the whole reply. Closing it cancels the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
         stack.enter_context(retrieval.trace.timed("answer"))
@@ -232,8 +232,8 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
-    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all nested values
-    values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
+    values = {name: getattr(chunk, name) for name in _VIEW_FIELDS}  # `asdict` would copy all nested values
+    values |= {name: getattr(chunk.content, name) for name in _CONTENT_VIEW_FIELDS}
     ranks = _rank_views(chunk.channels) if explain else None
     parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
     return RetrievedChunkView(**values, channels=ranks, evidence=parts)

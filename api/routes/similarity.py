@@ -48,20 +48,20 @@ async def similarity(
         )
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
-    asked, given = await embed_compared(services.embedders.of(embedding), body.questions, texts)
+    questions, compared = await embed_compared(services.embedders.of(embedding), body.questions, texts)
     chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
     stored: list[ChunkLikeness] = []
     if collection is not None and chunks:
-        of_key = caller_conditions(None, None, collection.options.filterable, caller.filter)
-        where = visible_points(collection.location, [*of_key, of_chunks(chunks)])
-        stored = await compare_stored(services.index, where, asked, body.questions, chunks, languages)
-    likeness = await asyncio.to_thread(compare, asked, given, body.questions, texts, languages)
-    there = {chunk.chunk_id for chunk in stored}
+        conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+        where = visible_points(collection.location, [*conditions, of_chunks(chunks)])
+        stored = await compare_stored(services.index, where, questions, body.questions, chunks, languages)
+    likeness = await asyncio.to_thread(compare, questions, compared, body.questions, texts, languages)
+    found = {chunk.chunk_id for chunk in stored}
     reply = SimilarityReply(
         embedding=embedding,
         items=[_likeness(each) for each in likeness],
         chunks=[_chunk_likeness(each) for each in stored],
-        absent=[UUID(chunk) for chunk in chunks if chunk not in there],
+        absent=[UUID(chunk) for chunk in chunks if chunk not in found],
     )
     return JsonReply(reply)
 

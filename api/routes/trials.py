@@ -47,7 +47,7 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
         {
             200: {
                 "description": "Server-sent events: `chunk` for each chunk, `question` for each question,"
-                " `screened` for the verdicts on each chunk's questions, `done`, or `error` (problem details)",
+                " `screened` for the filter results of each chunk's questions, `done`, or `error` (problem details)",
                 "content": event_content(
                     TrialChunkEvent, TrialQuestionEvent, TrialScreenedEvent, TrialDoneEvent, ProblemDetails
                 ),
@@ -61,8 +61,8 @@ async def run(
 ) -> Response:
     """Process a text without storing it: its chunks, the generated questions, and which of them pass.
 
-    The calls respect the limits of the tenant, and none is made if its budget of the day is used up; they are not
-    charged to it. Closing the connection cancels them.
+    The calls respect the limits of the tenant, but are not charged to its budget. If the daily budget is used up, no
+    call is made. Closing the connection cancels the calls.
     """
     settings = services.settings
     options, embedding = CollectionOptions(), settings.embedding_model or ""
@@ -74,35 +74,35 @@ async def run(
     require_sizes_fit(options, settings)
     budget = await services.budgets.of(tenant)
     if budget is not None and budget.used_up:
-        raise TooManyRequests("The budget of the day is used up: try again after midnight in UTC.")
+        raise TooManyRequests("The daily budget is used up: try again after midnight in UTC.")
     events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
     return event_stream(end_with_error(events, request.scope))
 
 
 async def _events(services: ApiServices, tenant: str, tried: TriedText) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a trial. Closing this cancels its calls."""
-    began, chunks, calls, usage, verdicts = time.perf_counter(), 0, 0, Usage(), list[bool]()
-    async with aclosing(services.trial.run(tenant, tried)) as happening:
-        async for happened in happening:
-            if isinstance(happened, TriedChunk):
-                chunks = happened.of
-                yield event("chunk", _chunk(happened))
-            elif isinstance(happened, WrittenQuestion):
-                yield event("question", TrialQuestionEvent(chunk=happened.chunk, text=happened.text))
+    """Yield the events of a trial. Closing the generator cancels the calls."""
+    started, chunks, calls, usage, results = time.perf_counter(), 0, 0, Usage(), list[bool]()
+    async with aclosing(services.trial.run(tenant, tried)) as items:
+        async for item in items:
+            if isinstance(item, TriedChunk):
+                chunks = item.of
+                yield event("chunk", _chunk(item))
+            elif isinstance(item, WrittenQuestion):
+                yield event("question", TrialQuestionEvent(chunk=item.chunk, text=item.text))
             else:
-                calls, usage = calls + happened.calls, usage + happened.usage
-                verdicts += [question.passed for question in happened.questions]
-                yield event("screened", _screened(happened))
+                calls, usage = calls + item.calls, usage + item.usage
+                results += [question.passed for question in item.questions]
+                yield event("screened", _screened(item))
     done = TrialDoneEvent(
         chunks=chunks,
-        questions=len(verdicts),
-        passed=sum(verdicts),
+        questions=len(results),
+        passed=sum(results),
         cut=len(tried.text) > MOST_CHARS,
         characters=min(len(tried.text), MOST_CHARS),
         usage=_usage(usage),
         calls=calls,
         cost=price(services.settings, "generate", usage),
-        milliseconds=round((time.perf_counter() - began) * 1000, 2),
+        milliseconds=round((time.perf_counter() - started) * 1000, 2),
     )
     yield event("done", done)
 

@@ -39,7 +39,7 @@ _FINDINGS_MAX = 1000
 VERIFY_REPLIES = replies(
     {
         200: {
-            "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
+            "description": "The differences; if `Accept` contains text/event-stream, server-sent events: `progress`"
             " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
             " (problem details)",
             "content": event_content(VerificationCountsView, VerificationProgress, FindingView, ProblemDetails),
@@ -49,7 +49,7 @@ VERIFY_REPLIES = replies(
 )
 
 
-async def _hold_comparison(request: Request, quotas: QuotasDep) -> AsyncGenerator[None, None]:
+async def _comparison_slot(request: Request, quotas: QuotasDep) -> AsyncGenerator[None, None]:
     """Hold one of the process's slots for verifications until the reply is sent, including streams.
 
     Raises:
@@ -57,17 +57,19 @@ async def _hold_comparison(request: Request, quotas: QuotasDep) -> AsyncGenerato
         Unavailable: the process has no free slot.
     """
     caller: Caller = request.state.caller
-    slot = quotas.comparisons.take()
+    slot = quotas.comparisons.acquire()
     try:
-        if caller.tenant and not slot.hold_for(caller.tenant):
-            raise TooManyRequests("This tenant has comparisons under way, and no more may be: wait until one ends.")
+        if caller.tenant and not slot.assign(caller.tenant):
+            raise TooManyRequests(
+                "This tenant has the maximum number of running verifications: wait until one finishes."
+            )
         yield
     finally:
         slot.release()
 
 
 # Must follow the caller in a route's parameters.
-ComparisonDep = Annotated[None, Depends(_hold_comparison)]
+ComparisonDep = Annotated[None, Depends(_comparison_slot)]
 
 
 @router.post("/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES)
@@ -87,13 +89,13 @@ async def verify(
         repair=body.repair,
         position=paging.read_cursor(body.cursor, _position),
     )
-    return await verified(request, verification, services, with_cursors=True)
+    return await run_verification(request, verification, services, with_cursors=True)
 
 
-async def verified(
+async def run_verification(
     request: Request, verification: Verification, services: ApiServices, *, with_cursors: bool
 ) -> Response:
-    """Reply to a request for a comparison, as events or at its end; a cursor names a document by its external id."""
+    """Reply with the result of a verification, or with events. A cursor contains the external id of a document."""
     if "text/event-stream" in request.headers.get("accept", ""):
         events = _events(verification, services, with_cursors=with_cursors)
         return event_stream(end_with_error(events, request.scope))
@@ -117,12 +119,12 @@ async def _events(
                     cursor = paging.cursor_of(astuple(verification.position))
                     yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))
         yield event("done", VerificationCountsView(**asdict(verification.so_far)))
-    finally:  # repairs are committed one by one, so they are kept even if the client disconnects
+    finally:  # repairs are committed one by one, so they are kept if the client disconnects
         _wake_indexers(verification, services)
 
 
 async def _limit_findings(verification: Verification) -> AsyncGenerator[Finding | VerificationCounts, None]:
-    """Yield every count, and the first findings alone."""
+    """Yield all counts, and only the first findings."""
     findings = 0
     async for item in verification.run():
         findings += isinstance(item, Finding)

@@ -171,7 +171,7 @@ class StatusView(ReplyModel):
         eta_seconds=23,
         pace={
             "cause": "limit",
-            "sentence": "Llm requests: 2,310 of the 2,400 that a minute may hold are used.",
+            "sentence": "Llm requests: 2,310 of 2,400 per minute are used.",
             "down": [],
             "workers": {"parse": 1, "generate": 2, "index": 1},
         },

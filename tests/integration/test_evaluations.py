@@ -259,4 +259,4 @@ async def test_run_over_replaced_build_fails(settings, services, labelled, provi
         await services.ledger.builds.switch("default", "default", build.number)
         run = await ended(api, begun)
     assert (run["state"], run["results"]) == ("failed", None)
-    assert run["error"].startswith("Another build went live")
+    assert run["error"].startswith("Another build became live")

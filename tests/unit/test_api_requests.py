@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from api.http import paging
 from api.http.bodies import parse_json, validate_as
-from api.http.middleware import Turns
+from api.http.middleware import StartLimit
 from api.http.problems import InvalidFields, MalformedRequest
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
@@ -278,18 +278,18 @@ def test_invalid_base64_is_rejected(text):
 
 
 async def test_simultaneous_requests_start_in_hundreds():
-    turns, passes, begun = Turns(), [0], Counter()
+    starts, passes, started = StartLimit(), [0], Counter()
 
     async def request():
-        await turns.take()
-        begun[passes[0]] += 1
+        await starts.acquire()
+        started[passes[0]] += 1
 
     async with asyncio.TaskGroup() as requests:
         for _ in range(1_000):
             requests.create_task(request())
-        while begun.total() < 1_000:
+        while started.total() < 1_000:
             await asyncio.sleep(0)
             passes[0] += 1
 
-    assert max(begun.values()) <= 100
-    assert len(begun) <= 12
+    assert max(started.values()) <= 100
+    assert len(started) <= 12
