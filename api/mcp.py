@@ -33,10 +33,10 @@ _MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents ac
 
 
 class McpEndpoint:
-    """Checks the key, then passes the request to the SDK, which is imported at the first request."""
+    """Checks the key, then passes the request to the SDK, which is imported on the first request."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    def __init__(self) -> None:
+        self._transport: httpx.ASGITransport | None = None
         self.route = Route(PATH, self, methods=["POST"], include_in_schema=False)
         self._loading = asyncio.Lock()
         self._server: HttpServer | None = None
@@ -55,6 +55,11 @@ class McpEndpoint:
             return
         served = await self._served()
         await (await served.app())(scope, _replay(body, receive), send)
+
+    def install(self, app: FastAPI) -> None:
+        """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        app.router.routes.append(self.route)
 
     async def aclose(self) -> None:
         if self._server is not None:
@@ -78,12 +83,6 @@ class McpEndpoint:
             http_transport=self._transport,
         )
         return client, request.state.caller.scopes
-
-
-def install(app: FastAPI) -> None:
-    """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
-    app.state.mcp = McpEndpoint(app)
-    app.router.routes.append(app.state.mcp.route)
 
 
 def _load() -> type[HttpServer]:

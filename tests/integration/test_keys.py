@@ -61,7 +61,7 @@ async def status_of(client, key):
 
 
 def key_cache_of(client):
-    return client._transport.app.state.key_cache
+    return client._transport.app.state.api.key_cache
 
 
 async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed, provider):

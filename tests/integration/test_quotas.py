@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from api.http import large_body
+from api.http import request_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.ledger.work.work import Work
@@ -263,7 +263,7 @@ async def test_large_bodies_wait_only_for_own_tenant(services, settings):
 
 
 async def test_rejected_large_body_is_not_read_further(services, settings, monkeypatch):
-    monkeypatch.setattr(large_body, "_LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(request_body, "_LINGER_SECONDS", 0.2)
     head = b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     async with serving(settings, services) as client:
         small = await client.post("/v1/retrieve", content=b" " * 70_000, headers=JSON)

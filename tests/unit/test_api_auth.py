@@ -22,7 +22,7 @@ def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     quotas = Quotas(settings, use=None, documents=None)  # requests of a tenant without limits are not counted
     state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
-    app = SimpleNamespace(state=state)
+    app = SimpleNamespace(state=SimpleNamespace(api=state))
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
 
