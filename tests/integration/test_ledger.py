@@ -16,7 +16,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.ledger.documents import documents
+from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 
 NOW = timedelta()
@@ -365,9 +365,9 @@ async def test_batch_documents_are_locked_in_name_order(services, library, known
 
     async def take(connection, name):
         if known:
-            await documents._lock(connection, new[name].collection, {name})
+            await submission._lock(connection, new[name].collection, {name})
         else:
-            await documents._write(connection, [new[name]])
+            await submission._write(connection, [new[name]])
 
     async with services.database.begin() as connection:
         await take(connection, "a")

@@ -39,7 +39,7 @@ from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.documents.dead_letters import Choice
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS

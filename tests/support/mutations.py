@@ -58,8 +58,13 @@ BUGS = (
     Bug(
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
-        "shared/ledger/work/claims.py",
-        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        "shared/ledger/work/claims.sql",
+        (
+            (
+                "WHERE o.content_key = w.content_key AND",
+                "WHERE w.leased_by IS NOT NULL OR o.content_key = w.content_key AND",
+            ),
+        ),
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -77,7 +82,7 @@ BUGS = (
         "what was paid for is not kept when it is committed",
         WORKERS + "test_killed_at_a_point[after its commit]",
         "shared/ledger/work/work.py",
-        (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
+        (("await connection.execute(SQL.insert_completions, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
@@ -100,8 +105,13 @@ BUGS = (
     Bug(
         "a worker that stands still keeps its claims for ever",
         WORKERS + "test_generating_worker_stalled_past_lease_changes_nothing",
-        "shared/ledger/work/claims.py",
-        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        "shared/ledger/work/claims.sql",
+        (
+            (
+                "WHERE o.content_key = w.content_key AND",
+                "WHERE w.leased_by IS NOT NULL OR o.content_key = w.content_key AND",
+            ),
+        ),
     ),
     Bug(
         "a process that stands still keeps its locks",
@@ -130,7 +140,7 @@ BUGS = (
     Bug(
         "a parse is recorded without its fencing token",
         WORKERS + "test_stalled_parsing_worker_cannot_write_old_chunks",
-        "shared/ledger/work/settlements.py",
+        "shared/ledger/work/settlements.sql",
         (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
     Bug(
@@ -142,7 +152,7 @@ BUGS = (
     Bug(
         "the free slots go to whoever came first",
         "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
-        "shared/ledger/work/claims.py",
+        "shared/ledger/work/claims.sql",
         (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
@@ -200,14 +210,14 @@ BUGS = (
     Bug(
         "what is handed in is not written to the builds that follow",
         BUILDS,
-        "shared/ledger/documents/documents.py",
+        "shared/ledger/documents/submission.py",
         (("for build in others if accepted else ():", "for build in ():"),),
     ),
     Bug(
         "a deletion leaves what other builds have of the document",
         BUILDS,
-        "shared/ledger/documents/documents.py",
-        (('d.tenant = :tenant AND {states.exists("d")} AND l.id =', 'd.id = :id AND {states.exists("d")} AND l.id ='),),
+        "shared/ledger/documents/documents.sql",
+        (("d.tenant = :tenant AND {exists:d} AND l.id =", "d.id = :id AND {exists:d} AND l.id ="),),
     ),
     Bug(
         "the points of a dropped build stay",
@@ -218,9 +228,9 @@ BUGS = (
     Bug(
         "a switch waits neither for an upload nor for another switch",
         "tests/integration/test_builds.py::test_build_counts_as_seen_until_switch_has_locks",
-        "shared/ledger/documents/build_sync.py",
+        "shared/ledger/documents/build_sync.sql",
         (
-            ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
+            ("AND {is_live} FOR UPDATE", "AND {is_live}"),
             ("ORDER BY build FOR UPDATE", "ORDER BY build"),
         ),
     ),
@@ -350,14 +360,14 @@ BUGS = (
     Bug(
         "a version waits for its questions",
         PROVIDER + "test_dead_language_model_keeps_texts_searchable",
-        "shared/ledger/work/settlements.py",
-        (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
+        "shared/ledger/work/settlements.sql",
+        (("{TO_INDEX_TEXT:c}", "{OPEN_CHUNKS:c}"),),
     ),
     Bug(
         "an edit is searchable before Qdrant shows it",
         "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
-        "shared/ledger/work/settlements.py",
-        (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
+        "shared/ledger/work/settlements.sql",
+        (("d.live_version = d.version AND {no_first_sweep}", "d.live_version = d.version"),),
     ),
     Bug(
         "what was written hidden stays so though its version became live",
@@ -368,7 +378,7 @@ BUGS = (
     Bug(
         "the calls of a version that is given up are forgotten",
         HISTORIES,
-        "shared/ledger/documents/versions.py",
+        "shared/ledger/documents/versions.sql",
         (("AND leased_by IS NOT NULL AND due_at > now()", "AND false"),),
     ),
     Bug(
@@ -416,7 +426,7 @@ BUGS = (
     Bug(
         "what a worker was answered comes back when its tenant is erased",
         LATE,
-        "shared/ledger/erasure/erasures.py",
+        "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
     ),
 )

@@ -123,7 +123,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lane=row["lane"],
         of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
-        has_text=row["text_stands"],
+        has_text=row["has_text"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
     )

@@ -52,9 +52,10 @@ accepted_questions
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Literal
 
 from shared.domain.builds import BuildState
@@ -151,8 +152,9 @@ TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
 TO_INDEX = (*TO_INDEX_TEXT, *TO_INDEX_QUESTIONS)
 OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
-# Documents with chunks in progress, and documents that no worker holds.
+# Documents with chunks in progress, documents in progress, and documents that no worker holds.
 OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
+UNFINISHED_DOCUMENTS = (*TO_PARSE, *OPEN_DOCUMENTS)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
@@ -225,3 +227,33 @@ SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, Acc
 WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
 TAKE_BACK = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
 TAKE_BACK_LATE = _accepted((None,), AcceptedState.REMOVING)
+
+# Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
+# states, and the expressions of each transition.
+FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
+    "exists": exists,
+    "has_failed": has_failed,
+    "is_live": is_live,
+    "is_follower": partial(build_is_in, FOLLOWERS),
+    "is_dropping": is_dropping,
+    "TO_PARSE": partial(is_in, TO_PARSE),
+    "TO_GENERATE": partial(is_in, TO_GENERATE),
+    "TO_INDEX": partial(is_in, TO_INDEX),
+    "TO_INDEX_TEXT": partial(is_in, TO_INDEX_TEXT),
+    "TO_INDEX_QUESTIONS": partial(is_in, TO_INDEX_QUESTIONS),
+    "OPEN_CHUNKS": partial(is_in, OPEN_CHUNKS),
+    "OPEN_DOCUMENTS": partial(is_in, OPEN_DOCUMENTS),
+    "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
+    "UNCLAIMED": UNCLAIMED,
+    **{
+        f"{kind.__name__}.{state.name}": f"'{state}'"
+        for kind in (BuildState, DocumentState, ChunkState, AcceptedState)
+        for state in kind
+    },
+    **{
+        f"{name}.{expression}": getattr(transition, expression)
+        for name, transition in tuple(globals().items())
+        if isinstance(transition, Transition)
+        for expression in ("applies", "sets", "target")
+    },
+}

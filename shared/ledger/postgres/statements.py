@@ -1,0 +1,75 @@
+"""SQL statements, stored in files next to the modules that execute them.
+
+A file consists of blocks: a name, a comment with the purpose, and the SQL.
+
+    -- name: claim_documents
+    -- Claim documents to be parsed.
+    UPDATE documents d SET {CLAIM_DOCUMENT.sets} WHERE {TO_PARSE:d} AND {is_due}
+
+A block that starts with `-- part:` is not a statement, but is included in others. A placeholder is replaced by the part
+or the value of its name. The text after a colon replaces `{argument}` in a part, or is the argument of a function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sqlalchemy import TextClause, text
+
+Value = str | Callable[..., str]
+
+_HEAD = re.compile(r"^-- (name|part): (\w+)\n(?=-- )", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{([\w.]+)(?::([^{}]+))?\}")
+
+
+class Statements:
+    """The statements of a file as attributes, each built once, because drivers cache statements by their text."""
+
+    def __init__(self, statements: Mapping[str, TextClause]) -> None:
+        vars(self).update(statements)
+
+    def __getattr__(self, name: str) -> TextClause:
+        raise AttributeError(f"There is no statement {name!r}.")
+
+
+def load(module: str, vocabulary: Mapping[str, Value] | None = None, /, **values: Value) -> Statements:
+    """Read the statements of a module.
+
+    Args:
+        module: path of the module, `__file__`; the statements are in the file of the same name that ends in `.sql`.
+        vocabulary: values of placeholders that many files have in common.
+        **values: values of placeholders of this file.
+
+    Raises:
+        ValueError: a block has no purpose, two blocks have the same name, a placeholder has no value, or a value has no
+            placeholder.
+    """
+    path = Path(module).with_suffix(".sql")
+    preamble, *fields = _HEAD.split(path.read_text(encoding="utf-8"))
+    blocks = list(zip(fields[::3], fields[1::3], [_COMMENT.sub("", field) for field in fields[2::3]], strict=True))
+    names = Counter([*values, *(name for _, name, _ in blocks)])
+    if preamble.strip() or names.total() > len(names):
+        raise ValueError(f"{path}: a block has no purpose, or two have the same name")
+    known = {**(vocabulary or {}), **values, **{name: body for _, name, body in blocks}}
+    used: set[str] = set()
+
+    def fill(match: re.Match[str]) -> str:
+        name, argument = match.groups()
+        if name not in known:
+            raise ValueError(f"{path}: the placeholder {{{name}}} has no value")
+        used.add(name)
+        value = known[name]
+        if isinstance(value, str):
+            filled = value.replace("{argument}", argument) if argument else value
+        else:
+            filled = value(argument) if argument else value()
+        return _PLACEHOLDER.sub(fill, filled).strip()
+
+    filled = {name: text(_PLACEHOLDER.sub(fill, body).strip()) for kind, name, body in blocks if kind == "name"}
+    if unused := names.keys() - filled.keys() - used:
+        raise ValueError(f"{path}: no statement uses {', '.join(sorted(unused))}")
+    return Statements(filled)
