@@ -20,7 +20,7 @@ from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.ledger.work import settlements as sql
+from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from shared.settings import ApiKey
 from tests.conftest import Library
@@ -321,7 +321,7 @@ async def test_feedback_on_an_erased_collection_finds_no_chunk(services, provide
     ((query,),) = await run(services, "SELECT id FROM queries")
     await services.ledger.erasures.begin("default", "default")
 
-    with pytest.raises(NotFound, match="not there any more"):
+    with pytest.raises(NotFound, match="does not exist any more"):
         await services.ledger.feedback.accept("default", query, chunk, most=5)
 
 
@@ -532,7 +532,7 @@ async def test_a_completion_stays_that_a_new_chunk_holds(services, provider, lib
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
     async with services.database.begin() as connection:  # a parse worker is about to insert a chunk of the key
-        await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key]})
+        await connection.execute(SQL.share_completions, {"keys": [key]})
         await services.ledger.completions.forget(WEEK)
 
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]

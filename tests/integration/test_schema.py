@@ -26,7 +26,7 @@ def test_the_code_names_the_newest_migration():
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ("0000", "at revision 0001 and this code knows 0000: run the release that migrated it"),
+        ("0000", "at revision 0001 and this code supports 0000: run the release that migrated it"),
         ("0002", "at revision 0001 and this code needs 0002: run `foreask schema`"),
     ],
 )

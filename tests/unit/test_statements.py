@@ -46,9 +46,10 @@ def test_argument_names_other_placeholders(tmp_path):
         (COUNT + "{is_new}\n", {}, "the placeholder {is_new} has no value"),
         (COUNT + "true\n", {"limit": "1"}, "no statement uses limit"),
         (COUNT + "true\n\n-- part: is_new\n-- A new document.\nfalse\n", {}, "no statement uses is_new"),
-        (COUNT + "true\n\n" + COUNT + "false\n", {}, "two have the same name"),
-        (COUNT + "{count}\n", {"count": "true"}, "two have the same name"),
-        ("-- name: count\nSELECT 1\n", {}, "a block has no purpose"),
+        (COUNT + "true\n\n" + COUNT + "false\n", {}, "two blocks or values have the same name"),
+        (COUNT + "{count}\n", {"count": "true"}, "two blocks or values have the same name"),
+        ("-- name: count\nSELECT 1\n", {}, "a block has no name or no purpose"),
+        ("SELECT 1\n\n" + COUNT + "true\n", {}, "a block has no name or no purpose"),
     ],
 )
 def test_mistakes_in_a_file_are_rejected(tmp_path, content, values, message):

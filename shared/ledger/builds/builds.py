@@ -31,7 +31,7 @@ _SLICE = 500  # documents of one transaction: a twentieth of a second
 # documents of a build that are processed concurrently: the tenant's other work must not wait for a whole corpus
 _MOST_OPEN = 2_000
 # The API caches a collection for 5 s, and a query that takes longer than 30 s checks again which build is live.
-_STILL_IN_MIND = timedelta(minutes=1)
+_CACHED_FOR = timedelta(minutes=1)
 _MOST_BUILDS = 3  # in addition to builds that are being dropped: the live one, its predecessor and its successor
 
 SQL = statements.load(
@@ -63,7 +63,7 @@ class Builds:
         """
         async with self._database.begin() as connection:
             rows = await _locked(connection, tenant, name)
-            _require_room(rows)
+            _require_free_slot(rows)
             parameters = {
                 "id": uuid4(),
                 "tenant": tenant,
@@ -131,7 +131,7 @@ class Builds:
 
     @again_after_collision
     async def resume(self, tenant: str, name: str, number: int) -> Build:
-        """Go on with the fill of a build that was paused.
+        """Resume the fill of a build that was paused.
 
         Raises:
             NotFound: the collection has no build of that number.
@@ -199,7 +199,7 @@ class Builds:
         return BuildProgress(sum(documents.values()), documents, sum(counts[live].values()))
 
     async def differences(self, build: Build, limit: int = 100) -> BuildDifferences:
-        """Compare the documents of a build with those of the live one, in slices; each document is read at one moment.
+        """Compare the documents of a build with the documents of the live one, in slices, each document at one moment.
 
         Returns:
             At most `limit` external ids of each kind; empty lists if the build can replace the live one.
@@ -224,21 +224,21 @@ class Builds:
             if build is None:
                 return False
             counts = (await _counts(connection, build.tenant, [build.id]))[build.id]
-            room = _MOST_OPEN - sum(count for state, count in counts.items() if state in _IN_WORK)
-            return room > 0 and await _fill_slice(connection, build, min(_SLICE, room))
+            free = _MOST_OPEN - sum(count for state, count in counts.items() if state in _IN_WORK)
+            return free > 0 and await _fill_slice(connection, build, min(_SLICE, free))
 
     @again_after_collision
     async def delete_documents(self) -> bool:
         """Delete some documents of a build that is being dropped; return whether more may be left.
 
-        Their chunks, versions and bytes are deleted like those of other deleted documents.
+        Their chunks, versions and bytes are deleted like the data of other deleted documents.
         """
         async with self._database.begin() as connection:
-            found = (await connection.execute(SQL.lock_dropping, {"after": _STILL_IN_MIND})).scalar_one_or_none()
+            found = (await connection.execute(SQL.lock_dropping, {"after": _CACHED_FOR})).scalar_one_or_none()
             return found is not None and await _delete_slice(connection, found)
 
     async def emptied(self, after: timedelta) -> Sequence[Build]:
-        """Return builds that are being dropped and have had no document for so long: their points may go."""
+        """Return builds that are being dropped and have had no document for so long: their points can be deleted."""
         async with self._database.begin() as connection:
             return [build_of(row) for row in (await connection.execute(SQL.list_emptied, {"after": after})).mappings()]
 
@@ -321,7 +321,7 @@ async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID])
     return counts
 
 
-def _require_room(rows: Sequence[RowMapping]) -> None:
+def _require_free_slot(rows: Sequence[RowMapping]) -> None:
     """Raise `Conflict` if a collection cannot have another build."""
     others = [row for row in rows if row["build_state"] in states.FOLLOWERS]
     for row in others:
@@ -348,10 +348,8 @@ def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> Ro
 
 
 def _no_collection(name: str) -> NotFound:
-    return NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
+    return NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
 
 
 def _no_build(name: str, number: int) -> NotFound:
-    return NotFound(
-        f"There is no build {number} of '{name}'. GET /v1/collections/{name}/builds lists those that exist."
-    )
+    return NotFound(f"There is no build {number} of '{name}'. GET /v1/collections/{name}/builds lists the builds.")

@@ -31,7 +31,7 @@ WHERE tenant = :tenant AND name = :name AND {is_live}
 UPDATE collections SET {PAUSE_FILL.sets} WHERE id = :id RETURNING *
 
 -- name: resume
--- Go on with the fill of a build.
+-- Resume the fill of a build.
 UPDATE collections SET {RESUME_FILL.sets} WHERE id = :id RETURNING *
 
 -- name: find_filling
@@ -57,7 +57,7 @@ SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND {exists} ORDER
 UPDATE collections SET filled_until = :until WHERE id = :id
 
 -- name: finish_fill
--- End the fill of a build: it has every document.
+-- Finish the fill of a build: it has every document.
 UPDATE collections SET filled_until = NULL, {END_FILL.sets} WHERE id = :id
 
 -- name: switch_from
@@ -81,7 +81,7 @@ WHERE {is_dropping} AND emptied_at IS NULL
 ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: delete_documents
--- Give documents of a build up. Its accepted questions go with their rows.
+-- Delete documents of a build. Accepted questions are deleted with their rows.
 UPDATE documents d SET {DELETE.sets}, {next_version}, {due_again}
 WHERE d.id = ANY(ARRAY(
     SELECT id FROM documents WHERE collection_id = :id AND {exists} LIMIT :limit FOR UPDATE))
@@ -97,7 +97,7 @@ DELETE FROM documents WHERE id = ANY(ARRAY(
 RETURNING id
 
 -- name: mark_emptied
--- Write down that a build has no document left.
+-- Record that a build has no document left.
 UPDATE collections SET emptied_at = now()
 WHERE id = :id AND NOT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
 RETURNING id
@@ -112,9 +112,9 @@ UPDATE spent_changes SET collection_id = :live WHERE collection_id = :id
 
 -- name: move_costs
 -- Add a deleted build's daily costs to the costs of its collection.
-WITH gone AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
+WITH deleted AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
 INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
-SELECT tenant, :live, kind, model, day, prompt_tokens, completion_tokens, calls FROM gone
+SELECT tenant, :live, kind, model, day, prompt_tokens, completion_tokens, calls FROM deleted
 ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
 SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
     completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls

@@ -27,8 +27,9 @@ WHERE d.collection_id = :id AND {exists:d} AND c.state = {ChunkState.INDEXED}
 SELECT EXISTS (SELECT 1 {claimable})
 
 -- name: claim
--- Claim the collection that has waited longest, among those whose embedding the process serves. A collection without a
--- calibration is due again when it is twice as old: a new one is measured soon, and an empty one costs little.
+-- Claim the collection that has waited longest, among the collections with embeddings that the process serves. A
+-- collection without a calibration is due again when it is twice as old: a new one is measured soon, and an empty one
+-- costs little.
 UPDATE collections SET calibrating_until = now() + :lease,
   calibration_due_at = now() + CASE WHEN calibration IS NOT NULL THEN CAST(:every AS interval)
     ELSE least(CAST(:every AS interval), greatest(now() - created_at, CAST('{shortest_pause}' AS interval))) END
@@ -41,7 +42,7 @@ RETURNING *
 UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until
 
 -- name: sample_chunks
--- Sample chunks with searchable texts, including those of documents in progress. Chunk ids are hashes, so their order
+-- Sample chunks with searchable texts, including chunks of documents in progress. Chunk ids are hashes, so their order
 -- is random.
 SELECT c.id FROM documents d
 JOIN chunks c ON c.document_id = d.id AND c.version = coalesce(d.live_version, d.version)

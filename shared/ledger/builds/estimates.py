@@ -51,7 +51,7 @@ class Estimates:
             return [_stored(row) for row in (await connection.execute(SQL.chunks, parameters)).mappings()]
 
     async def paid(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the numbers of questions of those contents that are paid."""
+        """Return the numbers of questions of the paid contents among these."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.paid_questions, {"keys": list(keys)})).all()
         return {row[0]: row[1] for row in found}
@@ -65,7 +65,7 @@ class Estimates:
             return [_billed(row) for row in (await connection.execute(SQL.billed, parameters)).mappings()]
 
     async def keep(self, collection_id: UUID, estimate: Estimate) -> None:
-        """Replace the collection's last estimate with that of a load that starts now."""
+        """Replace the collection's last estimate with the estimate of a load that starts now."""
         parameters = {
             "collection": collection_id,
             "estimate": orjson.dumps(dataclasses.asdict(estimate)).decode(),

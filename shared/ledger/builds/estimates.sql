@@ -17,7 +17,7 @@ WHERE d.collection_id = :collection AND {exists:d} AND NOT ({TO_PARSE:d})
 ORDER BY d.external_id, c.ordinal LIMIT :limit
 
 -- name: paid_questions
--- Return the number of questions of those contents that are paid.
+-- Return the numbers of questions of the paid contents among these.
 SELECT content_key, cardinality(questions) FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[]))
 
 -- name: billed

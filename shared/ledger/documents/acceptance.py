@@ -1,4 +1,4 @@
-"""Acceptance: a chunk accepts a user's question, and so do the chunks that stand for it in the other builds."""
+"""Acceptance: a chunk accepts a user's question, and so do the corresponding chunks of the other builds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
         return True
     if (await connection.execute(SQL.is_being_removed, {"id": question["id"]})).scalar_one_or_none():
         raise Collided(
-            "the question was taken back, and is being removed at this moment",
+            "the question was retracted, and its points are being deleted",
             component="ledger",
             retry_after=timedelta(seconds=2),
         )
@@ -63,10 +63,10 @@ async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None
         Collided: a question was retracted and is being deleted.
     """
     for of_source, of_target in await _copy(connection, SQL.live_sources, documents):
-        known = {plain(question.question) for question in of_source}
-        gone = [question.id for question in of_target if plain(question.question) not in known]
-        if gone:
-            await connection.execute(SQL.retract, {"ids": gone})
+        current = {plain(question.question) for question in of_source}
+        missing = [question.id for question in of_target if plain(question.question) not in current]
+        if missing:
+            await connection.execute(SQL.retract, {"ids": missing})
 
 
 async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
@@ -112,11 +112,11 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
 
 
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
-    """Let the questions of dead chunks wait until the chunks are retried."""
+    """Mark the questions of dead chunks as waiting: they are written when the chunks are retried."""
     await connection.execute(SQL.wait_again, {"chunks": list(chunks)})
 
 
-async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
+async def retract_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
     """Delete the points of questions that were retracted while a worker wrote them under a lost lease."""
     late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
     parameters = {
@@ -144,10 +144,10 @@ async def _copy(
     for target in targets:
         of_source = [question for question in accepted if question.document_id == target.source]
         of_target = [question for question in accepted if question.document_id == target.id]
-        there = {question.id for question in of_target}
+        present = {question.id for question in of_target}
         if target.source in divisions and target.id in divisions:
             for question in _counterparts(target, of_source, divisions):
-                if question["id"] not in there:
+                if question["id"] not in present:
                     await accept(connection, question)
         copied.append((of_source, of_target))
     return copied
@@ -156,7 +156,7 @@ async def _copy(
 def _counterparts(
     target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, Divided]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the questions of a document's source for the chunks that stand for the source's."""
+    """Yield the questions of a document's source for the corresponding chunks of the document."""
     for question in of_source:
         chunk = counterpart(question.chunk_id, divisions[target.source], divisions[target.id])
         if chunk is not None:

@@ -50,7 +50,7 @@ SELECT id, document_id, chunk_id, question, query_id FROM accepted_questions
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {TAKE_BACK.applies} ORDER BY created_at, id
 
 -- name: delete_without_chunk
--- Delete questions of documents whose chunk is in no version any more.
+-- Delete questions of documents whose chunks no version contains any more.
 DELETE FROM accepted_questions a
 WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
   AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)

@@ -15,7 +15,7 @@ from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-# A document whose live version is being rewritten, and one whose rewrite has ended.
+# States of a document whose live version is being rewritten, or was rewritten.
 _REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
 
 SQL = statements.load(__file__, states.FRAGMENTS, is_reopened=states.is_in(_REOPENED))

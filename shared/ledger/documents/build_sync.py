@@ -98,17 +98,17 @@ async def catch_up(
     show the same. With `newest` it continues with the newest at once. `failed` documents have just failed: they
     continue with the newest version only.
     """
-    behind = (await connection.execute(SQL.next_versions, {"copies": list(copies), "newest": newest})).all()
+    lagging = (await connection.execute(SQL.next_versions, {"copies": list(copies), "newest": newest})).all()
     if failed:
-        behind = [row for row in behind if row.newest]
-    if not behind:
+        lagging = [row for row in lagging if row.newest]
+    if not lagging:
         return
-    ids = [row.id for row in behind]
+    ids = [row.id for row in lagging]
     parameters = {
         "copies": ids,
-        "public_ids": [row.public_id for row in behind],
-        "sources": [row.source for row in behind],
-        "versions": [row.version for row in behind],
+        "public_ids": [row.public_id for row in lagging],
+        "sources": [row.source for row in lagging],
+        "versions": [row.version for row in lagging],
     }
     await connection.execute(SQL.replace_copies, parameters)
     await versions.supersede(connection, ids)

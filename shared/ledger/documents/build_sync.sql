@@ -34,7 +34,7 @@ SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name
 WITH source AS (
     SELECT *, coalesce(live_version, version) AS source_version FROM documents
     WHERE id = ANY(CAST(:ids AS uuid[])) AND {exists}
-), begun AS (
+), started AS (
     INSERT INTO documents (id, public_id, tenant, collection_id, external_id, version, lane, state, created_at)
     SELECT gen_random_uuid(), public_id, tenant, CAST(:build AS uuid), external_id, source_version, 1,
            {SUBMIT.target}, created_at
@@ -44,7 +44,7 @@ WITH source AS (
 )
 INSERT INTO document_versions (document_id, version, {content})
 SELECT b.id, b.version, {content}
-FROM begun b JOIN (SELECT id, external_id, source_version FROM source) s ON s.external_id = b.external_id
+FROM started b JOIN (SELECT id, external_id, source_version FROM source) s ON s.external_id = b.external_id
 JOIN document_versions v ON v.document_id = s.id AND v.version = s.source_version
 
 -- name: lock_copies
@@ -93,7 +93,7 @@ SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UP
 WITH next AS (
     SELECT * FROM unnest(CAST(:copies AS uuid[]), CAST(:public_ids AS uuid[]), CAST(:sources AS uuid[]),
                          CAST(:versions AS int[])) AS n(id, public_id, source, source_version)
-), begun AS (
+), started AS (
     UPDATE documents d
     SET {REPLACE.sets}, {next_version}, public_id = n.public_id, lane = 1, {due_again}
     FROM next n WHERE d.id = n.id
@@ -101,7 +101,7 @@ WITH next AS (
 )
 INSERT INTO document_versions (document_id, version, {content})
 SELECT b.id, b.version, {content}
-FROM begun b JOIN document_versions v ON v.document_id = b.source AND v.version = b.source_version
+FROM started b JOIN document_versions v ON v.document_id = b.source AND v.version = b.source_version
 
 -- name: other_builds
 -- Find the other builds of the documents of live ones.

@@ -34,7 +34,7 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]) -> dict[UUID, Divided]:
-    """Return the divisions of document versions by document; those without chunks are missing."""
+    """Return the divisions of document versions by document; versions without chunks are missing."""
     pairs = list(versions)
     parameters = {"ids": [document for document, _ in pairs], "versions": [version for _, version in pairs]}
     found: dict[UUID, Divided] = {}
@@ -45,7 +45,7 @@ async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, in
 
 
 def counterpart(chunk: UUID, of: Divided, among: Divided) -> UUID | None:
-    """Return the chunk of another division that stands for a chunk of one; None: there is none."""
+    """Return the chunk of another division that corresponds to a chunk, or None."""
     content = of.chunks.get(chunk)
     if content is None:
         return None
@@ -60,7 +60,7 @@ def counterpart(chunk: UUID, of: Divided, among: Divided) -> UUID | None:
 
 
 async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUID, chunk: UUID) -> UUID | None:
-    """Return the chunk of the live build that stands for a chunk of another one; None: there is none."""
+    """Return the chunk of the live build that corresponds to a chunk of another build, or None."""
     parameters = {"collection": collection, "live": live, "chunk": chunk}
     found = (await connection.execute(SQL.live_document, parameters)).one_or_none()
     if found is None:

@@ -1,8 +1,7 @@
 """Completions: paid questions, retained while a chunk has their content key and for some days afterwards.
 
-A statement that inserts a chunk, or changes its key, locks the completion of that key (`share_completions`).
-Here completions are locked first, skipping those that are locked, and checked afterwards, so no chunk that needs one is
-missed.
+A statement that inserts a chunk, or changes its key, locks the completion of that key (`share_completions`). Here
+completions are locked first, skipping locked ones, and checked afterwards, so no chunk that needs one is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Completions:
         self._after = b""  # the last key that was checked; a restart continues from the first key
 
     async def forget(self, age: timedelta) -> bool:
-        """Check some completions, and delete those unused for this long; return whether more are left."""
+        """Check some completions, delete unused ones of this age; return whether more are left."""
         async with self._database.begin() as connection:
             slice_ = (
                 await connection.execute(SQL.next_completions, {"after": self._after, "limit": _SLICE, "age": age})

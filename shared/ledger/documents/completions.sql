@@ -1,5 +1,5 @@
 -- name: next_completions
--- List the next completions in key order: those to mark and those to delete.
+-- List the next completions in key order, with the completions to mark and to delete.
 SELECT content_key, (unused_since IS NULL) = unused AS changed,
        unused AND coalesce(unused_since <= now() - CAST(:age AS interval), false) AS old
 FROM (SELECT p.content_key, p.unused_since, {is_unused} AS unused FROM completions p
@@ -7,7 +7,7 @@ FROM (SELECT p.content_key, p.unused_since, {is_unused} AS unused FROM completio
 ORDER BY content_key
 
 -- name: mark
--- Write down since when completions are not in use, or that they are.
+-- Record since when completions are unused, or that they are in use.
 UPDATE completions p SET unused_since = CASE WHEN p.unused_since IS NULL THEN now() END
 WHERE p.content_key = ANY(CAST(:keys AS bytea[])) AND (p.unused_since IS NULL) = ({is_unused})
 

@@ -37,7 +37,7 @@ SQL = statements.load(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A selection of a tenant's dead letters; a field that is None matches every letter."""
+    """A selection of a tenant's dead letters; None in a field matches every letter."""
 
     document_id: UUID | None = None
     collection: str | None = None
@@ -47,7 +47,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLetters:
-    """Numbers of revived and discarded dead letters, and of those whose documents are in progress."""
+    """Numbers of revived and discarded dead letters, and of dead letters whose documents are in progress."""
 
     documents: int
     chunks: int
@@ -165,7 +165,7 @@ async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> Dea
     parameters = _parameters(tenant, Choice(letter_id=letter_id)) | {"at": None, "after": None, "limit": 1}
     row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
     if row is None:
-        raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead lists those that exist.")
+        raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead lists the dead letters.")
     return dataclasses.replace(_letter(row), history=tuple(Attempt(**attempt) for attempt in row["history"]))
 
 
@@ -175,7 +175,7 @@ async def _require_target(connection: AsyncConnection, tenant: str, choice: Choi
     if choice.document_id is not None:
         parameters = {"id": choice.document_id, "tenant": tenant}
         if (await connection.execute(SQL.find_document, parameters)).one_or_none() is None:
-            raise NotFound(f"There is no document {choice.document_id}. GET /v1/documents lists those that exist.")
+            raise NotFound(f"There is no document {choice.document_id}. GET /v1/documents lists the documents.")
 
 
 def _parameters(tenant: str, choice: Choice) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The change applies to the live and the newest version in each build, and a mark 
 process that claims the mark updates Qdrant and removes the mark. Only one process updates a document's points at a
 time, because the slower of two might write outdated values. A worker that has claimed chunks of the document has read
 the old description: its claims end, so that the next claim writes the new one. Points that it writes anyway are
-replaced like those of any late writer.
+replaced like the points of any late writer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Descriptions:
         found: dict[UUID, Description] = {}
         async with self._database.begin() as connection:
             for row in await connection.execute(SQL.claim_due, {"limit": limit, "ids": ids, "claim": _CLAIM}):
-                said = DescribedVersion(row.version, row.title, row.metadata)
+                version = DescribedVersion(row.version, row.title, row.metadata)
                 before = found.get(row.id)
                 found[row.id] = Description(
                     document_id=row.id,
@@ -61,7 +61,7 @@ class Descriptions:
                     index_name=row.index_name,
                     changes=row.description_changes,
                     filterable=options_of(row.options).filterable,
-                    versions=(*before.versions, said) if before else (said,),
+                    versions=(*before.versions, version) if before else (version,),
                 )
         return list(found.values())
 

@@ -305,11 +305,11 @@ class Documents:
         scope = {"tenant": collection.tenant, "name": collection.name}
         async with self._database.begin() as connection:
             await build_sync.hold(connection, **scope)  # a switch may have replaced the build that the caller knows
-            begun = (await connection.execute(SQL.start_reindex, scope)).one_or_none()
-            if begun is None:
+            started = (await connection.execute(SQL.start_reindex, scope)).one_or_none()
+            if started is None:
                 raise being_erased(f"the collection '{collection.name}'")
-            await _reindex_slice(connection, begun.id)
-        return int(begun.documents)
+            await _reindex_slice(connection, started.id)
+        return int(started.documents)
 
     @again_after_collision
     async def continue_reindex(self) -> bool:
@@ -390,4 +390,4 @@ def _version(row: RowMapping, *, live: bool) -> int:
 
 
 def _not_found(document_id: UUID) -> NotFound:
-    return NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
+    return NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")

@@ -103,7 +103,7 @@ class ListPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A filter of a tenant's documents; a field that is None matches all.
+    """A filter of a tenant's documents; None in a field matches all.
 
     Args:
         words: prefixes of words in the title, the filename or the external id; all must match.

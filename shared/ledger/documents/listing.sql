@@ -14,14 +14,14 @@ JOIN collections l ON l.id = d.collection_id
 
 -- part: found_by_words
 -- Documents with words: the index of words is read first, then each document by its id. OFFSET 0 keeps the planner from
--- reading all documents of the tenant, whatever it thinks of the words.
+-- reading all documents of the tenant, whatever its estimates are.
 (SELECT * FROM document_versions WHERE words @@ CAST(CAST(:words AS text) AS tsquery) OFFSET 0) v
 CROSS JOIN LATERAL (
     SELECT d.* FROM documents d WHERE d.id = v.document_id AND d.version = v.version OFFSET 0) d
 JOIN collections l ON l.id = d.collection_id
 
 -- part: rest
--- The conditions of documents that are found otherwise than by a walk.
+-- The conditions of documents that are not read by a walk.
 d.tenant = :tenant AND {exists:d} AND {of_tenant} AND {is_named} AND {follows}
   AND d.state = ANY(CAST(:states AS text[]))
 

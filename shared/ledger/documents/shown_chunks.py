@@ -106,7 +106,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
 
 
 def _own(row: RowMapping) -> Iterator[ChunkQuestion]:
-    """The questions that the model wrote, or that came with the document."""
+    """Yield the questions that the model generated, or that were submitted with the document."""
     source: QuestionSource = "given" if row["ready_made"] else "generated"
     if row["questions"] is None:
         yield from (ChunkQuestion(question, None, None, source) for question in row["raw_questions"])

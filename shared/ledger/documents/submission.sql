@@ -53,7 +53,7 @@ WHERE d.collection_id = :collection_id AND d.external_id = ANY(CAST(:external_id
 ORDER BY d.external_id FOR UPDATE OF d FOR KEY SHARE OF l
 
 -- name: get_locked
--- Read locked documents, whichever build has them.
+-- Read locked documents of any build.
 SELECT {shown} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
 

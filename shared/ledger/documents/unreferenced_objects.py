@@ -31,7 +31,7 @@ class OutdatedObjects:
             return (await connection.execute(SQL.due, {"limit": limit})).scalars().all()
 
     async def parts(self, name: str) -> Sequence[str]:
-        """Return the uploads of an object that versions name; none: it can be removed."""
+        """Return the uploads of an object that versions name; no names mean that it can be removed."""
         async with self._database.begin() as connection:
             return (await connection.execute(SQL.parts, {"name": name})).scalars().all()
 
@@ -52,11 +52,11 @@ class OutdatedObjects:
             return bool(changed)
 
     async def put_off(self, name: str) -> None:
-        """Look at an object again in a minute."""
+        """Check an object again in a minute."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Forget deleted objects."""
+        """Delete the rows of deleted objects."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.delete, {"names": list(names)})

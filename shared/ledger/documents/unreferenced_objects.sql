@@ -21,9 +21,9 @@ WHERE {stored_in} = :name AND v.upload = n.before
 RETURNING v.document_id
 
 -- name: postpone
--- Look at an object again later.
+-- Check an object again later.
 UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name
 
 -- name: delete
--- Forget deleted objects.
+-- Delete the rows of deleted objects.
 DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))

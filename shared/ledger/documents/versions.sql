@@ -88,7 +88,7 @@ ORDER BY v.name
 ON CONFLICT (name) DO UPDATE SET due_at = least(outdated_objects.due_at, excluded.due_at)
 
 -- name: stored_in_use
--- Return those objects of which a version uses a part or the whole.
+-- Return the objects among these of which a version uses a part or the whole.
 SELECT DISTINCT {stored_in} FROM document_versions WHERE {stored_in} = ANY(CAST(:stored AS text[]))
 
 -- name: half_written

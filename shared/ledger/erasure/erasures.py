@@ -92,12 +92,12 @@ class Erasures:
         scope = {"tenant": tenant, "collection": collection}
         async with self._database.begin() as connection:
             await connection.execute(collections.SQL.hold_collections, {"tenant": tenant})
-            under_way = (await connection.execute(SQL.find_open, scope)).mappings().first()
-            if under_way is not None:
-                return _erasure(under_way)
+            running = (await connection.execute(SQL.find_open, scope)).mappings().first()
+            if running is not None:
+                return _erasure(running)
             ids = (await connection.execute(SQL.lock_builds, scope)).scalars().all()
             if collection is not None and not (await connection.execute(SQL.has_live, scope)).scalar_one():
-                raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists those that exist.")
+                raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
             await connection.execute(SQL.erase_builds, {"ids": ids})
             await connection.execute(SQL.drop_at_once, {"ids": ids})
             documents = (await connection.execute(SQL.count_documents, {"ids": ids})).scalar_one()
@@ -114,7 +114,7 @@ class Erasures:
         async with self._database.begin() as connection:
             owner = (await connection.execute(SQL.find_owner, parameters)).scalar_one_or_none()
             if owner is None:
-                raise NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
+                raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
             await connection.execute(SQL.remove_logged_chunks, {"id": document_id, "tenant": owner})
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
@@ -125,7 +125,7 @@ class Erasures:
         """Return an erasure, of this tenant or of any.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: no erasure has that id.
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.get, {"id": erasure_id, "tenant": tenant})

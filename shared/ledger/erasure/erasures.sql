@@ -45,14 +45,14 @@ WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
 
 -- name: remove_logged_chunks
 -- Remove the document's chunk ids from the query log; the queries belong to users.
-WITH gone AS (
+WITH removed AS (
     SELECT array_agg(DISTINCT c.id) AS ids
     FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
 )
-UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (gone.ids))
-FROM gone
+UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (removed.ids))
+FROM removed
 WHERE q.collection_id IN (SELECT collection_id FROM documents WHERE public_id = :id AND {exists})
-  AND q.chunk_ids && gone.ids
+  AND q.chunk_ids && removed.ids
 
 -- name: get
 -- Read an erasure, and how many rows of its documents are left.
@@ -81,7 +81,7 @@ last_token = nextval('fencing')
 UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING *
 
 -- name: finish
--- End an erasure.
+-- Finish an erasure.
 UPDATE erasures SET finished_at = now(), {fence} WHERE id = :id RETURNING *
 
 -- name: list

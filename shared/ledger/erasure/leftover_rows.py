@@ -79,7 +79,7 @@ class Remains:
         """Count rows in all slices of a table."""
         count = 0
         for first in range(0, pages, _SLICE_PAGES):
-            # Pages that came since belong to the last slice.
+            # Pages that were added since belong to the last slice.
             end = first + _SLICE_PAGES if first + _SLICE_PAGES < pages else _NO_PAGE
             of_slice = {"first": f"({first},0)", "end": f"({end},0)"}
             (found,) = await self._database.rows(statement, {**parameters, **of_slice})

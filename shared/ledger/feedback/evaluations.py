@@ -28,7 +28,7 @@ from shared.ledger.postgres.database import Database
 LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
-_KEPT_RUNS = 100  # runs of a collection; older ones are deleted when another starts
+_RETAINED_RUNS = 100  # runs of a collection; older ones are deleted when another starts
 _SILENT_AFTER = timedelta(seconds=60)  # the process writes every second
 
 SQL = statements.load(__file__, states.FRAGMENTS)
@@ -159,12 +159,12 @@ class Evaluations:
         row = {"id": uuid4(), "labelled_set": labelled_set, "questions": questions, "silent": _SILENT_AFTER}
         async with self._database.begin() as connection:
             await _hold(connection, tenant, collection)
-            begun = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
-            await connection.execute(SQL.delete_oldest_runs, of | {"kept": _KEPT_RUNS, "silent": _SILENT_AFTER})
-        return _run(begun)
+            started = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
+            await connection.execute(SQL.delete_oldest_runs, of | {"retained": _RETAINED_RUNS, "silent": _SILENT_AFTER})
+        return _run(started)
 
     async def seen(self, run: UUID, strategy: str, done: int, total: int) -> bool:
-        """Write down how far a run is; return whether it is still wanted. No strategy: none has been tried."""
+        """Save the progress of a run; return whether it still exists. The strategy is empty before the first query."""
         row = {"id": run, "strategy": strategy or None, "done": done, "total": total}
         return bool(await self._database.rows(SQL.save_progress, row))
 
@@ -201,7 +201,7 @@ async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> No
     await build_sync.hold(connection, tenant, collection)
     builds = await build_sync.builds_of(connection, tenant, collection)
     if not builds or not builds[0]["is_live"]:
-        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists those that exist.")
+        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
 
 
 async def _saved(
@@ -220,11 +220,11 @@ def _merged(questions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Each question once, with all its answers."""
     merged: dict[str, Mapping[str, Any]] = {}
     for question in questions:
-        known = merged.get(question["question"], {})
+        present = merged.get(question["question"], {})
         answers = {
-            kind: list(dict.fromkeys([*known.get(kind, ()), *question.get(kind, ())]))
+            kind: list(dict.fromkeys([*present.get(kind, ()), *question.get(kind, ())]))
             for kind in ("external_ids", "chunk_ids")
-            if kind in known or kind in question
+            if kind in present or kind in question
         }
         merged[question["question"]] = {"question": question["question"], **answers}
     return list(merged.values())

@@ -55,18 +55,18 @@ INSERT INTO evaluations (id, tenant, collection, labelled_set, questions)
 VALUES (:id, :tenant, :collection, :labelled_set, :questions) RETURNING {run_columns}, NULL AS results
 
 -- name: delete_oldest_runs
--- Forget the oldest runs of a collection that have ended.
+-- Delete the oldest finished runs of a collection.
 DELETE FROM evaluations WHERE id IN (
-    SELECT id FROM evaluations WHERE {of_collection} ORDER BY created_at DESC, id DESC OFFSET :kept
+    SELECT id FROM evaluations WHERE {of_collection} ORDER BY created_at DESC, id DESC OFFSET :retained
 ) AND (phase <> 'running' OR seen_at < now() - CAST(:silent AS interval))
 
 -- name: save_progress
--- Write down how far a run is; no row: it was deleted.
+-- Save the progress of a run; return no row if it was deleted.
 UPDATE evaluations SET strategy = :strategy, done = :done, total = :total, seen_at = now()
 WHERE id = :id AND phase = 'running' RETURNING id
 
 -- name: finish_run
--- End a run.
+-- Finish a run.
 UPDATE evaluations
 SET phase = CAST(:state AS text), error = :error, results = CAST(:results AS json), rows = CAST(:rows AS json),
     done = coalesce(:queries, done), total = coalesce(:queries, total), ended_at = now(), seen_at = now()
@@ -82,5 +82,5 @@ SELECT {run_columns}, json_build_object('rows', rows) AS results FROM evaluation
 WHERE {of_collection} ORDER BY created_at DESC, id DESC
 
 -- name: delete_run
--- Delete a run; the process that does it stops at its next progress.
+-- Delete a run; its process stops when it saves its progress next.
 DELETE FROM evaluations WHERE {of_collection} AND id = :id RETURNING id

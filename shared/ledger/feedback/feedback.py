@@ -148,22 +148,22 @@ class Feedback:
             await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": False})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             identity = accepted_id(chunk_id, query.question)
-            if not await _take_back(connection, live, identity):
+            if not await _retract(connection, live, identity):
                 return FeedbackResult("not_accepted", query.question, None)
             return FeedbackResult("taken_back", query.question, identity)
 
     @again_after_collision
     async def remove(self, collection: Collection, accepted: UUID) -> None:
-        """Take an accepted question back.
+        """Retract an accepted question.
 
         Raises:
             NotFound: the collection has no accepted question of that id.
         """
         async with self._database.begin() as connection:
-            if not await _take_back(connection, collection.id, accepted):
+            if not await _retract(connection, collection.id, accepted):
                 raise NotFound(
                     f"There is no accepted question {accepted}. GET /v1/collections/{collection.name}/accepted lists"
-                    " those that exist."
+                    " the accepted questions."
                 )
 
     async def page(
@@ -206,9 +206,9 @@ class Feedback:
             claimed: the claimed questions.
             deleted: ids of questions whose points are deleted.
         """
-        gone = [question for question in claimed if question.id in deleted and not question.has_writer]
+        removable = [question for question in claimed if question.id in deleted and not question.has_writer]
         async with self._database.begin() as connection:
-            removed = (await connection.execute(SQL.delete_removed, _claims(gone))).all()
+            removed = (await connection.execute(SQL.delete_removed, _claims(removable))).all()
             await connection.execute(SQL.release_removals, _claims(claimed))
         return len(removed)
 
@@ -287,7 +287,7 @@ async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id
 
 
 def _no_chunk(chunk_id: UUID) -> NotFound:
-    return NotFound(f"The chunk {chunk_id} is not there any more.", field="chunk_id")
+    return NotFound(f"The chunk {chunk_id} does not exist any more.", field="chunk_id")
 
 
 def _passed_questions(chunk: RowMapping) -> set[str]:
@@ -295,7 +295,7 @@ def _passed_questions(chunk: RowMapping) -> set[str]:
     return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
 
 
-async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
+async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
     parameters = {"id": accepted, "collection": collection_id}
     document = (await connection.execute(SQL.document_of_question, parameters)).scalar_one_or_none()
     if document is None:

@@ -3,7 +3,7 @@
 SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant
 
 -- name: record_helpful
--- Write down whether a chunk that a query returned answered it.
+-- Record whether a returned chunk answered a query.
 UPDATE queries SET helpful = :helpful WHERE id = :id
 
 -- name: collection_name
@@ -79,5 +79,5 @@ WHERE a.id = v.id AND a.due_at = v.until AND a.state = {AcceptedState.REMOVING}
 DELETE FROM accepted_questions a USING {valid_claims} AND NOT {has_writer} RETURNING a.id
 
 -- name: release_removals
--- End claims: these questions are due again, after all others.
+-- Release claims: these questions are due again, after all others.
 UPDATE accepted_questions a SET due_at = now() FROM {valid_claims}

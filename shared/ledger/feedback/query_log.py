@@ -64,7 +64,7 @@ class QueryLog:
         self._database = database
 
     async def append(self, entries: Sequence[QueryLogEntry]) -> None:
-        """Write queries down; a crash of PostgreSQL within the next second may still lose them."""
+        """Insert queries; a crash of PostgreSQL within the next second may still lose them."""
         parameters = {
             "ids": [entry.id for entry in entries],
             "tenants": [entry.tenant for entry in entries],
@@ -77,7 +77,7 @@ class QueryLog:
             await connection.execute(SQL.insert, parameters)
 
     async def not_found(self, query_id: UUID) -> None:
-        """Write down that the documents did not answer a query, though chunks were returned."""
+        """Record that the documents did not answer a query, though chunks were returned."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.record_not_found, {"id": query_id})
 

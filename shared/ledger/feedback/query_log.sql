@@ -10,7 +10,7 @@ FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collecti
 ON CONFLICT DO NOTHING
 
 -- name: record_not_found
--- Write down that the documents did not answer a query.
+-- Record that the documents did not answer a query.
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE queries SET found = false FROM soon WHERE id = :id
 

@@ -26,8 +26,8 @@ class Collections:
     """The collections of all tenants.
 
     Args:
-        database: has them.
-        index_names: names Qdrant's collections.
+        database: the ledger.
+        index_names: names of Qdrant's collections.
     """
 
     def __init__(self, database: Database, index_names: IndexNames) -> None:
@@ -44,7 +44,7 @@ class Collections:
         replace_embedding: bool = False,
         most: int | None = None,
     ) -> Collection:
-        """Return the collection, created if missing; `options` replace those of an existing one.
+        """Return the collection, created if missing; `options` replace the options of an existing one.
 
         Filterable fields are added to the declared ones.
 
@@ -54,7 +54,7 @@ class Collections:
             embedding_model: name of the embedding of a new collection.
             options: options to set; None leaves them unchanged.
             replace_embedding: whether an existing collection without documents changes its embedding, too.
-            most: maximum number of the tenant's collections; concurrent requests may exceed it. None is no limit.
+            most: maximum number of the tenant's collections; concurrent requests may exceed it. None sets no limit.
 
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
@@ -93,7 +93,7 @@ class Collections:
         """
         collection = await self.find(tenant, name)
         if collection is None:
-            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
+            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
         return collection
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
@@ -164,28 +164,30 @@ async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> R
     names = {"tenant": parameters["tenant"], "name": parameters["name"]}
     erasure = (await connection.execute(SQL.find_erasure, names)).first()
     if erasure is not None:
-        what = "all that the tenant had" if erasure.collection is None else f"the collection '{erasure.collection}'"
-        raise being_erased(what, f" GET /v1/erasures/{erasure.id} says how far it is.")
-    await connection.execute(SQL.make, parameters)
+        erased = "all data of the tenant" if erasure.collection is None else f"the collection '{erasure.collection}'"
+        raise being_erased(erased, f" GET /v1/erasures/{erasure.id} returns its progress.")
+    await connection.execute(SQL.insert, parameters)
     row = await _found(connection, names["tenant"], names["name"])
     if row is None:
         raise Conflict(
-            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for"
+            f"This tenant may have {parameters['most']:,} collections: use an existing one, or ask the operator for"
             " more.",
             field="collection",
         )
     return row
 
 
-def being_erased(what: str, hint: str = "") -> Conflict:
-    return Conflict(f"This waits for an erasure: {what} is being deleted. Try again when that has ended.{hint}")
+def being_erased(erased: str, hint: str = "") -> Conflict:
+    return Conflict(
+        f"This waits for an erasure: {erased} is being deleted. Try again when the erasure has finished.{hint}"
+    )
 
 
 async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
     if (await connection.execute(SQL.has_points, {"id": parameters["id"]})).scalar_one():
         raise Conflict(
-            "The embedding is chosen before the first document, and this collection has documents, or deletions that"
-            " have not ended: migrate it, or use a new collection.",
+            "The embedding is chosen before the first document, and this collection has documents, or unfinished"
+            " deletions: migrate it, or use a new collection.",
             field="embedding",
         )
     row: RowMapping = (await connection.execute(SQL.set_embedding, parameters)).mappings().one()

@@ -1,4 +1,4 @@
--- name: make
+-- name: insert
 -- Insert a collection, unless it exists or the tenant has the maximum number.
 INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
 SELECT :id, :tenant, :name, {MAKE_COLLECTION.target}, '{}', :embedding_model, :index_name
@@ -25,11 +25,11 @@ WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
 SELECT * FROM collections WHERE id = :id AND {is_live} FOR UPDATE
 
 -- name: has_documents
--- Return whether a collection has documents, including those being deleted.
+-- Return whether a collection has documents, including documents that are being deleted.
 SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
 
 -- name: has_points
--- Look whether a collection has anything in Qdrant, or may still have.
+-- Return whether a collection has points in Qdrant, or may still have some.
 SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
        OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
 

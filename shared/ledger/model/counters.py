@@ -22,6 +22,7 @@ from shared.ledger.postgres.database import Database
 RATE_WINDOW = timedelta(minutes=1)  # the rate of the ingest is read from changes that are not added up yet
 _SLICE = 10_000  # changes of one transaction: a tenth of a second
 _REMEMBERED = timedelta(days=1)  # 1,440 rows of a tenant that always works
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 def of_tenant(counted: str) -> str:
@@ -34,9 +35,6 @@ def of_tenant(counted: str) -> str:
         SELECT part, state, rows FROM tallies WHERE tenant = :tenant AND counted = '{counted}'
         UNION ALL
         SELECT part, state, change FROM tally_changes WHERE tenant = :tenant AND counted = '{counted}')"""
-
-
-SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)

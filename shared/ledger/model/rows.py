@@ -48,7 +48,7 @@ def lease(row: RowMapping) -> Lease:
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
     """The document of a claim, which may have started another version than the row's."""
-    given = row["ready_questions"]
+    questions = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
         tenant=row["tenant"],
@@ -60,7 +60,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         title=row["title"],
         media_type=row["media_type"],
         metadata=row["metadata"],
-        ready_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
+        ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         live_version=row["live_version"],
@@ -72,9 +72,9 @@ def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
     """The languages of parsed texts that their collections did not have when the documents were claimed."""
     new: dict[UUID, set[str]] = defaultdict(set)
     for outcome in parsed:
-        known = outcome.document.languages
+        present = outcome.document.languages
         for chunk in outcome.chunks:
-            if chunk.content.language and chunk.content.language not in known:
+            if chunk.content.language and chunk.content.language not in present:
                 new[outcome.document.collection_id].add(chunk.content.language)
     return new
 
@@ -180,8 +180,8 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
 
 
 def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
-    kept = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
-    return _rows([_lease(chunk.lease) | _usage(usage, calls) | kept])
+    reply = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
+    return _rows([_lease(chunk.lease) | _usage(usage, calls) | reply])
 
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
@@ -192,11 +192,11 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 
 
 def _results(outcome: IndexOutcome) -> dict[str, Any]:
-    """The questions of a chunk with their reasons; no questions if they equal those of the completion."""
+    """The questions of a chunk with their reasons; no questions if they equal the questions of the completion."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
-    judged = {question["text"]: question for question in outcome.questions}
-    written = len(outcome.questions) == len(judged) == len(generated) and judged.keys() == set(generated)
-    ordered = [judged[question] for question in generated] if generated and written else outcome.questions
+    results = {question["text"]: question for question in outcome.questions}
+    written = len(outcome.questions) == len(results) == len(generated) and results.keys() == set(generated)
+    ordered = [results[question] for question in generated] if generated and written else outcome.questions
     return {
         "questions": None if generated and written else [question["text"] for question in ordered],
         "reasons": [question["reason"] for question in ordered],
@@ -210,8 +210,8 @@ QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE 
 
 def filtered_questions(row: RowMapping) -> list[dict[str, Any]]:
     """The questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
-    judged = zip(row["questions"], row["reasons"], strict=True)
-    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
+    results = zip(row["questions"], row["reasons"], strict=True)
+    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in results]
 
 
 def passed_questions(row: RowMapping) -> list[str]:
@@ -281,7 +281,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
 
 
 def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
-    """The replies of a row; None: there are none."""
+    """The replies of a row; None stands for no replies."""
     return tuple(map(_reply, values or ()))
 
 

@@ -21,7 +21,7 @@ _TAKE = text("""
 """)
 
 # End the lease.
-_GIVE_UP = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
+_RESIGN = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
 
 
 class Election:
@@ -48,4 +48,4 @@ class Election:
             Unavailable: the ledger cannot be reached; the lease expires.
         """
         async with self._database.begin() as connection:
-            await connection.execute(_GIVE_UP, {"candidate": self._candidate})
+            await connection.execute(_RESIGN, {"candidate": self._candidate})

@@ -1,6 +1,6 @@
 """SQL statements, stored in files next to the modules that execute them.
 
-A file consists of blocks: a name, a comment with the purpose, and the SQL.
+A file consists of blocks, which have a name, a comment with the purpose, and the SQL:
 
     -- name: claim_documents
     -- Claim documents to be parsed.
@@ -21,7 +21,7 @@ from sqlalchemy import TextClause, text
 
 Value = str | Callable[..., str]
 
-_HEAD = re.compile(r"^-- (name|part): (\w+)\n(?=-- )", re.MULTILINE)
+_HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([\w.]+)(?::([^{}]+))?\}")
 
@@ -45,31 +45,34 @@ def load(module: str, vocabulary: Mapping[str, Value] | None = None, /, **values
         **values: values of placeholders of this file.
 
     Raises:
-        ValueError: a block has no purpose, two blocks have the same name, a placeholder has no value, or a value has no
-            placeholder.
+        ValueError: a block has no name or no purpose, two blocks have the same name, a placeholder has no value, or a
+            value or part is not used.
     """
     path = Path(module).with_suffix(".sql")
-    preamble, *fields = _HEAD.split(path.read_text(encoding="utf-8"))
-    blocks = list(zip(fields[::3], fields[1::3], [_COMMENT.sub("", field) for field in fields[2::3]], strict=True))
+    introduction, *fields = _HEAD.split(path.read_text(encoding="utf-8"))
+    blocks = list(zip(fields[::3], fields[1::3], fields[2::3], strict=True))
     names = Counter([*values, *(name for _, name, _ in blocks)])
-    if preamble.strip() or names.total() > len(names):
-        raise ValueError(f"{path}: a block has no purpose, or two have the same name")
-    known = {**(vocabulary or {}), **values, **{name: body for _, name, body in blocks}}
+    if _COMMENT.sub("", introduction).strip() or not all(body.startswith("-- ") for _, _, body in blocks):
+        raise ValueError(f"{path}: a block has no name or no purpose")
+    if names.total() > len(names):
+        raise ValueError(f"{path}: two blocks or values have the same name")
+    bodies = {name: _COMMENT.sub("", body) for _, name, body in blocks}
+    defined = {**(vocabulary or {}), **values, **bodies}
     used: set[str] = set()
 
     def fill(match: re.Match[str]) -> str:
         name, argument = match.groups()
-        if name not in known:
+        if name not in defined:
             raise ValueError(f"{path}: the placeholder {{{name}}} has no value")
         used.add(name)
-        value = known[name]
+        value = defined[name]
         if isinstance(value, str):
             filled = value.replace("{argument}", argument) if argument else value
         else:
             filled = value(argument) if argument else value()
         return _PLACEHOLDER.sub(fill, filled).strip()
 
-    filled = {name: text(_PLACEHOLDER.sub(fill, body).strip()) for kind, name, body in blocks if kind == "name"}
+    filled = {name: text(_PLACEHOLDER.sub(fill, bodies[name]).strip()) for kind, name, _ in blocks if kind == "name"}
     if unused := names.keys() - filled.keys() - used:
         raise ValueError(f"{path}: no statement uses {', '.join(sorted(unused))}")
     return Statements(filled)

@@ -45,7 +45,7 @@ class Keys:
             await connection.execute(SQL.delete_ended, {"tenant": new.tenant, "age": _REMEMBERED})
             count: int = (await connection.execute(SQL.count, {"tenant": new.tenant})).scalar_one()
             if count >= _MOST:
-                raise Conflict(f"There are {_MOST:,} keys already, with those that ended in the last 90 days.")
+                raise Conflict(f"There are {_MOST:,} keys already, including keys that ended in the last 90 days.")
             row = (await connection.execute(SQL.insert, parameters)).mappings().one_or_none()
         if row is None:
             raise Conflict(f"There is a key '{new.name}' already: revoke it, or choose another name.", field="name")
@@ -68,7 +68,7 @@ class Keys:
             NotFound: the tenant has no key of that id.
         """
         if not await self._database.rows(SQL.revoke, {"tenant": tenant, "id": key_id}):
-            raise NotFound(f"There is no key {key_id}. GET /v1/keys lists those that exist.")
+            raise NotFound(f"There is no key {key_id}. GET /v1/keys lists the keys.")
 
     async def record_use(self, ids: Collection[UUID]) -> None:
         """Record that keys were used; of each at most once a minute."""

@@ -42,7 +42,7 @@ class Tenants:
     async def _counts(self, tenants: Sequence[str] | None) -> dict[str, StateCounts]:
         counts = {tenant: StateCounts() for tenant in tenants or ()}
         for row in await self._database.rows(SQL.counts, {"tenants": tenants}):
-            of_tenant = counts.setdefault(row["whose"], StateCounts())
+            of_tenant = counts.setdefault(row["of_tenant"], StateCounts())
             of_kind = of_tenant.documents if row["counted"] == "documents" else of_tenant.chunks
             of_kind[row["state"]] = row["rows"]
         return counts

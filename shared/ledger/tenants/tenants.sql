@@ -8,9 +8,9 @@ SELECT count(DISTINCT tenant) AS tenants FROM collections
 
 -- name: counts
 -- Count the documents and chunks of some tenants by state; of all tenants together if none is named.
-SELECT CASE WHEN CAST(:tenants AS text[]) IS NULL THEN '' ELSE tenant END AS whose, counted, state,
+SELECT CASE WHEN CAST(:tenants AS text[]) IS NULL THEN '' ELSE tenant END AS of_tenant, counted, state,
        sum(rows)::bigint AS rows
 FROM (SELECT tenant, counted, state, rows FROM tallies
       UNION ALL SELECT tenant, counted, state, change FROM tally_changes) t
 WHERE CAST(:tenants AS text[]) IS NULL OR tenant = ANY(:tenants)
-GROUP BY whose, counted, state HAVING sum(rows) <> 0
+GROUP BY of_tenant, counted, state HAVING sum(rows) <> 0

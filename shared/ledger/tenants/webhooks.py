@@ -32,7 +32,7 @@ PAUSES = (
     timedelta(hours=24),
 )
 _DISABLED_AFTER = timedelta(days=5)  # of failures alone
-_GONE = 410  # the receiver wants no more, by Standard Webhooks
+_UNSUBSCRIBED = 410  # the receiver wants no more messages, by Standard Webhooks
 
 SQL = statements.load(__file__)
 
@@ -45,7 +45,7 @@ class Webhooks:
         """Write a webhook.
 
         Raises:
-            Conflict: the tenant has as many as it may have.
+            Conflict: the tenant has the maximum number of webhooks.
         """
         parameters = {"id": uuid4(), "tenant": tenant, "url": url, "secret": secret, "events": list(events)}
         async with self._database.begin() as connection:
@@ -62,7 +62,7 @@ class Webhooks:
         """Return a webhook.
 
         Raises:
-            NotFound: the tenant has none of that id.
+            NotFound: the tenant has no webhook of that id.
         """
         return _webhook(_one(await self._database.rows(SQL.get, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
@@ -78,7 +78,7 @@ class Webhooks:
         """Delete a webhook with its deliveries.
 
         Raises:
-            NotFound: the tenant has none of that id.
+            NotFound: the tenant has no webhook of that id.
         """
         async with self._database.begin() as connection:
             found = await connection.execute(SQL.delete, {"tenant": tenant, "id": webhook_id})
@@ -107,7 +107,9 @@ class Webhooks:
         parameters = {"tenant": tenant, "webhook_id": webhook_id, "id": delivery_id}
         rows = await self._database.rows(SQL.send_again, parameters)
         if not rows:
-            raise NotFound(f"There is no delivery {delivery_id} of this webhook: they are kept for a while.")
+            raise NotFound(
+                f"There is no delivery {delivery_id} of this webhook: deliveries are retained for a limited time."
+            )
         return _delivery(rows[0])
 
     async def claim(self, *, webhooks: int, of_one: int, lease: timedelta) -> Sequence[DueDelivery]:
@@ -135,16 +137,16 @@ class Webhooks:
         async with self._database.begin() as connection:
             if (await connection.execute(SQL.settle, outcome)).one_or_none() is None:
                 return False
-            noted = await connection.execute(
+            failing = await connection.execute(
                 SQL.record_failing,
                 {
                     "id": delivery.webhook_id,
                     "succeeded": attempt.succeeded,
-                    "gone": attempt.status == _GONE,
+                    "unsubscribed": attempt.status == _UNSUBSCRIBED,
                     "disabled_after": _DISABLED_AFTER,
                 },
             )
-            return bool(noted.scalar_one_or_none())
+            return bool(failing.scalar_one_or_none())
 
     async def forget(self, age: timedelta) -> bool:
         """Delete some deliveries that are older; return whether more may wait."""
@@ -158,7 +160,7 @@ def _pause_after(attempts: int) -> timedelta | None:
 
 def _one(rows: Sequence[RowMapping], webhook_id: UUID) -> RowMapping:
     if not rows:
-        raise NotFound(f"There is no webhook {webhook_id}. GET /v1/webhooks lists those that exist.")
+        raise NotFound(f"There is no webhook {webhook_id}. GET /v1/webhooks lists the webhooks.")
     return rows[0]
 
 

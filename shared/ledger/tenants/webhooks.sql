@@ -28,7 +28,7 @@ SELECT {webhook_columns} FROM webhooks WHERE tenant = :tenant ORDER BY created_a
 SELECT {webhook_columns} FROM webhooks WHERE tenant = :tenant AND id = :id
 
 -- name: resume
--- Use a webhook again that was disabled.
+-- Enable a disabled webhook again.
 UPDATE webhooks SET disabled_at = NULL, failing_since = NULL WHERE tenant = :tenant AND id = :id
 RETURNING {webhook_columns}
 
@@ -84,10 +84,10 @@ WHERE id = :id AND attempts = :attempts RETURNING id
 -- Record since when a webhook fails, and disable it after a long time; return whether it was just disabled.
 UPDATE webhooks
 SET failing_since = CASE WHEN :succeeded THEN NULL ELSE coalesce(failing_since, now()) END,
-    disabled_at = CASE WHEN :gone OR NOT :succeeded AND failing_since < now() - CAST(:disabled_after AS interval)
+    disabled_at = CASE WHEN :unsubscribed OR NOT :succeeded AND failing_since < now() - CAST(:disabled_after AS interval)
                        THEN now() END
 WHERE id = :id AND disabled_at IS NULL
-  AND (:gone OR NOT :succeeded OR failing_since IS NOT NULL)
+  AND (:unsubscribed OR NOT :succeeded OR failing_since IS NOT NULL)
 RETURNING disabled_at IS NOT NULL AS disabled
 
 -- name: forget

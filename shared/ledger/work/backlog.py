@@ -102,7 +102,7 @@ class Backlogs:
         )
 
     async def measure(self, tenant: str, embeddings: Iterable[str]) -> Backlog:
-        """Count a tenant's open work and estimate its end; `embeddings` are the served ones."""
+        """Count a tenant's open work and estimate its completion time; `embeddings` are the served ones."""
         async with self._database.begin() as connection:
             stages = (await connection.execute(SQL.stages, {"tenant": tenant})).all()
             parameters = {"tenant": tenant, "window": counters.RATE_WINDOW, "most_dead": _MOST_DEAD}

@@ -1,9 +1,9 @@
 """The statements that claim work: fair between tenants, uploads before bulk, suspects separately.
 
 Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds the
-fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, the
-lane decides, then the age. No tenant holds more chunks to generate than its limits allow to start within a minute,
-because the others would occupy slots without being sent.
+fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, rows
+are ordered by lane, then by age. No tenant holds more chunks to generate than its limits allow to start within a
+minute, because the others would occupy slots without being sent.
 
 When a worker dies, its rows become due again, including the row that killed it. A row that lost two leases is a
 suspect: a drain that holds nothing else claims it alone. It succeeds and is cleared, or kills only that worker.

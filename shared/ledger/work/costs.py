@@ -95,6 +95,6 @@ class Costs:
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
     """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
-    known = [cost for cost in costs if cost is not None]
-    if known:
-        await connection.execute(SQL.insert, cost_rows(known))
+    recorded = [cost for cost in costs if cost is not None]
+    if recorded:
+        await connection.execute(SQL.insert, cost_rows(recorded))

@@ -18,28 +18,28 @@ WHERE excluded.calls > s.calls
 
 -- name: add_up
 -- Add changes up by day: 19,000 a second.
-WITH gone AS (
+WITH deleted AS (
     DELETE FROM spent_changes WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM spent_changes LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING *
 ), added AS (
     INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
     SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens), sum(completion_tokens), sum(calls)
-    FROM gone GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
+    FROM deleted GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
     ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
     SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
 )
-SELECT count(*) FROM gone
+SELECT count(*) FROM deleted
 
 -- name: delete_old_attempts
 -- Delete attempts beyond an age, among those with the smallest tokens: older attempts have smaller tokens, except long
 -- ones. Their costs are added up already.
-WITH gone AS (
+WITH deleted AS (
     DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
     WHERE s.token = o.token AND s.at <= now() - CAST(:age AS interval) RETURNING 1
 )
-SELECT count(*) FROM gone
+SELECT count(*) FROM deleted
 
 -- name: sums
 -- Sum up a tenant's costs.

@@ -11,8 +11,8 @@ WHERE d.id = ANY(CAST(:ids AS uuid[])) AND v.version IS NOT NULL
 ORDER BY coalesce(b.options ->> 'prepend_questions', 'false'), b.build, v.version
 
 -- name: chunks_with_points
--- Return those chunks whose points exist, with the results of the question filter. OFFSET limits it to one index lookup
--- per chunk.
+-- Return the chunks among these whose points exist, with the results of the question filter. OFFSET limits it to one
+-- index lookup per chunk.
 SELECT s.token, c.id, c.version, {questions} AS questions, q.reasons
 FROM unnest(CAST(:tokens AS bigint[]), CAST(:ids AS uuid[]), CAST(:versions AS int[])) WITH ORDINALITY
      AS s(token, id, version, position)

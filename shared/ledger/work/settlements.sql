@@ -1,3 +1,7 @@
+-- The statements that settle work. Each settlement compares the fencing token in its WHERE clause, so a stale
+-- settlement changes nothing. A group of any size is one statement with one plan: its rows are one JSON array, whose
+-- names match the columns (`rows`).
+
 -- name: settle_parsed
 -- Record documents as parsed.
 WITH parsed AS (
@@ -14,7 +18,7 @@ FROM parsed p WHERE o.document_id = p.id AND o.version = p.version
 RETURNING p.id
 
 -- name: add_languages
--- Remember that a collection has texts in these languages.
+-- Add languages to the languages of a collection.
 UPDATE collections
 SET languages = ARRAY(SELECT DISTINCT l FROM unnest(languages || CAST(:languages AS text[])) l ORDER BY l)
 WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
@@ -49,7 +53,7 @@ SELECT i.id, i.version, v.content, v.ready_questions, v.content_key FROM inserte
 {SETTLE_GENERATED.sets}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL
 
 -- name: set_keys
--- Set the keys of claimed chunks to those of the requests about to be sent, because the prompt or the model may have
+-- Set the keys of claimed chunks to the keys of the requests about to be sent, because the prompt or the model may have
 -- changed since they were parsed. If another chunk of the new key is in progress, the lease ends, so that no content is
 -- paid twice.
 WITH contents AS (
@@ -81,7 +85,7 @@ RETURNING v.token, v.taken,
 
 -- part: store_replies
 -- Store replies for the next chunk that needs their content, the same chunk or one of the next version. Late writers
--- have fewer or the same replies. Complete questions replace them.
+-- bring fewer or the same replies. Complete questions replace them.
 INSERT INTO paid_replies AS p (content_key, tenant, replies)
 SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
 FROM {{argument}}
@@ -397,7 +401,7 @@ ORDER BY s.due_at LIMIT :limit
 UPDATE sweeps SET due_at = now() WHERE id = ANY(CAST(:ids AS bigint[])) AND due_at <= now()
 
 -- name: delete_sweeps
--- Delete sweeps that are done for good.
+-- Delete sweeps that need no repetition.
 DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))
 
 -- name: repeat_sweeps

@@ -62,8 +62,8 @@ _RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}
 class ClaimedChunks:
     """Claimed chunks to generate.
 
-    `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker pays
-    for.
+    `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker is
+    paying for.
     """
 
     chunks: list[ChunkToGenerate]
@@ -76,7 +76,7 @@ class Work:
 
     Args:
         database: the ledger.
-        worker: name of the process, for people.
+        worker: name of the process, for readers of the ledger.
         lease: duration of a claim without extension.
         weights: relative shares of tenants in the free slots; default 1.
         limits: limits of tenants' calls to the language model; no tenant holds more chunks than these allow to start
@@ -116,9 +116,9 @@ class Work:
         await self._database.settlements_first()
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-            begun = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
+            started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
+        return [rows.claimed_document(row, started.get(row["id"], row["version"])) for row in claimed]
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims held.
@@ -136,9 +136,9 @@ class Work:
         return held
 
     async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
-        """Remember the languages that are new to a collection, before its first text in them is found.
+        """Add the new languages of a collection before queries find its first text in them.
 
-        Each collection has a transaction of its own, for uploads hold its row, too.
+        Each collection has a transaction of its own, because uploads lock its row, too.
         """
         for collection_id, languages in rows.new_languages(parsed).items():
             async with self._database.begin() as connection:
@@ -169,7 +169,7 @@ class Work:
             # Users' questions for the live version waited for the next version, which will not be live.
             await acceptance.index_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
-        _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
+        _log_finished(row for row in changed if row.state == DocumentState.FAILED)
 
     # Generating
 
@@ -300,7 +300,7 @@ class Work:
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
             await acceptance.settle_accepted(connection, settled)
-            await acceptance.take_back_late(connection, stale)
+            await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
@@ -358,7 +358,7 @@ class Work:
             await acceptance.index_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await build_sync.catch_up(connection, followers)
-        _tell_ended(finished)
+        _log_finished(finished)
         return sweeps
 
     # Documents to delete, and points that differ from the ledger
@@ -458,7 +458,7 @@ class Work:
 
     @property
     def _no_lease_holds(self) -> timedelta:
-        """After how long no lease can hold that holds now, however late its worker is."""
+        """The time after which no lease that is valid now can be valid, however late its worker is."""
         return self.lease * 2
 
 
@@ -499,15 +499,15 @@ async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, li
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
     """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a group of its own.
 
-    Large outcomes come last: their slices take seconds, and other documents may belong to another tenant.
+    Large outcomes are last: their slices take seconds, and other documents may belong to another tenant.
     """
     groups: list[list[ParseOutcome]] = []
-    room = 0
+    free = 0
     for outcome in sorted(parsed, key=lambda outcome: len(outcome.chunks)):
-        room -= len(outcome.chunks)
-        if not groups or room < 0:
+        free -= len(outcome.chunks)
+        if not groups or free < 0:
             groups.append([])
-            room = _SLICE_CHUNKS - len(outcome.chunks)
+            free = _SLICE_CHUNKS - len(outcome.chunks)
         groups[-1].append(outcome)
     return groups
 
@@ -521,9 +521,9 @@ def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
 async def _set_keys(
     connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
 ) -> list[ChunkToGenerate]:
-    """Set the keys of claimed chunks to those of the requests about to be sent.
+    """Set the keys of claimed chunks to the keys of the requests about to be sent.
 
-    Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
+    Chunks whose new key another worker pays for are removed from `chunks` and returned: their leases have ended.
     """
     changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
     if not changed:
@@ -541,7 +541,7 @@ async def _set_keys(
     return [chunk for chunk in renewed if chunk.lease.token in taken]
 
 
-def _tell_ended(documents: Iterable[Row[Any]]) -> None:
+def _log_finished(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)
