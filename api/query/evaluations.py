@@ -68,7 +68,7 @@ class EvaluationRunner:
             if not slot.hold_for(collection.tenant):
                 raise TooManyRequests("This tenant has evaluations under way, and no more may be: wait until one ends.")
             count = len({question.question for question in questions})
-            run = await self._evaluations.begin(collection.tenant, collection.name, labelled_set, count)
+            run = await self._evaluations.start(collection.tenant, collection.name, labelled_set, count)
         except BaseException:
             slot.release()
             raise
@@ -100,16 +100,16 @@ class EvaluationRunner:
                 if not await self._is_wanted(run, collection, progress.last):
                     return
             await _patiently(self._require_live)(collection)
-            await _patiently(self._evaluations.end)(run.id, RunState.DONE, results=evaluating.result())
+            await _patiently(self._evaluations.finish)(run.id, RunState.DONE, results=evaluating.result())
         except asyncio.CancelledError:
-            await self._evaluations.end(run.id, RunState.INTERRUPTED)
+            await self._evaluations.finish(run.id, RunState.INTERRUPTED)
             raise
         except ForeaskError as error:
-            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=error.message)
+            await _patiently(self._evaluations.finish)(run.id, RunState.FAILED, error=error.message)
         except Exception as error:  # no caller waits for this task
             log.exception("evaluation.failed", error=type(error).__name__)
             sentence = "The evaluation failed; the log says why."
-            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=sentence)
+            await _patiently(self._evaluations.finish)(run.id, RunState.FAILED, error=sentence)
         finally:
             evaluating.cancel()
             await asyncio.gather(evaluating, return_exceptions=True)

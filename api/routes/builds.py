@@ -70,7 +70,7 @@ async def begin(request: Request, name: CollectionName, tenant: Manager, service
     change = await read_json(request, MigrationBody, PROMPT_BODY_BYTES)
     live = await services.ledger.collections.get(tenant, name)
     options, embedding = migrated(live, change, services)
-    build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)
+    build = await services.ledger.builds.start(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
 

@@ -79,7 +79,7 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     hook = await services.ledger.webhooks.make("default", "https://example.org", "whsec_", [])
     indexed = await library.add("# Harbours\n\nHarbours open at seven.", "a.md", questions=["When do harbours open?"])
     await work(services)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default",
         "default",
         options=CollectionOptions(),

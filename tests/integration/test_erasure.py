@@ -123,7 +123,7 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.begin(tenant, "default", "harbours", 1)
+        await services.ledger.evaluations.start(tenant, "default", "harbours", 1)
     await services.cleaner.clean()
 
 
@@ -153,7 +153,7 @@ async def test_erased_tenant_leaves_nothing_others_keep_everything(services, pro
     assert {name.split()[0] for name in found} == {"postgresql", "qdrant", "valkey"}
     assert {"postgresql completions", "postgresql queries", "postgresql estimates"} <= found.keys()
 
-    erasure = await finished(services, await services.ledger.erasures.begin("alice"))
+    erasure = await finished(services, await services.ledger.erasures.start("alice"))
 
     assert await check(tenant="alice") == {}
     assert erasure.deleted["documents"] == 3
@@ -169,7 +169,7 @@ async def test_interrupted_erasure_resumes_anywhere(services, provider, check, m
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await filled(services)
     before = await state_of(services, "bob")
-    erasure = await services.ledger.erasures.begin("alice")
+    erasure = await services.ledger.erasures.start("alice")
     steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
 
     # Each step is cut off a little later each time, then another process does it, which knows the ledger alone.
@@ -191,13 +191,13 @@ async def test_interrupted_erasure_resumes_anywhere(services, provider, check, m
 async def test_uploads_during_tenant_erasure_are_rejected(services, provider, library):
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
-    erasure = await services.ledger.erasures.begin("default")
+    erasure = await services.ledger.erasures.start("default")
 
     with pytest.raises(Conflict, match="is being deleted"):
         await services.ledger.documents.submit(new)
     with pytest.raises(Conflict, match=f"GET /v1/erasures/{erasure.id}"):
         await library.add("Late.", "b.md")
-    assert (await services.ledger.erasures.begin("default")).id == erasure.id
+    assert (await services.ledger.erasures.start("default")).id == erasure.id
     await finished(services, erasure)
 
     assert (await library.add("Late.", "b.md")).external_id == "b.md"
@@ -207,7 +207,7 @@ async def test_collection_created_during_erasure_is_erased_or_rejected(services,
     for _ in range(5):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
-            library.collection(), services.ledger.erasures.begin("alice"), return_exceptions=True
+            library.collection(), services.ledger.erasures.start("alice"), return_exceptions=True
         )
         live = await services.ledger.collections.find("alice", "default")
         assert live is None
@@ -260,7 +260,7 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     )
     new = dataclasses.replace(await library.new("Another text.", "b.md"), collection=other)
     await services.ledger.documents.submit(new)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default", "default", options=collection.options, embedding_model=collection.embedding_model
     )
     while await services.ledger.builds.fill():
@@ -270,10 +270,10 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
-        await services.ledger.evaluations.begin("default", name, "set", 0)
+        await services.ledger.evaluations.start("default", name, "set", 0)
     assert await check(tenant="default", collection="default")
 
-    erasure = await services.ledger.erasures.begin("default", "default")
+    erasure = await services.ledger.erasures.start("default", "default")
     with pytest.raises(NotFound):
         await services.ledger.builds.list("default", "default")
     with pytest.raises(NotFound):
@@ -319,7 +319,7 @@ async def test_feedback_on_an_erased_collection_finds_no_chunk(services, provide
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     await log_query(services, "default", await library.collection(), [chunk])
     ((query,),) = await run(services, "SELECT id FROM queries")
-    await services.ledger.erasures.begin("default", "default")
+    await services.ledger.erasures.start("default", "default")
 
     with pytest.raises(NotFound, match="does not exist any more"):
         await services.ledger.feedback.accept("default", query, chunk, most=5)
@@ -336,14 +336,14 @@ async def test_an_erased_document_leaves_neither_questions_nor_names(services, p
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
 
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert (await services.ledger.documents.get("default", kept.id)).state == "ready"
     with pytest.raises(NotFound):
-        await services.ledger.erasures.begin_document(document.id)
+        await services.ledger.erasures.start_document(document.id)
 
 
 async def packed(services, library, count=4):
@@ -372,7 +372,7 @@ async def test_pack_is_rewritten_without_erased_document(services, library, chec
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
         await services.uploads.remove([name])
     outdated, store = type(services.cleaner.outdated), type(services.uploads)
-    erasure = await services.ledger.erasures.begin_document(documents[1].id)
+    erasure = await services.ledger.erasures.start_document(documents[1].id)
     if cut != "nowhere":
         with monkeypatch.context() as patched:
             where = (outdated, "rename") if cut == "before the rename" else (store, "remove")
@@ -438,7 +438,7 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
     items = await late.claim(10)
     answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # but not settled
 
-    erasure = await services.ledger.erasures.begin("alice")
+    erasure = await services.ledger.erasures.start("alice")
     if moment == "between two slices":
         for step in ("drop", "purge"):
             await services.cleaner.steps[step]()
@@ -463,7 +463,7 @@ async def test_replies_for_erased_document_are_not_kept(services, provider, libr
     answers = [await generating.work(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
     reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
@@ -551,7 +551,7 @@ async def test_content_key_matches_its_chunk(services, provider, library):
 async def test_logs_hold_no_text_of_documents(services, provider, library, capsys):
     document = await library.add("The secret is lighthouse.", "a.md")
     await work(services)
-    await finished(services, await services.ledger.erasures.begin("default"))
+    await finished(services, await services.ledger.erasures.start("default"))
 
     logged = capsys.readouterr()
     assert "lighthouse" not in logged.out + logged.err

@@ -121,7 +121,7 @@ async def test_released_claim_is_due_without_counting_as_kill(services, library)
     await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
-    await work.give_back("documents", [claimed.lease])
+    await work.release("documents", [claimed.lease])
     (again,) = await work.claim_documents(1)
 
     assert (again.lost_leases, again.attempts) == (0, 0)

@@ -108,7 +108,7 @@ async def test_killed_scheduler_is_replaced_by_standby(elections):
         """A process that is killed gives nothing up."""
 
     first = elections()
-    first.give_up = killed
+    first.resign = killed
     running = begun("first", first)
     await until(lambda: "first" in calls)
     other = begun("second", elections())

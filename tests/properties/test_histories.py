@@ -359,7 +359,7 @@ class Histories(RuleBasedStateMachine):
         model = self.services.settings.embedding_model
         assert model is not None
         builds = self.services.ledger.builds
-        await builds.begin("default", "default", options=_options(prompt), embedding_model=model)
+        await builds.start("default", "default", options=_options(prompt), embedding_model=model)
         return True
 
     @rule(pauses=st.booleans())
@@ -424,7 +424,7 @@ class Histories(RuleBasedStateMachine):
     def take_back(self, number: int) -> None:
         query, chunk = self.asked[number % len(self.asked)]
         with suppress(NotFound, Conflict):
-            self.run(self.services.ledger.feedback.take_back("default", query, chunk))
+            self.run(self.services.ledger.feedback.retract("default", query, chunk))
 
     # What workers do
 

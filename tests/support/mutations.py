@@ -238,7 +238,7 @@ BUGS = (
         "a switch leaves an edit in the build before",
         "tests/integration/test_builds.py::test_switch_to_lagging_build_loses_no_edit[True]",
         "shared/ledger/builds/builds.py",
-        (("await build_sync.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
+        (("await build_sync.start_newest(connection, ", "(lambda *_: None)(connection, "),),
     ),
     Bug(
         "a query is embedded by another embedding than its build",

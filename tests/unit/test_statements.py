@@ -22,7 +22,7 @@ COUNT = "-- name: count\n-- Count the documents.\nSELECT count(*) FROM documents
 
 def load(folder, content, **values):
     (folder / "counting.sql").write_text(content)
-    return statements.load(str(folder / "counting.py"), states.FRAGMENTS, **values)
+    return statements.load(folder / "counting.py", states.FRAGMENTS, **values)
 
 
 def test_statement_includes_parts_and_values(tmp_path):

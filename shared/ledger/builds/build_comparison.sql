@@ -2,7 +2,7 @@
 -- List users' accepted questions with the documents that answer them, the newest first.
 SELECT a.question, array_agg(DISTINCT d.external_id) AS answers
 FROM accepted_questions a JOIN documents d ON d.id = a.document_id
-WHERE a.collection_id = :collection AND {TAKE_BACK.applies:a} AND {exists:d}
+WHERE a.collection_id = :collection AND {RETRACT.applies:a} AND {exists:d}
 GROUP BY a.question ORDER BY max(a.created_at) DESC, a.question LIMIT :limit
 
 -- name: asked_questions

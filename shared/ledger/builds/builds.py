@@ -54,7 +54,7 @@ class Builds:
         self._collections = collections
 
     @again_after_collision
-    async def begin(self, tenant: str, name: str, *, options: CollectionOptions, embedding_model: str) -> Build:
+    async def start(self, tenant: str, name: str, *, options: CollectionOptions, embedding_model: str) -> Build:
         """Create a build next to the live one. It follows all changes from now on; `fill` copies existing documents.
 
         Raises:
@@ -159,7 +159,7 @@ class Builds:
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
             if row["build_state"] != BuildState.LIVE:
-                await build_sync.come_to_newest(connection, row["id"])
+                await build_sync.start_newest(connection, row["id"])
                 await connection.execute(SQL.switch_from, {"tenant": tenant, "name": name})
                 row = (await connection.execute(SQL.switch_to, {"id": row["id"]})).mappings().one()
                 await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})

@@ -15,7 +15,7 @@ SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :n
 -- Insert a build without documents.
 INSERT INTO collections
     (id, tenant, name, build, build_state, filled_until, options, embedding_model, index_name)
-VALUES (:id, :tenant, :name, :number, {BEGIN_BUILD.target}, '', CAST(:options AS jsonb), :embedding_model,
+VALUES (:id, :tenant, :name, :number, {START_BUILD.target}, '', CAST(:options AS jsonb), :embedding_model,
         :index_name)
 RETURNING *
 
@@ -36,11 +36,11 @@ UPDATE collections SET {RESUME_FILL.sets} WHERE id = :id RETURNING *
 
 -- name: find_filling
 -- Find a build that is being filled.
-SELECT id, tenant, name FROM collections WHERE {END_FILL.applies} ORDER BY random() LIMIT 1
+SELECT id, tenant, name FROM collections WHERE {FINISH_FILL.applies} ORDER BY random() LIMIT 1
 
 -- name: lock_filling
 -- Lock a build that is being filled, unless another process fills it.
-SELECT filled_until FROM collections WHERE id = :id AND {END_FILL.applies} FOR NO KEY UPDATE SKIP LOCKED
+SELECT filled_until FROM collections WHERE id = :id AND {FINISH_FILL.applies} FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: live_documents
 -- List the next documents of the live build.
@@ -58,7 +58,7 @@ UPDATE collections SET filled_until = :until WHERE id = :id
 
 -- name: finish_fill
 -- Finish the fill of a build: it has every document.
-UPDATE collections SET filled_until = NULL, {END_FILL.sets} WHERE id = :id
+UPDATE collections SET filled_until = NULL, {FINISH_FILL.sets} WHERE id = :id
 
 -- name: switch_from
 -- Retire the live build. Cached queries may still use it for a while. The transaction may have waited for its locks.

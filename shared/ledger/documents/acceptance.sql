@@ -47,7 +47,7 @@ WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_live:l} AND {exists:d}
 -- name: accepted_questions
 -- List the accepted questions of documents, the oldest first.
 SELECT id, document_id, chunk_id, question, query_id FROM accepted_questions
-WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {TAKE_BACK.applies} ORDER BY created_at, id
+WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies} ORDER BY created_at, id
 
 -- name: delete_without_chunk
 -- Delete questions of documents whose chunks no version contains any more.
@@ -57,8 +57,8 @@ WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
 
 -- name: retract
 -- Retract questions.
-UPDATE accepted_questions SET {TAKE_BACK.sets}
-WHERE id = ANY(CAST(:ids AS uuid[])) AND {TAKE_BACK.applies}
+UPDATE accepted_questions SET {RETRACT.sets}
+WHERE id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies}
 
 -- name: chunks_with_waiting
 -- Find indexed chunks of live versions with a question whose point is not written yet.
@@ -95,7 +95,7 @@ WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = {ChunkState.DEAD} AND a.
 -- Delete points that a late writer may have written after their questions were retracted and deleted, or during their
 -- deletion; that deletion's claim ends.
 INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
-SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {TAKE_BACK_LATE.target}
+SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {RETRACT_LATE.target}
 FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))
      AS v(id, question, chunk_id, version)
 JOIN chunks c ON c.id = v.chunk_id AND c.version = v.version

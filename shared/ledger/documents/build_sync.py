@@ -77,7 +77,7 @@ async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequ
     await catch_up(connection, (await connection.execute(SQL.lock_copies, parameters)).scalars().all())
 
 
-async def come_to_newest(connection: AsyncConnection, build_id: UUID) -> None:
+async def start_newest(connection: AsyncConnection, build_id: UUID) -> None:
     """Start the newest versions of documents of a build that is about to be live; all builds must be locked.
 
     Documents that first had to show the visible version continue with the newest at once, because a live build follows

@@ -71,7 +71,7 @@ class Descriptions:
         async with self._database.begin() as connection:
             await connection.execute(SQL.settle, parameters)
 
-    async def put_off(self, refused: Sequence[Description]) -> None:
+    async def postpone(self, refused: Sequence[Description]) -> None:
         """Postpone documents."""
         parameters = {"ids": [d.document_id for d in refused], "after": _AGAIN_AFTER}
         async with self._database.begin() as connection:

@@ -50,7 +50,7 @@ _CONDITIONS = {
     "is_named": "(CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)",
 }
 _WALKS = statements.load(
-    str(Path(__file__).with_name("walks")),
+    Path(__file__).with_name("walks.sql"),
     states.FRAGMENTS,
     positions=_POSITIONS,
     follows_by_creation=_BY_CREATION,

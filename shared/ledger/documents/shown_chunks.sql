@@ -6,7 +6,7 @@ SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.h
        (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
                                                      'query_id', a.query_id, 'at', a.created_at)
                                   ORDER BY a.created_at, a.id), '[]')
-        FROM accepted_questions a WHERE a.chunk_id = c.id AND {TAKE_BACK.applies:a}) AS accepted
+        FROM accepted_questions a WHERE a.chunk_id = c.id AND {RETRACT.applies:a}) AS accepted
 FROM chunks c JOIN documents d ON d.id = c.document_id
 JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
 LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version

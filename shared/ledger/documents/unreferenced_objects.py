@@ -51,7 +51,7 @@ class OutdatedObjects:
             await connection.execute(SQL.postpone, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
             return bool(changed)
 
-    async def put_off(self, name: str) -> None:
+    async def postpone(self, name: str) -> None:
         """Check an object again in a minute."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})

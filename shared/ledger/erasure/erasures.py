@@ -80,7 +80,7 @@ class Erasures:
         self._database = database
 
     @again_after_collision
-    async def begin(self, tenant: str, collection: str | None = None) -> Erasure:
+    async def start(self, tenant: str, collection: str | None = None) -> Erasure:
         """Start the erasure of a collection or of a whole tenant, which is hidden from now on.
 
         Returns:
@@ -101,10 +101,10 @@ class Erasures:
             await connection.execute(SQL.erase_builds, {"ids": ids})
             await connection.execute(SQL.drop_at_once, {"ids": ids})
             documents = (await connection.execute(SQL.count_documents, {"ids": ids})).scalar_one()
-            return await _begin(connection, scope, documents, collection_ids=ids)
+            return await _start(connection, scope, documents, collection_ids=ids)
 
     @again_after_collision
-    async def begin_document(self, document_id: UUID, tenant: str | None = None) -> Erasure:
+    async def start_document(self, document_id: UUID, tenant: str | None = None) -> Erasure:
         """Start the erasure of a document of this tenant or of any.
 
         Raises:
@@ -119,7 +119,7 @@ class Erasures:
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
             ids = [row["id"] for row in rows]
-            return await _begin(connection, scope, len(ids), document_id=document_id, document_ids=ids)
+            return await _start(connection, scope, len(ids), document_id=document_id, document_ids=ids)
 
     async def get(self, erasure_id: UUID, tenant: str | None = None) -> Erasure:
         """Return an erasure, of this tenant or of any.
@@ -166,7 +166,7 @@ class Erasures:
             return _erasure((await connection.execute(SQL.finish, {"id": row["id"]})).mappings().one())
 
 
-async def _begin(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
+async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
     parameters = {"id": uuid4(), "document_id": None, "collection_ids": [], "document_ids": [], **scope, **of}
     row = (
         await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})

@@ -149,7 +149,7 @@ class Evaluations:
         (row,) = await self._database.rows(statement, {"collection": collection.id, "ids": list(ids)})
         return int(row["count"])
 
-    async def begin(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
+    async def start(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
         """Insert a run that starts, and delete the oldest finished ones.
 
         Raises:
@@ -168,7 +168,7 @@ class Evaluations:
         row = {"id": run, "strategy": strategy or None, "done": done, "total": total}
         return bool(await self._database.rows(SQL.save_progress, row))
 
-    async def end(
+    async def finish(
         self, run: UUID, state: RunState, *, results: Mapping[str, Any] | None = None, error: str | None = None
     ) -> None:
         queries = sum(map(len, results["per_query"].values())) if results else None

@@ -136,7 +136,7 @@ class Feedback:
             return await _accept(connection, collection.tenant, asked, chunk_id, most)
 
     @again_after_collision
-    async def take_back(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
+    async def retract(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
         """Retract the question of a query from a chunk, if it was accepted.
 
         Raises:

@@ -20,9 +20,9 @@ FOR UPDATE OF d
 
 -- name: retract_oldest
 -- Retract the oldest questions of a chunk that has too many.
-UPDATE accepted_questions SET {TAKE_BACK.sets}
+UPDATE accepted_questions SET {RETRACT.sets}
 WHERE id = ANY(ARRAY(
-    SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {TAKE_BACK.applies}
+    SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {RETRACT.applies}
     ORDER BY created_at DESC, id OFFSET :most))
 
 -- name: touch
@@ -32,17 +32,17 @@ UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
 -- name: document_of_question
 -- Find the document of an accepted question.
 SELECT document_id FROM accepted_questions
-WHERE id = :id AND collection_id = :collection AND {TAKE_BACK.applies}
+WHERE id = :id AND collection_id = :collection AND {RETRACT.applies}
 
 -- name: retract
 -- Retract a question; return no row if it is retracted already.
-UPDATE accepted_questions SET {TAKE_BACK.sets} WHERE id = :id AND {TAKE_BACK.applies} RETURNING id
+UPDATE accepted_questions SET {RETRACT.sets} WHERE id = :id AND {RETRACT.applies} RETURNING id
 
 -- name: page
 -- List a collection's accepted questions, the newest first.
 SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
 FROM accepted_questions a JOIN documents d ON d.id = a.document_id
-WHERE a.collection_id = :collection AND {TAKE_BACK.applies:a}
+WHERE a.collection_id = :collection AND {RETRACT.applies:a}
   AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
 ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 
@@ -50,7 +50,7 @@ ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 -- List a collection's newest accepted questions with their chunks, the oldest first.
 SELECT question, chunk_id FROM (
     SELECT id, question, chunk_id, created_at FROM accepted_questions
-    WHERE collection_id = :collection AND {TAKE_BACK.applies}
+    WHERE collection_id = :collection AND {RETRACT.applies}
     ORDER BY created_at DESC, id DESC LIMIT :limit) newest
 ORDER BY created_at, id
 

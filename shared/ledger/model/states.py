@@ -5,10 +5,10 @@ made from this table, which refuses every other transition.
 
 collections
     MAKE_COLLECTION      new -> live
-    BEGIN_BUILD          new -> filling
+    START_BUILD          new -> filling
     PAUSE_FILL           filling -> paused
     RESUME_FILL          paused -> filling
-    END_FILL             filling -> following
+    FINISH_FILL          filling -> following
     SWITCH_FROM          live -> following
     SWITCH_TO            following -> live
     DROP_BUILD           filling, paused, following -> dropping
@@ -46,8 +46,8 @@ accepted_questions
     ACCEPT               new, removing, refused -> waiting
     SETTLE_ACCEPTED      waiting -> refused | indexed
     WAIT_AGAIN           indexed -> waiting
-    TAKE_BACK            waiting, indexed, refused -> removing
-    TAKE_BACK_LATE       new -> removing
+    RETRACT              waiting, indexed, refused -> removing
+    RETRACT_LATE         new -> removing
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState
 
 
 MAKE_COLLECTION = _build((None,), BuildState.LIVE)
-BEGIN_BUILD = _build((None,), BuildState.FILLING)
+START_BUILD = _build((None,), BuildState.FILLING)
 PAUSE_FILL = _build((BuildState.FILLING,), BuildState.PAUSED)
 RESUME_FILL = _build((BuildState.PAUSED,), BuildState.FILLING)
-END_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
+FINISH_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
 SWITCH_FROM = _build((BuildState.LIVE,), BuildState.FOLLOWING)
 SWITCH_TO = _build((BuildState.FOLLOWING,), BuildState.LIVE)
 DROP_BUILD = _build(FOLLOWERS, BuildState.DROPPING)
@@ -225,8 +225,8 @@ DISCARD_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.DISCARDED)
 ACCEPT = _accepted((None, AcceptedState.REMOVING, AcceptedState.REFUSED), AcceptedState.WAITING)
 SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, AcceptedState.INDEXED)
 WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
-TAKE_BACK = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
-TAKE_BACK_LATE = _accepted((None,), AcceptedState.REMOVING)
+RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
+RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
 
 # Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
 # states, and the expressions of each transition.

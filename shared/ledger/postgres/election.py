@@ -41,7 +41,7 @@ class Election:
             parameters = {"candidate": self._candidate, "lease": LEASE}
             return (await connection.execute(_TAKE, parameters)).one_or_none() is not None
 
-    async def give_up(self) -> None:
+    async def resign(self) -> None:
         """End this candidate's lease, so that the next one can take over at once.
 
         Raises:

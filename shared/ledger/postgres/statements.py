@@ -36,11 +36,11 @@ class Statements:
         raise AttributeError(f"There is no statement {name!r}.")
 
 
-def load(module: str, vocabulary: Mapping[str, Value] | None = None, /, **values: Value) -> Statements:
+def load(module: str | Path, vocabulary: Mapping[str, Value] | None = None, /, **values: Value) -> Statements:
     """Read the statements of a module.
 
     Args:
-        module: path of the module, `__file__`; the statements are in the file of the same name that ends in `.sql`.
+        module: path of the module; the statements are in the file of the same name that ends in `.sql`.
         vocabulary: values of placeholders that many files have in common.
         **values: values of placeholders of this file.
 

@@ -49,7 +49,7 @@ _SLICE_CHUNKS = 500  # chunks per transaction; the event loop blocks while their
 _MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant named without limits has none, regardless of `other_limits`
 SQL = statements.load(
-    str(Path(__file__).with_name("settlements")),
+    Path(__file__).with_name("settlements.sql"),
     states.FRAGMENTS,
     end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
     finish_state=states.FINISH.sets("{has_dead_chunk}"),
@@ -377,7 +377,7 @@ class Work:
             await connection.execute(SQL.repeat_sweeps, again)
             await connection.execute(SQL.delete_documents, {"ids": [d.id for d in documents]})
 
-    async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+    async def postpone_deletion(self, documents: Sequence[DeletableDocument]) -> None:
         """Postpone the deletion of these documents."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.postpone_deletion, {"ids": [d.id for d in documents]})
@@ -391,7 +391,7 @@ class Work:
         async with self._database.begin() as connection:
             return await _due_sweeps(connection, None, limit)
 
-    async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+    async def postpone_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Postpone these sweeps."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.postpone_sweeps, {"ids": [s.id for s in sweeps]})
@@ -414,7 +414,7 @@ class Work:
                 await connection.execute(SQL.extend_calls, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
-    async def give_back(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
+    async def release(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
         """Release claims without an attempt: the rows are due at once. `spent` has their costs."""
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
