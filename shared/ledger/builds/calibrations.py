@@ -20,7 +20,7 @@ from shared.ledger.model.rows import QUESTIONS, passed_questions
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 
-_TIMEOUT = timedelta(minutes=10)  # of the wait for a collection that is being loaded
+_TIMEOUT = timedelta(minutes=10)  # longest wait for a collection that is being loaded
 _SOONEST = timedelta(seconds=10)
 SQL = statements.load(
     __file__, states.FRAGMENTS, timeout=str(_TIMEOUT), shortest_pause=str(_SOONEST), questions=QUESTIONS
@@ -50,7 +50,7 @@ class Calibrations:
         self._database = database
 
     async def due(self) -> bool:
-        """Whether a collection may be claimed."""
+        """Return whether a collection may be claimed."""
         async with self._database.begin() as connection:
             return bool((await connection.execute(SQL.due)).scalar())
 

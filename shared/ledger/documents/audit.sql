@@ -47,7 +47,7 @@ WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
 
 -- name: index_chunks_again
 -- Open chunks of live versions to the indexer again, if their questions are paid for or ready-made. Their points are
--- visible as soon as they are written, for the version is live.
+-- visible as soon as they are written, because the version is live.
 UPDATE chunks c
 SET {INDEX_CHUNK_AGAIN.sets}, error = NULL, due_at = now(), settled_at = NULL, {UNCLAIMED}
 WHERE (c.id, c.version) IN (

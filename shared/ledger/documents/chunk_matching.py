@@ -72,5 +72,5 @@ async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUI
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many characters two spans have in common."""
+    """Return the number of characters that two spans have in common."""
     return max(0, min(one[1], other[1]) - max(one[0], other[0]))

@@ -378,7 +378,7 @@ async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> R
 
 
 def _version(row: RowMapping, *, live: bool) -> int:
-    """The newest version of a document, or the live one.
+    """Return the number of the newest or the live version of a document.
 
     Raises:
         NotFound: queries see no version yet.

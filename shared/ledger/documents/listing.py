@@ -38,7 +38,7 @@ _BY_URGENCY = (
     DocumentState.READY,
 )
 
-# Each wanted state with the position after which its documents are listed.
+# Each requested state with the position after which its documents are listed.
 _POSITIONS = (
     "unnest(CAST(:states AS text[]), CAST(:ats AS timestamptz[]), CAST(:ids_after AS uuid[])) AS s(state, at, after)"
 )
@@ -148,7 +148,7 @@ async def page(
 def parameters_of(
     tenant: str, wanted: Wanted, *, order: Order = "newest", after: ListPosition | None = None, most: int
 ) -> dict[str, Any]:
-    """The parameters for the first documents in an order."""
+    """Return the parameters for the first documents in an order."""
     states_ = [state for state in _BY_URGENCY if wanted.in_states is None or state in wanted.in_states]
     at = _END_OF_TIME if after is None or after.at is None else after.at
     last = _FIRST_ID if order == "name" else _LAST_ID

@@ -95,7 +95,7 @@ class Remains:
 def _named(
     table: str, texts: Sequence[str], tenant: str | None, ids: Sequence[UUID]
 ) -> tuple[TextClause, dict[str, object]]:
-    """The count of rows of a slice that have one of the ids anywhere, or the tenant's name in one of these columns."""
+    """Return the count of a slice's rows that contain one of the ids, or the tenant's name in one of these columns."""
     named = "".join(f" OR t.{column} = :tenant" for column in texts)
     statement = text(f"SELECT count(*) AS rows FROM {table} t WHERE {_SLICE} AND ({_HAS_ID}{named})")
     parameters: dict[str, object] = {"ids": [f"%{each}%" for each in ids]}

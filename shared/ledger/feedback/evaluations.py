@@ -128,7 +128,11 @@ class Evaluations:
             return await _saved(connection, of, list(by_text.values()))
 
     async def set_of(self, tenant: str, collection: str, name: str) -> StoredLabelledSet:
-        """Raises: NotFound."""
+        """Return a labelled set.
+
+        Raises:
+            NotFound: the collection has no such set.
+        """
         rows = await self._database.rows(SQL.get_set, {"tenant": tenant, "collection": collection, "name": name})
         if not rows:
             raise _no_set(collection, name)
@@ -139,7 +143,11 @@ class Evaluations:
         return [LabelledSetSize(**row) for row in rows]
 
     async def delete_set(self, tenant: str, collection: str, name: str) -> None:
-        """Raises: NotFound."""
+        """Delete a labelled set.
+
+        Raises:
+            NotFound: the collection has no such set.
+        """
         if not await self._database.rows(SQL.delete_set, {"tenant": tenant, "collection": collection, "name": name}):
             raise _no_set(collection, name)
 
@@ -178,7 +186,11 @@ class Evaluations:
         await self._database.rows(SQL.finish_run, row)
 
     async def run_of(self, tenant: str, collection: str, run: UUID) -> EvaluationRun:
-        """Raises: NotFound."""
+        """Return a run.
+
+        Raises:
+            NotFound: the collection has no such run.
+        """
         of = {"tenant": tenant, "collection": collection, "id": run, "silent": _SILENT_AFTER}
         rows = await self._database.rows(SQL.get_run, of)
         if not rows:
@@ -191,7 +203,11 @@ class Evaluations:
         return [_run(row) for row in await self._database.rows(SQL.list_runs, of)]
 
     async def delete_run(self, tenant: str, collection: str, run: UUID) -> None:
-        """Raises: NotFound."""
+        """Delete a run.
+
+        Raises:
+            NotFound: the collection has no such run.
+        """
         if not await self._database.rows(SQL.delete_run, {"tenant": tenant, "collection": collection, "id": run}):
             raise _no_run(run)
 
@@ -217,7 +233,7 @@ async def _saved(
 
 
 def _merged(questions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each question once, with all its answers."""
+    """Return each question once, with all its answers."""
     merged: dict[str, Mapping[str, Any]] = {}
     for question in questions:
         present = merged.get(question["question"], {})

@@ -47,7 +47,7 @@ def lease(row: RowMapping) -> Lease:
 
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
-    """The document of a claim, which may have started another version than the row's."""
+    """Return a claimed document; the claim may have started another version than the version of the row."""
     questions = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
@@ -69,7 +69,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
 
 
 def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
-    """The languages of parsed texts that their collections did not have when the documents were claimed."""
+    """Return the languages of parsed texts that their collections did not have when the documents were claimed."""
     new: dict[UUID, set[str]] = defaultdict(set)
     for outcome in parsed:
         present = outcome.document.languages
@@ -142,7 +142,7 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
 
 
 def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
-    """Chunks, each with the id of its document."""
+    """Return chunks, each with the id of its document."""
     return _rows(
         {
             "document_id": document_id,
@@ -171,7 +171,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
 
 
 def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
-    """Chunks, each with its new key; `again` marks a key that an earlier one has."""
+    """Return chunks, each with its new key; `again` marks a key that an earlier chunk has."""
     keys = [key for _, key in chunks]
     return _rows(
         _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:index]}
@@ -192,7 +192,7 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 
 
 def _results(outcome: IndexOutcome) -> dict[str, Any]:
-    """The questions of a chunk with their reasons; no questions if they equal the questions of the completion."""
+    """Return a chunk's questions with their reasons; no questions if they equal the questions of the completion."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
     results = {question["text"]: question for question in outcome.questions}
     written = len(outcome.questions) == len(results) == len(generated) and results.keys() == set(generated)
@@ -204,12 +204,12 @@ def _results(outcome: IndexOutcome) -> dict[str, Any]:
     }
 
 
-# The questions that `reasons` of `chunk_questions q` are of.
+# The questions of `chunk_questions q`, in the order of its `reasons`.
 QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE k.content_key = q.content_key))"
 
 
 def filtered_questions(row: RowMapping) -> list[dict[str, Any]]:
-    """The questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
+    """Return the questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
     results = zip(row["questions"], row["reasons"], strict=True)
     return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in results]
 
@@ -219,7 +219,7 @@ def passed_questions(row: RowMapping) -> list[str]:
 
 
 def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
-    """Chunks by their leases, each with its document."""
+    """Return chunks by their leases, each with its document."""
     return _rows(_lease(chunk.lease) | {"document_id": chunk.document_id} for chunk in chunks)
 
 
@@ -242,12 +242,12 @@ def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
 
 
 def version_rows(versions: Iterable[tuple[UUID, int]]) -> dict[str, str]:
-    """Documents by their ids, each with a version."""
+    """Return documents by their ids, each with a version."""
     return _rows({"id": document_id, "version": version} for document_id, version in versions)
 
 
 def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
-    """Chunks, each with whether another worker may still write it."""
+    """Return chunks; `later` marks a chunk that another worker may still write."""
     return _rows(
         _lease(chunk.lease)
         | {
@@ -281,7 +281,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
 
 
 def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
-    """The replies of a row; None stands for no replies."""
+    """Return the replies of a row; NULL stands for no replies."""
     return tuple(map(_reply, values or ()))
 
 

@@ -7,7 +7,8 @@ A file consists of blocks, which have a name, a comment with the purpose, and th
     UPDATE documents d SET {CLAIM_DOCUMENT.sets} WHERE {TO_PARSE:d} AND {is_due}
 
 A block that starts with `-- part:` is not a statement, but is included in others. A placeholder is replaced by the part
-or the value of its name. The text after a colon replaces `{argument}` in a part, or is the argument of a function.
+or the value of its name. The text after a colon replaces `{argument}` in a part, or is the argument of a function:
+`{{argument}_table}` in a part `due` becomes `{parse_table}` if a statement includes `{due:parse}`.
 """
 
 from __future__ import annotations

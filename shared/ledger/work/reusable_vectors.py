@@ -52,7 +52,7 @@ async def find(database: Database, chunks: Sequence[ChunkToIndex]) -> dict[Lease
 
 
 def _candidates(chunks: Sequence[ChunkToIndex], documents: Sequence[RowMapping]) -> list[_Candidate]:
-    """The first chunk with the same text, if a document has several, in each version that may have points."""
+    """Return the first chunk with the same text in each version that may have points."""
     versions: dict[UUID, list[RowMapping]] = defaultdict(list)
     for row in documents:
         versions[row["document_id"]].append(row)

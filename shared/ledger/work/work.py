@@ -305,7 +305,9 @@ class Work:
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
             if late:
-                await connection.execute(SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._no_lease_holds})
+                await connection.execute(
+                    SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after}
+                )
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
@@ -373,7 +375,7 @@ class Work:
         """Delete the rows of documents whose points are deleted."""
         async with self._database.begin() as connection:
             inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
-            again = {"ids": list(inserted.values()), "after": self._no_lease_holds}
+            again = {"ids": list(inserted.values()), "after": self._leases_expire_after}
             await connection.execute(SQL.repeat_sweeps, again)
             await connection.execute(SQL.delete_documents, {"ids": [d.id for d in documents]})
 
@@ -401,7 +403,7 @@ class Work:
         again = [sweep.id for sweep in sweeps if sweep.again]
         async with self._database.begin() as connection:
             await connection.execute(SQL.delete_sweeps, {"ids": [s.id for s in sweeps if not s.again]})
-            await connection.execute(SQL.repeat_sweeps, {"ids": again, "after": self._no_lease_holds})
+            await connection.execute(SQL.repeat_sweeps, {"ids": again, "after": self._leases_expire_after})
 
     # Leases
 
@@ -457,8 +459,8 @@ class Work:
         return _UNLIMITED if calls is None else calls
 
     @property
-    def _no_lease_holds(self) -> timedelta:
-        """The time after which no lease that is valid now can be valid, however late its worker is."""
+    def _leases_expire_after(self) -> timedelta:
+        """The time after which every lease that is valid now has expired, however late its worker is."""
         return self.lease * 2
 
 
