@@ -58,13 +58,8 @@ BUGS = (
     Bug(
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
-        "shared/ledger/work/claims.sql",
-        (
-            (
-                "WHERE o.content_key = w.content_key AND",
-                "WHERE w.leased_by IS NOT NULL OR o.content_key = w.content_key AND",
-            ),
-        ),
+        "shared/ledger/work/claims.py",
+        (('"{content_is_free}"', '"w.leased_by IS NULL AND {content_is_free}"'),),
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -105,13 +100,8 @@ BUGS = (
     Bug(
         "a worker that stands still keeps its claims for ever",
         WORKERS + "test_generating_worker_stalled_past_lease_changes_nothing",
-        "shared/ledger/work/claims.sql",
-        (
-            (
-                "WHERE o.content_key = w.content_key AND",
-                "WHERE w.leased_by IS NOT NULL OR o.content_key = w.content_key AND",
-            ),
-        ),
+        "shared/ledger/work/claims.py",
+        (('"{content_is_free}"', '"w.leased_by IS NULL AND {content_is_free}"'),),
     ),
     Bug(
         "a process that stands still keeps its locks",
