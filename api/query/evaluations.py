@@ -67,7 +67,7 @@ class EvaluationRunner:
                     "This tenant has the maximum number of running evaluations: wait until one finishes."
                 )
             count = len({question.question for question in questions})
-            run = await self._evaluations.begin(collection.tenant, collection.name, labelled_set, count)
+            run = await self._evaluations.start(collection.tenant, collection.name, labelled_set, count)
         except BaseException:
             slot.release()
             raise
@@ -99,16 +99,16 @@ class EvaluationRunner:
                 if not await self._is_continued(run, collection, progress.last):
                     return
             await _with_retries(self._retriever.require_live)(collection)
-            await _with_retries(self._evaluations.end)(run.id, RunState.DONE, results=evaluating.result())
+            await _with_retries(self._evaluations.finish)(run.id, RunState.DONE, results=evaluating.result())
         except asyncio.CancelledError:
-            await self._evaluations.end(run.id, RunState.INTERRUPTED)
+            await self._evaluations.finish(run.id, RunState.INTERRUPTED)
             raise
         except ForeaskError as error:
-            await _with_retries(self._evaluations.end)(run.id, RunState.FAILED, error=error.message)
+            await _with_retries(self._evaluations.finish)(run.id, RunState.FAILED, error=error.message)
         except Exception as error:  # no caller waits for this task
             log.exception("evaluation.failed", error=type(error).__name__)
             sentence = "The evaluation failed; the server's log has the reason."
-            await _with_retries(self._evaluations.end)(run.id, RunState.FAILED, error=sentence)
+            await _with_retries(self._evaluations.finish)(run.id, RunState.FAILED, error=sentence)
         finally:
             evaluating.cancel()
             await asyncio.gather(evaluating, return_exceptions=True)

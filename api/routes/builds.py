@@ -71,7 +71,7 @@ async def begin(
     """
     live = await services.ledger.collections.get(tenant, name)
     options, embedding = migrated(live, change, services)
-    build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)
+    build = await services.ledger.builds.start(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
 

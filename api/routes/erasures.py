@@ -32,7 +32,7 @@ async def erase_collection(
 
     Until the erasure has finished, no collection of that name is created: uploads to it are answered 409.
     """
-    erasure = await services.ledger.erasures.begin(tenant, name)
+    erasure = await services.ledger.erasures.start(tenant, name)
     collection_cache.forget(tenant, name)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/erasures/{erasure.id}"})
 
@@ -52,7 +52,7 @@ async def erase_tenant(tenant: TenantName, services: ServicesDep, collection_cac
     Until the erasure has finished, the tenant's uploads are answered 409. Its keys in the ledger are deleted last;
     keys in the settings stay.
     """
-    erasure = await services.ledger.erasures.begin(tenant)
+    erasure = await services.ledger.erasures.start(tenant)
     collection_cache.forget_tenant(tenant)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
 

@@ -38,7 +38,7 @@ async def give(body: FeedbackBody, tenant: Asker, services: ServicesDep) -> Resp
         most = services.settings.tuning.accepted_per_chunk
         result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
     else:
-        result = await feedback.take_back(tenant, body.query_id, body.chunk_id)
+        result = await feedback.retract(tenant, body.query_id, body.chunk_id)
     return _reply(services, body.chunk_id, result)
 
 

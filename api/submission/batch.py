@@ -24,7 +24,7 @@ from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large
 

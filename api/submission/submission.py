@@ -27,7 +27,7 @@ from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.process import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings

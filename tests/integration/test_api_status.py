@@ -79,7 +79,7 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
         await library.add(f"A text about harbour number {number} and its ships.")
     documents = await services.ledger.work.claim_documents(10)
     assert len(documents) == 3
-    await services.ledger.work.give_back("documents", [d.lease for d in documents])
+    await services.ledger.work.release("documents", [d.lease for d in documents])
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
