@@ -377,7 +377,7 @@ async def test_bounded_wrong_key_cache_evicts_no_valid_key(services, monkeypatch
     lookups = counted.lookups
     assert await known.find(right)
     assert counted.lookups == lookups
-    assert len(known._wrong) <= 10
+    assert len(known._invalid) <= 10
 
 
 async def test_ledger_keys_need_ledger_configured_keys_do_not(services, keyed, provider):

@@ -100,7 +100,7 @@ async def test_a_budget_that_is_used_up_refuses(services, settings, provider):
     await work(services)
     async with calling(limited) as client:
         reply = await client.post("/v1/try", json={"text": TEXT})
-    assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The budget")
+    assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The daily ")
 
 
 async def test_questions_are_compared_with_texts_and_their_questions(client, provider):
