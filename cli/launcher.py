@@ -194,7 +194,7 @@ def up(plan: Plan, console: Console) -> None:
     hardening.close_memory()
     launcher = Launcher(plan, console)
     announce_restarts(console)
-    with stoppable(launcher):
+    with stoppable(launcher), hardening.private_files():
         try:
             with launcher:
                 _welcome(launcher, console)
