@@ -31,6 +31,7 @@ BENCHMARKS = {
     "stalls": [],
     "startup": [],
     "tenants": [],
+    "text_first": [],
     "wal": [],
 }
 

@@ -82,9 +82,11 @@ class Child:
         command: program (an absolute path) and arguments; no secrets, because every user can see them.
         log: the file that receives its output.
         healthy: true once it can serve; called from the supervisor's thread. An exception counts as false.
-        environment: variables on top of this process's own.
+        environment: variables on top of the inherited ones.
+        inherits: whether it inherits this process's variables. Otherwise it gets none but `environment`.
         directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
+        niceness: how far it yields the processor to others, from 0 to 19.
         stop_signal: the signal that asks it to exit in order.
         death_signal: the signal that the kernel sends it when this process dies.
     """
@@ -94,8 +96,10 @@ class Child:
     log: Path
     healthy: Callable[[], bool] = lambda: True
     environment: Mapping[str, str] = field(default_factory=dict)
+    inherits: bool = True
     directory: Path | None = None
     user: tuple[int, int] | None = None
+    niceness: int = 0
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL
     start_timeout: timedelta = timedelta(seconds=60)
@@ -288,14 +292,16 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
     if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
         child.log.replace(child.log.with_suffix(".log.1"))
     uid, gid = child.user or (-1, -1)
-    guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(int(child.death_signal)), str(uid), str(gid)]
+    numbers = (os.getpid(), int(child.death_signal), uid, gid, child.niceness)
+    guard = [sys.executable, "-I", "-S", GUARD, *map(str, numbers)]
+    inherited = os.environ if child.inherits else {}
     with child.log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603
             [*guard, *child.command],
             stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **child.environment},
+            env={**inherited, **child.environment},
             cwd=child.directory,
             start_new_session=True,
         )
