@@ -86,7 +86,7 @@ class Child:
         inherits: whether it inherits this process's variables. Otherwise it gets none but `environment`.
         directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
-        niceness: how far it yields the processor to others, from 0 to 19.
+        niceness: number from 0, the usual priority for the processor, to 19, the lowest.
         stop_signal: the signal that asks it to exit in order.
         death_signal: the signal that the kernel sends it when this process dies.
     """

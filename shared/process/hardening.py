@@ -23,7 +23,7 @@ def close_memory() -> None:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Let only this user read the files that this process, and programs that it starts, create within the block."""
+    """Make the files that this process and its children create within the block readable by this user only."""
     before = os.umask(_PRIVATE_UMASK)
     try:
         yield

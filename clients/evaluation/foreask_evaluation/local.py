@@ -155,7 +155,7 @@ async def _services(
 
 
 def write(results: Json, output: Path) -> None:
-    """Write the results as JSON, Markdown and HTML into a folder, for this user only: they contain texts."""
+    """Write the results as JSON, Markdown and HTML into a folder. Only this user can read the new files."""
     with private_files():
         output.mkdir(parents=True, exist_ok=True)
         (output / FILE).write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
