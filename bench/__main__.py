@@ -14,6 +14,7 @@ BENCHMARKS = {
     "bm25": [],
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],
+    "flushes": [],
     "fusion": RETRIEVAL_SETS,
     "ingest": [],
     "layouts": [],
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "stalls": [],
     "startup": [],
     "tenants": [],
+    "text_first": [],
     "wal": [],
 }
 

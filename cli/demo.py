@@ -19,6 +19,7 @@ from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_r
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
+from shared.process import hardening
 from shared.settings import Settings, load
 
 COLLECTION = "demo"
@@ -38,7 +39,7 @@ def run(data_dir: Path, console: Console) -> None:
     started = time.monotonic()
     launcher = Launcher(Plan(settings_for(data_dir), Crew(), port=0), console)
     announce_restarts(console)
-    with stoppable(launcher):
+    with stoppable(launcher), hardening.private_files():
         try:
             with launcher, Client(launcher.url, _key()) as client:
                 _show(Show(client, console, started), data_dir)

@@ -33,6 +33,8 @@ from shared.settings import Settings
 
 # Calls of the embedded model are free, so a stopping worker waits for them only briefly.
 _EMBEDDED_GRACE = timedelta(seconds=3)
+# It yields the processor, so a call takes many times longer while texts are embedded or other programs use all cores.
+_EMBEDDED_TIMEOUT = timedelta(minutes=30)
 # llama.cpp's threads wait for each other by spinning. If the cores are busy, each thread spins through its whole time
 # slice. Measured with SmolLM2 on two cores, seconds per passage, on idle cores and on cores busy with two other
 # processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep immediately, 4.6 and 8.6 with this number of spins.
@@ -194,7 +196,7 @@ def up(plan: Plan, console: Console) -> None:
     hardening.close_memory()
     launcher = Launcher(plan, console)
     announce_restarts(console)
-    with stoppable(launcher):
+    with stoppable(launcher), hardening.private_files():
         try:
             with launcher:
                 _welcome(launcher, console)
@@ -254,7 +256,7 @@ def embedded_llm_settings(settings: Settings) -> dict[str, Any]:
     """Return settings for the embedded LLM, without the settings of the user."""
     if not _has_embedded_llm(settings):
         return {}
-    defaults = {"llm_max_in_flight": llama.SLOTS, "grace": _EMBEDDED_GRACE}
+    defaults = {"llm_max_in_flight": llama.SLOTS, "llm_timeout": _EMBEDDED_TIMEOUT, "grace": _EMBEDDED_GRACE}
     return {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
 
 

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from embedded.asgi import Json, serve
+from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
 
@@ -34,6 +35,8 @@ def child(port: int, log: Path) -> Child:
         name="embedding",
         command=[sys.executable, "-m", "embedded.embeddings", "--port", str(port)],
         log=log,
+        environment=without_secrets(),
+        inherits=False,
         healthy=lambda: http_ok(port, "/health"),
     )
 

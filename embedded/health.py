@@ -7,6 +7,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+from embedded.environment import without_secrets
+
 TIMEOUT_SECONDS = 2.0
 LOOPBACK = "127.0.0.1"
 
@@ -40,6 +42,9 @@ def postgres_ready(pg_isready: Path, port: int) -> bool:
     """Return whether the server accepts connections. It does not during recovery or on an overloaded machine."""
     command = [str(pg_isready), "-q", "-h", LOOPBACK, "-p", str(port), "-d", "postgres"]
     try:
-        return subprocess.run(command, check=False, timeout=10, stdin=subprocess.DEVNULL).returncode == 0  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, check=False, timeout=10, stdin=subprocess.DEVNULL, env=without_secrets()
+        )
     except subprocess.TimeoutExpired:
         return False
+    return done.returncode == 0

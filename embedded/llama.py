@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from embedded import openmp
+from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
 from shared.settings import EMBEDDED_LLM
@@ -17,6 +18,8 @@ from shared.settings import EMBEDDED_LLM
 MODEL = EMBEDDED_LLM
 SLOTS = 4
 SLOT_CONTEXT_TOKENS = 4096
+# Texts are found before their questions are generated, so the embedding model comes first on a busy machine.
+NICENESS = 10
 ERRORS_ONLY = 1
 
 
@@ -26,7 +29,9 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
         name="llm",
         command=[sys.executable, "-m", "embedded.llama", "--port", str(port)],
         log=log,
-        environment=openmp.variables(data_dir),
+        environment=without_secrets() | openmp.variables(data_dir),
+        inherits=False,
+        niceness=NICENESS,
         healthy=lambda: http_ok(port, "/health"),
     )
 

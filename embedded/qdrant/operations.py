@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import qdrant_edge as engine
@@ -15,6 +15,7 @@ Operation = engine.UpdateOperation
 Counted = tuple[engine.UpdateOperation, int]  # with the number of points that it writes
 # The engine keeps the interpreter lock for a whole operation: larger operations would delay queries for longer.
 OPERATION_POINTS = 64
+OPERATION_POINTS_AMONG_QUERIES = 16
 _MODES = {
     "upsert": engine.UpdateMode.Upsert,
     "insert_only": engine.UpdateMode.InsertOnly,
@@ -22,7 +23,7 @@ _MODES = {
 }
 
 
-def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
+def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERATION_POINTS) -> Iterator[Counted]:
     """Operations that insert or overwrite the points, in their order.
 
     If a point is malformed or a vector has the wrong size, the whole request is refused. If a vector's name is not in
@@ -31,14 +32,23 @@ def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
         shape: the collection's vectors.
+        most: number of points that the next operation may have; called before each one.
     """
     _refuse(request, "shard_key")
     _refuse(request, "batch")
     points, refusal = _list_points(request["points"], shape)
     condition = optional_filter(request.get("update_filter"))
     mode = _MODES[request.get("update_mode") or "upsert"]
-    slices = (points[start : start + OPERATION_POINTS] for start in range(0, len(points), OPERATION_POINTS))
+    slices = _slices(points, most)
     return _then_refuse(((Operation.upsert_points(some, condition, mode), len(some)) for some in slices), refusal)
+
+
+def _slices(points: list[engine.Point], most: Callable[[], int]) -> Iterator[list[engine.Point]]:
+    start = 0
+    while start < len(points):
+        end = start + most()
+        yield points[start:end]
+        start = end
 
 
 def delete(request: Json) -> Iterator[Counted]:
@@ -50,15 +60,15 @@ def set_payload(request: Json) -> Iterator[Counted]:
     return _selected(request, Operation.set_payload, Operation.set_payload_by_filter, *arguments)
 
 
-def batch(request: Json, shape: Shape) -> list[Iterator[Counted]]:
+def batch(request: Json, shape: Shape, most: Callable[[], int]) -> list[Iterator[Counted]]:
     """The operations of `points/batch`, in order; all are read before the first is applied."""
-    return [_one(operation, shape) for operation in request["operations"]]
+    return [_one(operation, shape, most) for operation in request["operations"]]
 
 
-def _one(operation: Json, shape: Shape) -> Iterator[Counted]:
+def _one(operation: Json, shape: Shape, most: Callable[[], int]) -> Iterator[Counted]:
     ((name, request),) = operation.items()
     if name == "upsert":
-        return upsert(request, shape)
+        return upsert(request, shape, most)
     if name not in _NAMED:
         raise unsupported(f"the batch operation `{name}`")
     return _NAMED[name](request)

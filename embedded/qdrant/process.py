@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from embedded.environment import without_secrets
 from embedded.health import http_ok
 from embedded.supervisor import Child
 
@@ -14,6 +15,8 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
         name="qdrant",
         command=[sys.executable, "-m", "embedded.qdrant", "--data-dir", str(data_dir), "--port", str(port)],
         log=log,
+        environment=without_secrets(),
+        inherits=False,
         healthy=lambda: http_ok(port, "/readyz"),
     )
 

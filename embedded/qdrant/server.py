@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
-import qdrant_edge as engine
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,13 +19,12 @@ from starlette.routing import Route
 from embedded.qdrant import operations, queries
 from embedded.qdrant.errors import ApiError, engine_errors, unsupported
 from embedded.qdrant.filters import point_ids
-from embedded.qdrant.schema import Json, Shape
-from embedded.qdrant.shard import Shard, parse
+from embedded.qdrant.schema import Json
+from embedded.qdrant.shard import Make, Shard, parse
 from embedded.qdrant.store import Store
 
 VERSION = "1.20.0"  # the version of the REST API
 Handler = Callable[["Api", Request], Awaitable[Any]]
-Make = Callable[[Json, Shape], Iterable[operations.Counted]]
 
 
 def application(store: Store) -> Starlette:
@@ -123,10 +121,10 @@ class Api:
         return await self._update(request, operations.upsert)
 
     async def delete_points(self, request: Request) -> Json:
-        return await self._update(request, lambda body, _: operations.delete(body))
+        return await self._update(request, lambda body, *_: operations.delete(body))
 
     async def set_payload(self, request: Request) -> Json:
-        return await self._update(request, lambda body, _: operations.set_payload(body))
+        return await self._update(request, lambda body, *_: operations.set_payload(body))
 
     async def batch(self, request: Request) -> list[Json]:
         count = await self._shard(request).update_batch(await request.body())
@@ -154,8 +152,7 @@ class Api:
         shard, body = await self._read(request)
         with engine_errors():
             requests = [queries.query_request(search) for search in body["searches"]]
-            answers = shard.engine.query_batch(engine.QueryBatchRequest(requests))
-            return [{"points": queries.scored(points)} for points in answers]
+            return [{"points": queries.scored(points)} for points in shard.query(requests)]
 
     async def _update(self, request: Request, make: Make) -> Json:
         await self._shard(request).update(await request.body(), make)

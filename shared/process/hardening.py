@@ -1,10 +1,14 @@
-"""Secrets in a process's memory and environment, closed to the other processes of the same user."""
+"""Secrets in a process's memory, environment and files, closed to other processes and users."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+_PRIVATE_UMASK = 0o077
 _PR_SET_DUMPABLE = 4
 
 
@@ -15,3 +19,13 @@ def close_memory() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Make the files that this process and its children create within the block readable by this user only."""
+    before = os.umask(_PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -19,6 +19,7 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
+USUAL_UMASK = 0o022  # other users may read
 
 
 class Up:
@@ -53,7 +54,13 @@ class Up:
         command = [*CLI, "up", "--data-dir", str(self.data_dir), "--port", "0"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=self.environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=USUAL_UMASK,
             )
         self.url = self.wait_for(r"foreask answers at (\S+),")
         return self
@@ -117,6 +124,11 @@ def up(deployment, provider):
     return deployment
 
 
+def readable_by_others(folder):
+    """Return the files and folders that other users may read; a link's own mode means nothing."""
+    return [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o077]
+
+
 def have_exited(processes):
     _, alive = psutil.wait_procs(processes, timeout=10)
     return not alive
@@ -128,6 +140,9 @@ def test_stop_and_start_keeps_data_leaves_no_process(up):
     (folder / "leave.md").write_text(LEAVE)
     out = up.foreask("ingest", "handbook", "--collection", "handbook")
     assert "1 files: 1 ready" in out
+    assert readable_by_others(up.data_dir) == []
+    assert {"uploads", "qdrant", "postgres", "valkey", "logs"} <= {path.name for path in up.data_dir.iterdir()}
+    assert "other users of this machine" not in up.log.read_text()
     children = up.children()
 
     assert up.stop(signal.SIGTERM) == 0  # as a service manager does
@@ -205,6 +220,22 @@ def test_client_commands_reach_running_server(up):
     assert up.foreask("documents", "retry", failed).strip() in {"queued", "parsing", "failed"}
     assert up.foreask("documents", "delete", document_id) == "deleted\n"
     assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
+
+
+@pytest.mark.slow
+def test_demo_files_are_private(deployment, tmp_path):
+    folder = tmp_path / "demo"
+    command = [*CLI, "demo", "--data-dir", str(folder)]
+    demo = subprocess.Popen(
+        command, env=deployment.environment, cwd=tmp_path, stdout=subprocess.DEVNULL, umask=USUAL_UMASK
+    )
+    try:
+        wait_until(lambda: next(folder.glob("uploads/??/*"), None))
+        assert readable_by_others(folder) == []
+        assert next(folder.glob("documents/packages/*"), None)
+    finally:
+        demo.terminate()
+        demo.wait(timeout=TIMEOUT_SECONDS)
 
 
 @pytest.mark.slow

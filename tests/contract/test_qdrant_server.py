@@ -268,7 +268,9 @@ async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
 
 
 async def test_kill_9_during_load_loses_no_acknowledged_write(server):
+    """Queries arrive, so that nothing is flushed before the kill."""
     answered = []
+    search = {"searches": [{"query": vector(5), "using": "v", "limit": 1}]}
 
     async def load(stream):
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
@@ -283,8 +285,10 @@ async def test_kill_9_during_load_loses_no_acknowledged_write(server):
     async with httpx.AsyncClient(base_url=server.url) as http:
         await create(http)
     streams = [asyncio.create_task(load(stream)) for stream in (0, 100)]
-    while len(answered) < 2000:
-        await asyncio.sleep(0.01)
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        while len(answered) < 2000:
+            (await http.post("/collections/c/points/query/batch", json=search)).raise_for_status()
+            await asyncio.sleep(0.01)
     server.kill()
     await asyncio.gather(*streams)
     server.start()
@@ -544,6 +548,62 @@ async def test_writes_continue_during_replay(shard, monkeypatch):
 
     assert "write" in events[: len(events) - events[::-1].index("replay")]  # before the last replay
     assert shard.info()["points_count"] == 500 + 64 * 20 + 1
+
+
+NEVER, AT_ONCE = 1e9, -1.0  # seconds
+
+
+@pytest.mark.parametrize(
+    ("queried", "latest", "is_flushed"),
+    [
+        (False, (NEVER, NEVER), True),
+        (True, (NEVER, NEVER), False),
+        (True, (AT_ONCE, NEVER), True),
+        (True, (NEVER, 299), True),
+        (True, (NEVER, 300), False),
+    ],
+)
+async def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, latest, is_flushed):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
+    monkeypatch.setattr(shard_module, "QUIET_SECONDS", NEVER)
+    monkeypatch.setattr(shard_module, "LATEST_FLUSH_SECONDS", latest[0])
+    monkeypatch.setattr(shard_module, "LATEST_FLUSH_POINTS", latest[1])
+    if queried:
+        shard.query([])
+    await write(shard, points(1, 300))
+    flushed = []
+    monkeypatch.setattr(shard, "_flush", lambda: flushed.append(True))
+
+    await shard.maintain()
+
+    assert flushed == [True] * is_flushed
+
+
+async def test_flush_follows_last_query(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
+    monkeypatch.setattr(shard_module, "QUIET_SECONDS", 0.2)
+    await write(shard, points(1, 300))
+    shard.query([])
+
+    await maintained(shard, lambda: shard._unflushed_since is None)
+
+    assert time.monotonic() - shard._last_query > 0.2
+    await write(shard, points(1, 1))
+    assert shard._unflushed_since > shard._last_query
+
+
+@pytest.mark.parametrize(("queried", "sizes"), [(False, {64, 44}), (True, {16, 12})])
+async def test_points_are_written_in_parts(shard, monkeypatch, queried, sizes):
+    monkeypatch.setattr(shard_module, "QUIET_SECONDS", NEVER)
+    if queried:
+        shard.query([])
+    written, apply = [], shard._apply
+    monkeypatch.setattr(shard, "_apply", lambda batch: apply(written.append(one[1]) or one for one in batch))
+
+    await write(shard, points(1, 300))
+
+    assert set(written) == sizes
+    assert sum(written) == shard.info()["points_count"] == 300
 
 
 async def test_fast_writes_wait_briefly_for_replay(shard, monkeypatch):

@@ -17,8 +17,10 @@ from tests.support.waiting import TIMEOUT_SECONDS
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    with Stack(Settings(_env_file=None), tmp_path_factory.mktemp("models"), engines=("llm", "embedding")) as stack:
-        yield stack.settings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llama, "NICENESS", 0)  # otherwise a reply would wait for the tests that run concurrently
+        with Stack(Settings(_env_file=None), tmp_path_factory.mktemp("models"), engines=("llm", "embedding")) as stack:
+            yield stack.settings
 
 
 def embed(models, text, **extra):

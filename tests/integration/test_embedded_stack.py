@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import asyncpg
 import httpx
@@ -16,10 +17,11 @@ import psutil
 import pytest
 import redis
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
-from embedded import embeddings, postgres
+from embedded import embeddings, llama, postgres
 from embedded.ports import free_port
-from embedded.stack import Stack
+from embedded.stack import ENGINES, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import OPENAI_URL, Embedding, Settings
 
@@ -29,7 +31,7 @@ STORES = ("postgres", "valkey", "qdrant")
 LAUNCHER = """
 import json, signal, sys
 from pathlib import Path
-from embedded.stack import Stack
+from embedded.stack import ENGINES, Stack
 from embedded.supervisor import stopped_by_signal
 from shared.settings import Settings
 
@@ -263,6 +265,46 @@ def test_passwords_are_private_files_and_no_arguments(data_dir):
             assert password.read_text() not in command
 
 
+SECRETS = {
+    "FOREASK_API_KEYS": "acme:0123456789abcdef0123456789abcdef",
+    "FOREASK_LLM_API_KEY": "marked-secret",
+    "OPENAI_API_KEY": "marked-secret",
+    "AWS_SECRET_ACCESS_KEY": "marked-secret",
+    "AZURE_STORAGE_KEY": "marked-secret",
+    "PGPASSWORD": "marked-secret",
+    "ANY_OTHER_TOKEN": "marked-secret",
+}
+
+
+@pytest.fixture(scope="module")
+def every_engine(tmp_path_factory):
+    """The process of each engine of a stack whose own process has secrets in its environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        with Stack(settings(), tmp_path_factory.mktemp("engines")) as stack:
+            yield {name: psutil.Process(pid) for name, pid in stack.pids().items()}
+
+
+def test_engines_inherit_no_secret(every_engine):
+    assert every_engine.keys() == set(ENGINES)
+    assert every_engine["qdrant"].environ()["PATH"] == os.environ["PATH"]
+    for name, process in every_engine.items():
+        for each in (process, *process.children(recursive=True)):
+            inherited = each.environ()
+            assert not SECRETS.keys() & inherited.keys(), name
+            assert not [variable for variable, value in inherited.items() if "marked-secret" in value], name
+
+
+def test_only_language_model_yields_the_processor(every_engine):
+    niceness = {name: process.nice() for name, process in every_engine.items()}
+    groups = [Path("/proc", str(process.pid), "autogroup") for process in every_engine.values()]
+
+    assert niceness == dict.fromkeys(ENGINES, 0) | {"llm": llama.NICENESS}
+    if groups[0].exists():  # the kernel groups processes by session
+        assert [int(group.read_text().split()[-1]) for group in groups] == list(niceness.values())
+
+
 def test_engines_require_passwords(data_dir):
     with Stack(settings(), data_dir, engines=("postgres", "valkey")) as stack:
         url = stack.settings.database_url.get_secret_value()
@@ -273,6 +315,28 @@ def test_engines_require_passwords(data_dir):
         unauthenticated = contextlib.closing(redis.Redis.from_url(f"redis://{address}"))
         with unauthenticated as broker, pytest.raises(redis.AuthenticationError):
             broker.ping()
+
+
+@pytest.mark.parametrize(("mode", "is_reported"), [(0o755, True), (0o750, True), (0o711, False), (0o700, False)])
+def test_open_data_folder_is_reported(tmp_path, mode, is_reported):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(mode)
+
+    with capture_logs() as logs, Stack(settings(), folder, engines=()):
+        pass
+
+    reported = [line["folder"] for line in logs if line["event"].startswith("other users of this machine can read")]
+    assert reported == [str(folder)] * is_reported
+    assert folder.stat().st_mode & 0o777 == mode
+
+
+def test_new_data_folder_is_private(tmp_path):
+    with capture_logs() as logs, Stack(settings(), tmp_path / "a" / "data", engines=()):
+        pass
+
+    assert (tmp_path / "a" / "data").stat().st_mode & 0o777 == 0o700
+    assert logs == []
 
 
 def test_stack_starts_in_directory_without_group_access(tmp_path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from contextlib import AsyncExitStack
 from io import StringIO
@@ -98,6 +99,16 @@ def test_stored_points_are_counted_per_strategy(foreask, tmp_path):
     assert rows["text"]["bytes_per_chunk"] > 384 * 4 > rows["bm25"]["bytes_per_chunk"] > 0
     both = rows["text"]["bytes_per_chunk"] + rows["bm25"]["bytes_per_chunk"]
     assert rows["text"]["bytes_per_chunk"] < rows["text+bm25 rrf"]["bytes_per_chunk"] < both
+
+
+def test_evaluation_files_are_private(foreask, tmp_path):
+    before = os.umask(0o022)
+    foreask("eval", write(tmp_path / "set"), "--strategies", "text")
+    assert os.umask(before) == 0o022
+
+    written = list((tmp_path / ".foreask").rglob("*"))
+    assert {"cache.sqlite", "results.json", "results.html"} <= {path.name for path in written}
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
 async def test_evaluation_leaves_no_points_in_qdrant(foreask_once, stack):

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from cli.launcher import warn_about_confinement
+from cli.launcher import embedded_llm_settings, warn_about_confinement
 from cli.programs import Crew, children
 from shared.ingest.parse import confinement
 from shared.settings import Settings
@@ -36,6 +36,19 @@ def test_programs_know_only_their_own_database_role():
         assert child.environment["FOREASK_DATABASE_URL"] == f"postgresql://{role}@127.0.0.1:5432/foreask"
         assert not {"p@ss/word", "parsers"} & set(child.environment.values())
         assert not [value for value in child.environment.values() if "owners" in value]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"llm_timeout": timedelta(minutes=30), "llm_max_in_flight": 4, "grace": timedelta(seconds=3)}),
+        ({"llm_timeout": 60, "grace": 20}, {"llm_max_in_flight": 4}),
+        ({"llm_model": "another"}, {}),
+        ({"llm_base_url": "http://elsewhere/v1"}, {}),
+    ],
+)
+def test_embedded_model_has_its_own_defaults(given, expected):
+    assert embedded_llm_settings(Settings(_env_file=None, **given)) == expected
 
 
 @pytest.mark.parametrize(

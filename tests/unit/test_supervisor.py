@@ -13,9 +13,10 @@ from rich.console import Console
 from cli.launcher import Launcher, Plan, stoppable
 from cli.programs import Crew
 from embedded import health
-from embedded.supervisor import Child, RestartPolicy, Supervisor
+from embedded.supervisor import Backoff, Child, RestartPolicy, Supervisor
 from shared.domain.errors import Unavailable
 from shared.settings import Settings
+from tests.support.waiting import wait_until
 
 QUICK = RestartPolicy(base=timedelta(milliseconds=1), ceiling=timedelta(milliseconds=1))
 
@@ -30,14 +31,14 @@ def supervised(tmp_path, abandoned):
     """A function that starts a sleeping child, which is stopped at the end."""
     started = []
 
-    def supervised(healthy, log=tmp_path / "log", seconds=10.0):
+    def supervised(healthy, log=tmp_path / "log", seconds=10.0, restart=QUICK):
         child = Child(
             name="sleeper",
             command=["/bin/sleep", "60"],
             log=log,
             healthy=healthy,
             start_timeout=timedelta(seconds=seconds),
-            restart=QUICK,
+            restart=restart,
         )
         started.append(Supervisor([child], abandoned.put))
         started[0].start()
@@ -96,6 +97,38 @@ def test_serving_child_is_restarted_repeatedly(supervised, abandoned):
             assert abandoned.empty()
         known_pids |= pids
         os.kill(*pids, signal.SIGKILL)
+
+
+def test_repeatedly_killed_child_restarts_without_delay(supervised):
+    any_run_is_useful = RestartPolicy(
+        base=timedelta(milliseconds=50),
+        ceiling=timedelta(hours=1),
+        early=timedelta(),
+        forgotten_after=timedelta(hours=1),
+    )
+    supervisor = supervised(lambda: True, restart=any_run_is_useful)
+    for _ in range(14):  # if each exit doubled the delay, the last one would be seven minutes
+        (pid,) = supervisor.pids().values()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda killed=pid: set(supervisor.pids().values()) - {killed})
+
+
+@pytest.mark.parametrize(
+    ("runs", "delays"),
+    [
+        ([7] * 16, [1] * 16),
+        ([0, 0, 0, 0, 0], [1, 2, 4, 8, 8]),
+        ([0, 0, 0, 7, 0], [1, 2, 4, 4, 8]),  # a short useful run does not show that the cause is repaired
+        ([0, 0, 0, 30, 30, 0], [1, 2, 4, 4, 1, 1]),
+        ([0, 0, 0, 30, 0, 30, 0], [1, 2, 4, 4, 8, 8, 8]),
+        ([0, 0, 0, 60, 0], [1, 2, 4, 1, 1]),
+    ],
+)
+def test_only_early_exits_lengthen_restart_delay(runs, delays):
+    policy = RestartPolicy(base=timedelta(seconds=1), ceiling=timedelta(seconds=8))
+    backoff = Backoff(policy)
+
+    assert [backoff.after_exit(seconds) for seconds in runs] == delays
 
 
 def test_unresponsive_postgres_is_not_ready(monkeypatch):

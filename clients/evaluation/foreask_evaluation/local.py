@@ -27,6 +27,7 @@ from foreask_evaluation.run import evaluate
 from foreask_evaluation.services import EvaluationServices
 from foreask_evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
 from foreask_evaluation.vectors import CachedEmbedder
+from shared.process.hardening import private_files
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.evaluate.comparison import StrategyDifference
 from shared.query.evaluate.results import FILE, Json
@@ -71,6 +72,7 @@ def run(request: EvaluationRequest, settings: Settings, console: Console) -> Jso
         rewrites=any(strategy.rewriting for strategy in strategies) and _has_model(settings),
     )
     with (
+        private_files(),
         _engines(settings, work, needs) as complete,
         EvaluationCache(work / "cache.sqlite") as cache,
         Stages(console) as stages,
@@ -153,11 +155,12 @@ async def _services(
 
 
 def write(results: Json, output: Path) -> None:
-    """Write the results as JSON, Markdown and HTML into a folder."""
-    output.mkdir(parents=True, exist_ok=True)
-    (output / FILE).write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
-    (output / "results.md").write_text(as_markdown.page(results), encoding="utf-8")
-    (output / "results.html").write_text(as_html.page(results), encoding="utf-8")
+    """Write the results as JSON, Markdown and HTML into a folder. Only this user can read the new files."""
+    with private_files():
+        output.mkdir(parents=True, exist_ok=True)
+        (output / FILE).write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+        (output / "results.md").write_text(as_markdown.page(results), encoding="utf-8")
+        (output / "results.html").write_text(as_html.page(results), encoding="utf-8")
 
 
 def show(results: Json, console: Console) -> None:

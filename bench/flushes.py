@@ -1,0 +1,136 @@
+"""Latency of queries while points are written to the embedded Qdrant: `python -m bench flushes [SECONDS]`.
+
+Two servers have the same points. In turns, each of them receives five queries a second and two thousand points a
+second: the first one flushes every five seconds and writes 64 points at once, whatever it is asked, the second one
+flushes later, writes pages to disk before a flush, and writes fewer points at once while queries arrive. Latencies are
+in milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+
+from embedded.ports import free_port
+from embedded.qdrant import process
+from embedded.supervisor import Supervisor
+
+SECONDS = 200
+_TURN_SECONDS = 20.0
+_STORED_POINTS = 60_000
+_DIMENSIONS = 384
+_POINTS_AT_ONCE = 200
+_POINTS_A_SECOND = 2_000
+_QUERIES_A_SECOND = 5.0
+_DISTINCT = 200  # vectors
+# The earlier behaviour: every moment counts as quiet, so queries change nothing, and only the engine writes to disk.
+_EARLIER = "from embedded.qdrant import shard; shard.QUIET_SECONDS = -1; shard._sync = lambda _: None; "
+_MAIN = "import runpy; runpy.run_module('embedded.qdrant', run_name='__main__')"
+_COLLECTION = {
+    "vectors": {"text": {"size": _DIMENSIONS, "distance": "Cosine"}},
+    "sparse_vectors": {"words": {"modifier": "idf"}},
+    "optimizers_config": {"indexing_threshold": 10_000_000},
+}
+
+
+@dataclass
+class Server:
+    """A server and the latencies of its queries.
+
+    Args:
+        name: name of the row.
+        url: its address.
+        points: number of points written.
+    """
+
+    name: str
+    url: str
+    points: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    total = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        children, servers = [], []
+        for name, prelude in (("each 5 s", _EARLIER), ("among queries", "")):
+            port = free_port()
+            child = process.child(directory / name, port, directory / f"{name}.log")
+            command = [sys.executable, "-c", prelude + _MAIN, *child.command[3:]]
+            children.append(replace(child, name=name, command=command))
+            servers.append(Server(name, process.url(port)))
+        with Supervisor(children):
+            asyncio.run(measure(servers, total))
+
+
+async def measure(servers: Sequence[Server], total: float) -> None:
+    """Load the servers in turns and print a row for each."""
+    vectors = [[random.gauss(0, 1) for _ in range(_DIMENSIONS)] for _ in range(_DISTINCT)]
+    for server in servers:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+            (await client.put("/collections/c", json=_COLLECTION)).raise_for_status()
+            while server.points < _STORED_POINTS:
+                await write(client, server, vectors)
+    ended = time.monotonic() + total
+    while time.monotonic() < ended:
+        for server in servers:
+            async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+                until = time.monotonic() + _TURN_SECONDS
+                await asyncio.gather(write_until(until, client, server, vectors), query_until(until, server, vectors))
+    print(f"{'':<15}{'queries':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'max':>8}{'points':>10}")
+    for server in servers:
+        percentiles = statistics.quantiles(server.seconds, n=100, method="inclusive")
+        cells = [1000 * s for s in (percentiles[49], percentiles[94], percentiles[98], max(server.seconds))]
+        print(f"{server.name:<15}{len(server.seconds):>8}{''.join(f'{c:>8.0f}' for c in cells)}{server.points:>10}")
+
+
+async def write_until(until: float, client: httpx.AsyncClient, server: Server, vectors: list[list[float]]) -> None:
+    due = time.monotonic()
+    while time.monotonic() < until:
+        await write(client, server, vectors)
+        due = max(due + _POINTS_AT_ONCE / _POINTS_A_SECOND, time.monotonic() - 1)
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+
+async def write(client: httpx.AsyncClient, server: Server, vectors: list[list[float]]) -> None:
+    numbers = range(server.points, server.points + _POINTS_AT_ONCE)
+    body = orjson.dumps({"points": [point(number, vectors) for number in numbers]})
+    (await client.put("/collections/c/points", params={"wait": "true"}, content=body)).raise_for_status()
+    server.points += _POINTS_AT_ONCE
+
+
+def point(number: int, vectors: list[list[float]]) -> dict[str, Any]:
+    terms = [(number * 31 + term * 7919) % 100_003 for term in range(80)]
+    sparse = {"indices": terms, "values": [1.0] * len(terms)}
+    payload = {"n": number, "tenant": str(number % 10), "text": f"The text of point {number}. " * 20}
+    return {"id": number, "vector": {"text": vectors[number % _DISTINCT], "words": sparse}, "payload": payload}
+
+
+async def query_until(until: float, server: Server, vectors: list[list[float]]) -> None:
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, asyncio.TaskGroup() as group:
+        while time.monotonic() < until:
+            group.create_task(query(client, server, random.choice(vectors)))
+            await asyncio.sleep(random.expovariate(_QUERIES_A_SECOND))
+
+
+async def query(client: httpx.AsyncClient, server: Server, vector: list[float]) -> None:
+    body = {"searches": [{"query": vector, "using": "text", "limit": 10, "with_payload": True}]}
+    started = time.perf_counter()
+    (await client.post("/collections/c/points/query/batch", json=body)).raise_for_status()
+    server.seconds.append(time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()
