@@ -60,7 +60,7 @@ async def run(settings: Settings) -> None:
     """Wake and clean until the process is asked to stop.
 
     Raises:
-        InvalidInput: a setting required by the scheduler is missing, or the ledger's schema does not match this code.
+        InvalidInput: a setting required by the scheduler is missing, or this code cannot run on the ledger's schema.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

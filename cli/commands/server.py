@@ -86,9 +86,18 @@ def health(role: Annotated[str, typer.Argument(help="parse, generate, index or s
         raise typer.Exit(1)
 
 
-def schema() -> NoReturn:
-    """Update the database schema. The command may be repeated, and may run concurrently."""
-    _become("shared.ledger")
+def schema(
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Change nothing, and wait for the schema that this release needs."),
+    ] = None,
+) -> NoReturn:
+    """Update the database schema. The command may be repeated, and may run concurrently.
+
+    With `--wait` it changes nothing: it exits with 0 when this release can run on the schema, with 1 if the time is
+    over, and with 3 if the schema needs a newer release, so that waiting would not help.
+    """
+    _become("shared.ledger", *([] if wait is None else ["--wait", str(wait)]))
 
 
 def config() -> None:
