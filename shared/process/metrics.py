@@ -63,6 +63,12 @@ OLDEST_SECONDS = Gauge(
     ["stage", "lane"],
     registry=REGISTRY,
 )
+WORKERS_WANTED = Gauge(
+    "foreask_workers_wanted",
+    "Workers that the stage can use now, limited by the provider's limits, by stage.",
+    ["stage"],
+    registry=REGISTRY,
+)
 ELECTED = Gauge("foreask_scheduler_elected", "1 while this scheduler is the elected one.", registry=REGISTRY)
 
 # A worker's stage

@@ -412,6 +412,7 @@ async def test_the_operator_sees_the_state_of_every_tenant(client):
         "documents": {"queued": 3},
         "chunks": {},
         "open": {"parse": 3, "generate": 0, "index": 0},
+        "workers_wanted": None,
         "dead": 0,
     }
 
