@@ -186,13 +186,13 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
     """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
-    The port is None if none is configured or free; a process works without one. Processes of one machine may share a
+    Without a configured or free port it yields None, and the process works anyway. Processes of one machine may share a
     configured port: each uses the next free one and logs it. `foreask health` also finds a process without a port.
 
     Args:
         role: role of the process.
         host: address to listen on.
-        port: first port to try, 0 for any; None: nothing is served.
+        port: first port to try, 0 for any; without it nothing is served.
     """
     ROLE.labels(role).set(1)
     pulse = Pulse(role)

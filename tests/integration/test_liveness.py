@@ -69,7 +69,7 @@ def short(monkeypatch):
     monkeypatch.setattr(metrics, "_LAG_EVERY_SECONDS", 0.01)
 
 
-def test_loop_is_live_for_thirty_seconds_after_it_ran():
+def test_loop_is_live_until_thirty_silent_seconds():
     clock = Clock()
     pulse = Pulse("parse", clock)
     clock.seconds = LIVE_SECONDS
@@ -157,7 +157,7 @@ def test_health_command_names_blocked_process():
     assert (code, said) == (1, f"The {ROLE} process {os.getpid()} has not responded for 45 s.\n")
 
 
-def test_health_command_reads_ledger_if_no_process_is_found():
+def test_health_command_without_process_reads_ledger():
     code, _, imported = health(ROLE, FOREASK_DATABASE_URL=f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     assert code == 0  # the ledger is unavailable, so the state is unknown
     assert "sqlalchemy" in imported

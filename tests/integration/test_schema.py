@@ -197,7 +197,7 @@ SOON = timedelta(seconds=0.02)
 
 
 class Clock:
-    """A clock that stands still and counts its reads; each failed check reads it."""
+    """A clock that does not advance and counts its reads; each failed check reads it."""
 
     def __init__(self):
         self.reads = 0

@@ -62,7 +62,7 @@ def test_limited_tenant_does_not_count_beyond_its_limits():
     assert generate(rows, Rates(requests=60_000), CallTimes(2.0), limited=Rates(requests=600)) == 2
 
 
-def test_parse_and_index_workers_finish_rows_within_a_minute():
+def test_workers_finish_due_rows_within_a_minute():
     assert workers_within_a_minute(0, 1.0, slots=8) == 0
     assert workers_within_a_minute(480, 1.0, slots=8) == 1
     assert workers_within_a_minute(481, 1.0, slots=8) == 2
