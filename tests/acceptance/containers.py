@@ -148,20 +148,8 @@ def scale_and_kill(containers: Containers) -> None:
 
 def repair_volume(containers: Containers) -> None:
     """Give the volume to root, as an older image did; the API must report it, and the next start must repair it."""
-    chown = (
-        "run",
-        "--rm",
-        "--no-deps",
-        "--user",
-        "root",
-        "--entrypoint",
-        "chown",
-        "api",
-        "-R",
-        "root",
-        "/data/uploads",
-    )
-    containers.compose(*chown)
+    chown = ("--user", "root", "--entrypoint", "chown", "uploads", "-R", "root", "/data/uploads")
+    containers.compose("run", "--rm", "--no-deps", *chown)  # of these services, `uploads` alone may change owners
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)

@@ -1,4 +1,4 @@
-"""What tests of the API share."""
+"""Fixtures of the API's tests."""
 
 from collections.abc import AsyncIterator
 
@@ -15,14 +15,14 @@ from tests.support.deployment import ScriptedProvider
 async def client(
     services: AllServices, settings: Settings, provider: ScriptedProvider
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an API over an empty ledger and a provider without a fault."""
+    """Yield a client of an API with an empty ledger and a provider without faults."""
     async with calling(settings, services) as client:
         yield client
 
 
 @pytest.fixture
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The queues that were woken; no message is sent."""
+    """Return a list that receives the names of woken queues; no message is sent."""
     woken: list[str] = []
     monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: woken.extend(queues))
     return woken

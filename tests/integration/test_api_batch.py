@@ -1,4 +1,4 @@
-"""Batches: many small documents in one request, each line answered as a request of its own would have been."""
+"""Batches: many small documents in one request; each line is answered like a separate request."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ def results(reply):
     return [BatchResult.model_validate_json(line) for line in reply.content.splitlines()]
 
 
-async def hand_in(client, *documents, collection="default"):
+async def submit_batch(client, *documents, collection="default"):
     return results(
         await client.post(f"/v1/documents:batch?collection={collection}", content=lines(*documents), headers=NDJSON)
     )
@@ -39,26 +39,26 @@ def texts(count):
     return [{"external_id": f"faq-{n:03}", "text": f"Question {n} is answered by number {n}."} for n in range(count)]
 
 
-async def test_each_batch_line_is_answered_in_one_object(client, services, settings, wakes):
-    told = await hand_in(client, *texts(300), collection="faq")
+async def test_batch_answers_each_line_and_stores_few_objects(client, services, settings, wakes):
+    answers = await submit_batch(client, *texts(300), collection="faq")
 
-    assert [(result.line, result.status, result.external_id) for result in told] == [
+    assert [(result.line, result.status, result.external_id) for result in answers] == [
         (n + 1, 202, f"faq-{n:03}") for n in range(300)
     ]
-    assert {(result.document.state, result.document.version) for result in told} == {("queued", 1)}
+    assert {(result.document.state, result.document.version) for result in answers} == {("queued", 1)}
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (300, 2)  # two groups
     assert set(wakes) == {"parse"}
 
-    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{told[7].document.id}")).content)
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{answers[7].document.id}")).content)
     assert (shown.external_id, shown.collection, shown.size_bytes) == ("faq-007", "faq", 35)
     async with services.database.begin() as connection:
         lanes = (await connection.exec_driver_sql("SELECT DISTINCT lane FROM documents")).scalars().all()
     assert lanes == [1]
 
 
-async def test_documents_of_a_batch_are_found(client, services):
-    await hand_in(
+async def test_batch_documents_are_retrievable(client, services):
+    await submit_batch(
         client,
         {"external_id": "lamp", "text": "# Lamp\n\nThe lamp burns until dawn.", "filename": "lamp.md"},
         {"text": "The bell rings at noon.", "title": "Bell", "metadata": {"kind": "bell"}, "questions": ["When?"]},
@@ -72,8 +72,8 @@ async def test_documents_of_a_batch_are_found(client, services):
 
 
 async def test_repeated_batch_changes_nothing_and_stores_no_object(client, services, settings):
-    first = await hand_in(client, *texts(5))
-    again = await hand_in(client, *texts(5))
+    first = await submit_batch(client, *texts(5))
+    again = await submit_batch(client, *texts(5))
 
     assert [result.status for result in again] == [200] * 5
     assert [result.document.id for result in again] == [result.document.id for result in first]
@@ -83,19 +83,19 @@ async def test_repeated_batch_changes_nothing_and_stores_no_object(client, servi
 
 async def test_batch_line_equals_single_request(client):
     body = {"text": "One text.", "title": " A title ", "metadata": {"b": 1, "a": 2}, "questions": ["Why?"]}
-    (line,) = await hand_in(client, body)
+    (line,) = await submit_batch(client, body)
     alone = await client.post("/v1/documents", json=body)
 
     assert (alone.status_code, alone.json()["id"]) == (200, str(line.document.id))
     assert alone.json()["external_id"] == line.external_id
 
 
-async def test_changed_line_starts_version_pack_serves_others(client, services, settings):
-    first = await hand_in(client, *texts(3))
+async def test_changed_line_starts_version_and_keeps_shared_pack(client, services, settings):
+    first = await submit_batch(client, *texts(3))
     changed = texts(3)
     changed[1]["text"] = "Another answer."
 
-    again = await hand_in(client, *changed)
+    again = await submit_batch(client, *changed)
     assert [(result.status, result.document.version) for result in again] == [(200, 1), (202, 2), (200, 1)]
     await services.cleaner.clean()
     assert len((await left_behind(services, settings))[1]) == 2
@@ -104,18 +104,18 @@ async def test_changed_line_starts_version_pack_serves_others(client, services, 
         await client.delete(f"/v1/documents/{result.document.id}")
     await services.cleaner.clean()
     await services.cleaner.clean()
-    _, (kept,) = await left_behind(services, settings)
+    _, (remaining,) = await left_behind(services, settings)
     async with services.database.begin() as connection:
         (needed,) = (await connection.exec_driver_sql("SELECT upload FROM document_versions")).scalars()
-    assert stored_in(needed) == kept.name
+    assert stored_in(needed) == remaining.name
     assert (await services.orphans.count()).orphans == {}
 
 
 async def test_duplicate_external_ids_in_batch_last_wins(client):
-    told = await hand_in(client, *({"external_id": "a", "text": text} for text in ("one", "two", "two")))
+    answers = await submit_batch(client, *({"external_id": "a", "text": text} for text in ("one", "two", "two")))
 
-    assert [(result.status, result.document.version) for result in told] == [(202, 1), (202, 2), (200, 2)]
-    assert len({result.document.id for result in told}) == 1
+    assert [(result.status, result.document.version) for result in answers] == [(202, 1), (202, 2), (200, 2)]
+    assert len({result.document.id for result in answers}) == 1
 
 
 @pytest.mark.parametrize(
@@ -140,17 +140,17 @@ async def test_rejected_line_does_not_stop_batch(*, services, settings, provider
     small = settings.model_copy(update={"max_upload_bytes": 2_000, "max_json_bytes": 4_000})
     async with calling(small, services) as client:
         await client.put("/v1/collections/faq", json={"filterable": {"year": "integer"}})
-        told = await hand_in(client, *texts(1), line, b"\n", b"  \n", {"text": "last"}, collection="faq")
+        answers = await submit_batch(client, *texts(1), line, b"\n", b"  \n", {"text": "last"}, collection="faq")
 
-    assert [(result.line, result.status) for result in told] == [(1, 202), (2, status), (5, 202)]
-    refused = told[1].error
+    assert [(result.line, result.status) for result in answers] == [(1, 202), (2, status), (5, 202)]
+    refused = answers[1].error
     assert (refused.status, refused.field) == (status, field)
     assert refused.detail.endswith(".")
-    assert told[1].external_id == named
+    assert answers[1].external_id == named
     assert len((await left_behind(services, settings))[1]) == 1
 
 
-async def test_invalid_batch_is_rejected_whole(client, settings, services):
+async def test_invalid_batch_request_is_rejected(client, settings, services):
     address = "/v1/documents:batch"
     assert (await client.post(address, content=b"{}")).status_code == 415
     packed = await client.post(address, content=b"{}", headers=NDJSON | {"content-encoding": "gzip"})
@@ -161,50 +161,50 @@ async def test_invalid_batch_is_rejected_whole(client, settings, services):
     assert results(await client.post(address, content=b" \n\n", headers=NDJSON)) == []
     async with calling(with_keys(settings), services) as other:
         assert (await other.post(address, content=b"{}", headers=NDJSON)).status_code == 401
-        told = await other.post(address, content=lines(*texts(1)), headers=NDJSON | as_tenant("alice"))
-        assert [result.status for result in results(told)] == [202]
+        answers = await other.post(address, content=lines(*texts(1)), headers=NDJSON | as_tenant("alice"))
+        assert [result.status for result in results(answers)] == [202]
         assert (await other.get("/v1/documents", headers=as_tenant("bob"))).json()["items"] == []
 
 
-async def test_excess_batch_lines_are_reported(client, monkeypatch):
+async def test_batch_over_line_limit_stops_with_413(client, monkeypatch):
     monkeypatch.setattr(batch, "MOST_LINES", 5)
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
 
-    told = await hand_in(client, *texts(9))
+    answers = await submit_batch(client, *texts(9))
 
-    assert [result.status for result in told] == [202] * 5 + [413]
-    assert (told[-1].line, "at most 5 documents" in told[-1].error.detail) == (6, True)
+    assert [result.status for result in answers] == [202] * 5 + [413]
+    assert (answers[-1].line, "at most 5 documents" in answers[-1].error.detail) == (6, True)
 
 
-async def test_unavailable_store_is_asked_once_lines_answered(client, services, monkeypatch):
+async def test_unavailable_store_fails_all_lines_after_one_attempt(client, services, monkeypatch):
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
-    asked = []
+    attempts = []
 
-    async def away(self, contents):
-        asked.append(len(contents))
-        raise Unavailable("the store is away.", component="uploads")
+    async def fail(self, contents):
+        attempts.append(len(contents))
+        raise Unavailable("the store is unavailable.", component="uploads")
 
-    monkeypatch.setattr(type(services.uploads), "store_pack", away)
-    told = await hand_in(client, *texts(3), b"{\n", *texts(3))
+    monkeypatch.setattr(type(services.uploads), "store_pack", fail)
+    answers = await submit_batch(client, *texts(3), b"{\n", *texts(3))
 
-    assert [result.status for result in told] == [503, 503, 503, 400, 503, 503, 503]
-    assert told[0].error.component == "uploads"
-    assert asked == [2]
+    assert [result.status for result in answers] == [503, 503, 503, 400, 503, 503, 503]
+    assert answers[0].error.component == "uploads"
+    assert attempts == [2]
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_pack_survives_uncertain_commit(client, services, settings, monkeypatch, committed):
+async def test_uncertain_commit_keeps_pack_only_if_committed(client, services, settings, monkeypatch, committed):
     commit = Documents.submit_many
 
     async def lost(self, new):
         if committed:
             await commit(self, new)
-        raise Unavailable("the ledger went away during the commit", component="ledger")
+        raise Unavailable("the ledger became unavailable during the commit", component="ledger")
 
     monkeypatch.setattr(Documents, "submit_many", lost)
-    told = await hand_in(client, *texts(3))
+    answers = await submit_batch(client, *texts(3))
 
-    assert [result.status for result in told] == [503] * 3
+    assert [result.status for result in answers] == [503] * 3
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == ((3, 1) if committed else (0, 0))
 
@@ -214,15 +214,15 @@ async def test_concurrent_batches_with_same_names_all_succeed(client, services):
     mixed = [documents, documents[::-1], documents[60:] + documents[:60]]
     for number in range(3):
         changed = [[d | {"text": f"{d['text']} {number} {n}"} for d in order] for n, order in enumerate(mixed)]
-        told = await asyncio.gather(*(hand_in(client, *one) for one in changed))
-        assert {result.status for one in told for result in one} == {202}
+        answers = await asyncio.gather(*(submit_batch(client, *one) for one in changed))
+        assert {result.status for one in answers for result in one} == {202}
 
     async with services.database.begin() as connection:
         versions = (await connection.exec_driver_sql("SELECT DISTINCT version FROM documents")).scalars().all()
     assert versions == [9]
 
 
-async def test_lines_stream_answers_disconnect_keeps_whole_groups(services, settings, provider, monkeypatch):
+async def test_disconnect_during_batch_keeps_complete_groups(services, settings, provider, monkeypatch):
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
     sent = asyncio.Event()
 
@@ -247,8 +247,8 @@ async def test_lines_stream_answers_disconnect_keeps_whole_groups(services, sett
     assert (rows, len(files)) == (4, 2)
 
 
-async def test_unread_answers_do_not_block_reading(services, settings, provider, monkeypatch):
-    """A client that reads only when all is sent: its socket is full of answers long before."""
+async def test_unread_replies_do_not_block_batch_upload(services, settings, provider, monkeypatch):
+    """The client reads only after sending everything; its receive buffer is full of replies long before."""
     monkeypatch.setattr(batch, "_GROUP_LINES", 50)
     async with serving(settings, services) as client:
         connection = socket.socket()

@@ -1,4 +1,4 @@
-"""Calibration over HTTP: chosen on evidence, kept with the collection, and forgotten."""
+"""Calibration over HTTP: weights are chosen on evidence, stored with the collection, and deletable."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ from tests.support.api import serving, work
 
 @pytest.fixture
 async def indexed(client, services, provider):
-    """Twelve documents whose texts mislead: each says the words of another's question."""
+    """Index twelve documents with misleading texts: each has the words of another document's question."""
     for number in range(12):
         other = (number + 1) % 12
         body = {
@@ -27,7 +27,7 @@ async def indexed(client, services, provider):
     await work(services)
 
 
-# In the words of the text that misleads, and not so near a question that this alone would decide.
+# Worded like the misleading text, and not similar enough to a question to be decided by it alone.
 LABELLED = [
     {"question": f"vessel{n} overnight: nobody says", "external_ids": [f"{n}.md"]} for n in range(12)
 ]  # fmt: skip
@@ -43,7 +43,7 @@ async def first(client, question):
     return found.chunks[0].external_id, found.metadata.explain.weights
 
 
-async def test_weights_are_chosen_kept_and_forgotten(client, indexed):
+async def test_calibrated_weights_apply_until_calibration_is_deleted(client, indexed):
     question = LABELLED[3]["question"]
     assert (await first(client, question))[0] == "2.md"
 
@@ -70,9 +70,9 @@ async def test_invalid_labels_are_rejected(client, indexed):
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
-async def test_unlabelled_collection_calibrates_with_own_questions(client, indexed, services):
+async def test_calibration_without_labels_uses_generated_questions(client, indexed, services):
     assert (await calibrate(client, None)).status_code == 422
-    for number in range(12, 30):  # so that there are enough
+    for number in range(12, 30):  # a calibration without labels needs 30 chunks
         body = {
             "text": f"# Gauge\n\nThe log of buoy{number} has entry {number}.",
             "external_id": f"{number}.md",
@@ -101,34 +101,34 @@ async def test_missing_collection_cannot_be_calibrated(client, services):
     assert (await calibrate(client)).status_code == 404
 
 
-async def test_the_command_line_calibrates_with_and_without_labels(
+async def test_calibrate_command_works_with_and_without_labels(
     *, indexed, services, settings, tmp_path, monkeypatch, capsys
 ):
     labelled = tmp_path / "labelled.jsonl"
     labelled.write_bytes(b"\n".join(map(orjson.dumps, LABELLED)))
 
-    def calibrate_at(url, *arguments):
-        """Its exit code, and what it said on one line."""
+    def run_calibrate(url, *arguments):
+        """Run the command; return its exit code and its output on one line."""
         monkeypatch.setattr(sys, "argv", ["foreask", "calibrate", "default", *map(str, arguments), "--url", url])
         with pytest.raises(SystemExit) as ended:
             run()
-        said = capsys.readouterr()
-        return ended.value.code, " ".join((said.out + said.err).split())
+        output = capsys.readouterr()
+        return ended.value.code, " ".join((output.out + output.err).split())
 
     monkeypatch.setenv("COLUMNS", "200")
     async with serving(settings, services) as api:
 
         async def foreask(*arguments):
-            return await asyncio.to_thread(calibrate_at, str(api.base_url), *arguments)
+            return await asyncio.to_thread(run_calibrate, str(api.base_url), *arguments)
 
-        code, said = await foreask()
-        assert (code, "Fewer than 30 chunks can be measured" in said) == (1, True), said
-        code, said = await foreask(labelled)
-        assert (code, "12 labelled questions, 12 chunks; baseline of the embedding model 0.00 ± 0.00" in said) == (
+        code, output = await foreask()
+        assert (code, "Fewer than 30 chunks can be measured" in output) == (1, True), output
+        code, output = await foreask(labelled)
+        assert (code, "12 labelled questions, 12 chunks; baseline of the embedding model 0.00 ± 0.00" in output) == (
             0,
             True,
         )
-        code, said = await foreask()
-        assert (code, "DELETE its calibration first" in said) == (1, True), said
+        code, output = await foreask()
+        assert (code, "DELETE its calibration first" in output) == (1, True), output
         assert (await foreask("--reset"))[0] == 0
         assert (await foreask(labelled, "--reset"))[0] == 2

@@ -14,7 +14,7 @@ async def put(client, name, **options):
     return reply.status_code, CollectionView.model_validate_json(reply.content)
 
 
-async def test_collection_is_created_and_options_replaced(client, services):
+async def test_put_creates_collection_then_replaces_its_options(client, services):
     status, made = await put(client, "a", questions_per_chunk=7, prompt="Ask about {text}", chunk_max_chars=900)
     assert (status, made.options.questions_per_chunk, made.documents, made.points) == (201, 7, {}, 0)
 
@@ -27,7 +27,7 @@ async def test_collection_is_created_and_options_replaced(client, services):
     assert (await client.get("/v1/collections/a")).json() == changed.model_dump(mode="json")
 
 
-async def test_an_upload_does_not_undo_the_options(client, services):
+async def test_upload_keeps_existing_collection_options(client, services):
     await put(client, "a", questions_per_chunk=7)
     await client.post("/v1/documents", json={"text": "a", "collection": "a"})
 
@@ -54,7 +54,7 @@ async def test_rejected_request_creates_no_collection(client, name, options, fie
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
-async def test_documents_are_counted_by_state_points_in_qdrant(client, services):
+async def test_collection_view_counts_documents_by_state_and_points(client, services):
     await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
     await work(services)
     await client.post("/v1/documents", json={"text": "more", "collection": "a"})
@@ -66,7 +66,7 @@ async def test_documents_are_counted_by_state_points_in_qdrant(client, services)
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
 
 
-async def test_english_only_model_warns_without_english_texts(client, services, monkeypatch):
+async def test_english_only_model_warns_about_other_languages(client, services, monkeypatch):
     texts = {
         "de": "Alle haben dreißig Tage Urlaub im Jahr und zahlen nichts dafür.",
         "en": "Everybody who works here has thirty days of leave in a year, and nobody has to pay for them.",
@@ -75,26 +75,26 @@ async def test_english_only_model_warns_without_english_texts(client, services, 
         await client.post("/v1/documents", json={"text": text, "collection": name})
     await work(services)
     before = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
-    monkeypatch.setattr("api.routes.collections._ENGLISH_ALONE", ("scripted-",))
+    monkeypatch.setattr("api.routes.collections._ENGLISH_ONLY", ("scripted-",))
     after = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
 
     assert {each: view["languages"] for each, view in after.items()} == {"de": ["de"], "en": ["en"]}
     assert [view["notice"] for view in (*before.values(), after["en"])] == [None] * 3
-    assert after["de"]["notice"].startswith("The embedding model scripted-embedding knows English alone")
+    assert after["de"]["notice"].startswith("The embedding model scripted-embedding supports only English")
 
 
-async def test_points_are_null_during_qdrant_outage(client, library, monkeypatch):
+async def test_point_count_is_null_during_qdrant_outage(client, library, monkeypatch):
     await library.collection("a")
 
-    async def away(*_):
-        raise Unavailable("away", component="qdrant")
+    async def unavailable(*_):
+        raise Unavailable("unavailable", component="qdrant")
 
-    monkeypatch.setattr("shared.vectors.reads.Reads._count", away)
+    monkeypatch.setattr("shared.vectors.reads.Reads._count", unavailable)
 
     assert (await client.get("/v1/collections/a")).json()["points"] is None
 
 
-async def test_a_list_is_paged_by_name(client):
+async def test_collection_list_is_paged_by_name(client):
     for name in "cab":
         await put(client, name)
     first = (await client.get("/v1/collections", params={"limit": 2})).json()
@@ -112,7 +112,7 @@ async def test_missing_collection_returns_404(client):
     assert "nowhere" in reply.json()["detail"]
 
 
-async def test_reindex_restarts_documents_and_pays_nothing_twice(client, services, provider):
+async def test_reindex_restarts_documents_without_new_model_calls(client, services, provider):
     await client.post(
         "/v1/documents", json={"text": "The keeper lives alone on the northern cliff.", "collection": "a"}
     )

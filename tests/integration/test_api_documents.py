@@ -1,4 +1,4 @@
-"""Documents over HTTP: handed in once, followed, retried, deleted; and nothing is left of what is refused."""
+"""Documents over HTTP: uploaded, tracked, retried and deleted; a rejected upload leaves nothing."""
 
 import asyncio
 import base64
@@ -27,12 +27,8 @@ async def submit(client, **change):
     return DocumentView.model_validate_json(reply.content)
 
 
-async def look(client, document_id):
-    return DocumentView.model_validate_json((await client.get(f"/v1/documents/{document_id}")).content)
-
-
 @pytest.mark.parametrize("form", [True, False])
-async def test_accepted_document_bytes_are_stored(client, services, settings, wakes, form):
+async def test_accepted_upload_is_queued_and_its_bytes_stored(client, services, settings, wakes, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
     accepted = DocumentView.model_validate_json(reply.content)
@@ -45,24 +41,24 @@ async def test_accepted_document_bytes_are_stored(client, services, settings, wa
     assert path.read_bytes() == JSON["text"].encode()
 
 
-async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
+async def test_row_is_committed_before_workers_are_woken(client, monkeypatch):
     order = []
-    submit_ = Documents.submit_many
+    original = Documents.submit_many
 
-    async def noted(self, new):
-        submission = await submit_(self, new)
+    async def record(self, new):
+        submission = await original(self, new)
         order.append("row")
         return submission
 
-    monkeypatch.setattr(Documents, "submit_many", noted)
-    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda *_: order.append("ring"))
+    monkeypatch.setattr(Documents, "submit_many", record)
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda *_: order.append("wake"))
 
     await submit(client)
 
-    assert order == ["row", "ring"]
+    assert order == ["row", "wake"]
 
 
-async def test_waiting_client_is_answered_when_document_is_searchable(client, services):
+async def test_prefer_wait_answers_when_document_is_searchable(client, services):
     async def worked():
         while not (await client.get("/v1/documents")).json()["items"]:
             await asyncio.sleep(0.01)
@@ -82,14 +78,14 @@ async def test_waiting_client_is_answered_when_document_is_searchable(client, se
 @pytest.mark.parametrize(
     ("prefer", "applied"), [("wait=0", "wait=0"), ("wait", None), ("wait=-1", None), ("return=minimal", None)]
 )
-async def test_a_client_waits_no_longer_than_it_says(client, prefer, applied):
+async def test_zero_or_invalid_wait_preference_answers_at_once(client, prefer, applied):
     reply = await client.post("/v1/documents", json=JSON, headers={"prefer": prefer})
 
     assert (reply.status_code, reply.json()["state"]) == (202, "queued")
     assert reply.headers.get("preference-applied") == applied
 
 
-async def test_everything_that_a_form_says_is_kept(client):
+async def test_form_fields_are_stored_with_document(client):
     fields = {
         "collection": "handbook",
         "external_id": "leave",
@@ -106,7 +102,7 @@ async def test_everything_that_a_form_says_is_kept(client):
     assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
 
 
-async def test_unchanged_document_returns_existing_one(client, services, settings, wakes):
+async def test_unchanged_upload_returns_existing_document(client, services, settings, wakes):
     first = await submit(client, metadata={"a": 1, "b": 2})
     again = await client.post("/v1/documents", json=JSON | {"metadata": {"b": 2, "a": 1}})
 
@@ -129,7 +125,7 @@ async def test_unchanged_document_returns_existing_one(client, services, setting
         {"media_type": "text/html"},
     ],
 )
-async def test_any_change_starts_next_version(client, services, settings, change):
+async def test_any_changed_field_starts_next_version(client, services, settings, change):
     first = await submit(client)
     reply = await client.post("/v1/documents", json=JSON | change)
 
@@ -138,16 +134,16 @@ async def test_any_change_starts_next_version(client, services, settings, change
     assert (changed.id, changed.version) == (first.id, 2)
     await services.cleaner.clean()
     rows, files = await left_behind(services, settings)
-    assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
+    assert (rows, len(files)) == (1, 1)  # the obsolete upload was deleted
 
 
-async def test_unnamed_document_is_named_by_content(client):
+async def test_document_without_name_is_named_by_content_hash(client):
     accepted = await submit(client, filename=None)
 
     assert accepted.external_id == f"sha256-{hashlib.sha256(JSON['text'].encode()).hexdigest()[:32]}"
 
 
-async def test_bytes_can_come_in_base_64(client, services, settings):
+async def test_base64_content_is_stored_decoded(client, services, settings):
     content = bytes(range(256))
     reply = await client.post("/v1/documents", json={"content_base64": base64.b64encode(content).decode()})
 
@@ -170,8 +166,8 @@ BAD_JSON = [
     ({"json": JSON | {"colour": "red"}}, 422, "colour"),
     ({"json": JSON | {"metadata": "{}"}}, 422, "metadata"),
     ({"json": JSON | {"metadata": {"a": "x" * 50_000}}}, 422, "metadata"),
-    ({"json": JSON | {"text": "x" * 6_000}}, 413, None),  # over the limit of uploads
-    ({"json": JSON | {"title": "x" * 90_000}}, 413, None),  # over the limit of JSON
+    ({"json": JSON | {"text": "x" * 6_000}}, 413, None),  # over the upload limit
+    ({"json": JSON | {"title": "x" * 90_000}}, 413, None),  # over the JSON limit
     ({"content": NUL}, 422, None),
     ({"content": '{"text": "a\\u0000b"}'}, 422, None),
     ({"content": '{"text": "a", "metadata": {"\\u0000": 1}}'}, 422, None),
@@ -186,7 +182,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_JSON)
-async def test_json_that_is_refused_leaves_nothing(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_json_leaves_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     headers = {"content-type": "application/json"}
     async with calling(settings.model_copy(update=limits), services) as client:
@@ -233,7 +229,7 @@ BAD_FORMS = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
-async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_form_leaves_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     async with calling(settings.model_copy(update=limits), services) as client:
         reply = await client.post("/v1/documents", **request_)
@@ -246,10 +242,10 @@ async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, prov
 
 @pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
 async def test_unavailable_ledger_is_reported_and_leaves_no_file(client, services, settings, monkeypatch, request_):
-    async def away(*_, **__):
-        raise Unavailable("the ledger is away", component="ledger")
+    async def unavailable(*_, **__):
+        raise Unavailable("the ledger is unavailable", component="ledger")
 
-    monkeypatch.setattr(Documents, "submit_many", away)
+    monkeypatch.setattr(Documents, "submit_many", unavailable)
     reply = await client.post("/v1/documents", **request_)
 
     assert reply.status_code == 503
@@ -273,12 +269,12 @@ async def test_full_disk_is_reported_and_leaves_nothing(*, client, services, set
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_file_of_uncertain_commit_is_retained(client, services, settings, monkeypatch):
+async def test_uncertain_commit_keeps_uploaded_file(client, services, settings, monkeypatch):
     commit = Documents.submit_many
 
     async def lost(self, new):
         await commit(self, new)
-        raise Unavailable("the ledger went away during the commit", component="ledger")
+        raise Unavailable("the ledger became unavailable during the commit", component="ledger")
 
     monkeypatch.setattr(Documents, "submit_many", lost)
     reply = await client.post("/v1/documents", json=JSON)
@@ -288,7 +284,7 @@ async def test_file_of_uncertain_commit_is_retained(client, services, settings, 
     assert (rows, len(files)) == (1, 1)
 
 
-async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, services, settings, monkeypatch):
+async def test_internal_error_reveals_nothing_and_leaves_nothing(client, services, settings, monkeypatch):
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
@@ -302,7 +298,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_collection_of_other_embedding_model_explains_remedy(client, services, settings, provider, wakes):
+async def test_other_embedding_model_is_rejected_with_remedy(client, services, settings, provider, wakes):
     await services.ledger.collections.ensure("default", "old", embedding_model="older")
 
     for reply in (
@@ -316,7 +312,7 @@ async def test_collection_of_other_embedding_model_explains_remedy(client, servi
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_document_leads_to_chunks_and_questions(client, services, settings):
+async def test_finished_document_lists_chunks_and_questions(client, services, settings):
     accepted = await submit(client, text="# A\n\n" + "alpha beta. " * 30 + "\n\n# B\n\n" + "gamma delta. " * 30)
     await work(services)
 
@@ -333,8 +329,8 @@ async def test_document_leads_to_chunks_and_questions(client, services, settings
     )
     assert [chunk.heading_path for chunk in (*first.items, *second.items)] == [["A"], ["B"]]
     assert second.next_cursor is None
-    kept = [q for chunk in (*first.items, *second.items) for q in chunk.questions if q.passed]
-    assert len(kept) == shown.questions > 0
+    passed = [q for chunk in (*first.items, *second.items) for q in chunk.questions if q.passed]
+    assert len(passed) == shown.questions > 0
 
 
 SECTIONS = "\n\n".join(f"# Part {n}\n\n" + f"The harbour of part {n} opens at {n}. " * 9 for n in range(6))
@@ -346,7 +342,7 @@ async def chunks_of(client, document_id, **parameters):
     return ChunkPage.model_validate_json(reply.content)
 
 
-async def test_chunks_are_read_in_both_directions(client, services):
+async def test_chunks_are_paged_in_both_directions(client, services):
     document = await submit(client, text=SECTIONS)
     await work(services, "parse", "index")
     every = (await chunks_of(client, document.id)).items
@@ -403,12 +399,16 @@ async def test_chunk_shows_question_results_and_costs(client, services, library,
     assert (await client.post("/v1/feedback", json=body)).status_code == 200
 
     (chunk,) = (await chunks_of(client, document.id)).items
-    *own, asked = chunk.questions
+    *own, user_question = chunk.questions
     assert (chunk.usage.calls, chunk.attempts, chunk.version) == (1, [], 1)
     assert {question.source for question in own} == {"generated"}
     assert all(-1 <= question.similarity <= 1 for question in own if question.passed)
-    assert (asked.text, asked.source, asked.passed) == ("When does the harbour open?", "user", None)
-    assert (asked.accepted.state, str(asked.accepted.query_id)) == ("waiting", body["query_id"])
+    assert (user_question.text, user_question.source, user_question.passed) == (
+        "When does the harbour open?",
+        "user",
+        None,
+    )
+    assert (user_question.accepted.state, str(user_question.accepted.query_id)) == ("waiting", body["query_id"])
     (chunk,) = (await chunks_of(client, given.id)).items
     assert [question.source for question in chunk.questions] == ["given"] * 2
     assert chunk.usage.cost == 0
@@ -437,7 +437,7 @@ async def test_original_and_text_are_served_without_execution(client, services):
     assert "alert" not in read.text
 
 
-async def test_text_is_complete_despite_overlaps_and_pages(client, services, monkeypatch):
+async def test_document_text_is_complete_despite_overlaps_and_pages(client, services, monkeypatch):
     monkeypatch.setattr("api.routes.contents._PAGE", 2)
     text_ = "One sentence of the harbour stands here, and the next follows it. " * 120
     document = await submit(client, text=text_)
@@ -448,7 +448,7 @@ async def test_text_is_complete_despite_overlaps_and_pages(client, services, mon
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == text_.rstrip()
 
 
-async def test_missing_bytes_ask_for_new_upload(client, services, settings):
+async def test_missing_stored_file_asks_for_new_upload(client, services, settings):
     document = await submit(client)
     _, (path,) = await left_behind(services, settings)
     path.unlink()
@@ -461,7 +461,7 @@ async def test_missing_bytes_ask_for_new_upload(client, services, settings):
     )
 
 
-async def test_the_cost_follows_from_the_prices(services, settings, provider):
+async def test_document_cost_follows_token_prices(services, settings, provider):
     prices = {"llm_input_price": 2.0, "llm_output_price": 8.0}
     async with calling(settings.model_copy(update=prices), services) as client:
         accepted = await submit(client)
@@ -472,7 +472,7 @@ async def test_the_cost_follows_from_the_prices(services, settings, provider):
     assert usage["cost"] > 0
 
 
-async def test_a_list_is_paged_and_filtered(client, services):
+async def test_document_list_is_paged_and_filtered(client, services):
     for number in range(5):
         await submit(client, external_id=f"d{number}", collection="a" if number < 3 else "b")
 
@@ -500,8 +500,8 @@ async def test_a_list_is_paged_and_filtered(client, services):
 
 
 @pytest.fixture
-async def shelf(client, services):
-    """Documents that were handed in, and then one changed and one failed."""
+async def varied_documents(client, services):
+    """Upload five documents, then change one and fail another."""
     for name, title in (("b.md", "Leave policy"), ("trip 2019.md", None), ("c.md", "Ärzte"), ("d.pdf", "\u5e74\u5047")):
         await submit(client, filename=name, title=title, collection="one")
     await submit(client, filename="a.txt", external_id="z_9", title="Trips", collection="two", metadata={"a": 1})
@@ -512,7 +512,7 @@ async def shelf(client, services):
 
 
 async def names_of(client, **parameters):
-    """The external ids that a list has, read in pages."""
+    """Return the external ids of a list, read in pages."""
     names, cursor = [], None
     while True:
         page = await client.get("/v1/documents", params=parameters | ({"cursor": cursor} if cursor else {}))
@@ -531,17 +531,17 @@ async def names_of(client, **parameters):
         ("state", ["d.pdf", "z_9", "c.md", "trip 2019.md", "b.md"]),
     ],
 )
-async def test_each_order_is_paged_without_gap_or_repetition(*, client, shelf, sort, order, monkeypatch):
+async def test_every_sort_order_pages_without_gaps_or_repeats(*, client, varied_documents, sort, order, monkeypatch):
     monkeypatch.setattr(
         "shared.ledger.documents.listing._CHECKED", 2
-    )  # of five: the others are found by the index of words
+    )  # of five: the others are found by the word index
     for limit in (1, 2, 9):
         assert await names_of(client, sort=sort, limit=limit) == order
         for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):
             assert await names_of(client, sort=sort, limit=limit, q=q) == [name for name in order if name in names]
 
 
-async def test_list_is_searchable_by_title_and_name(client, shelf):
+async def test_document_list_is_searchable_by_title_and_name(client, varied_documents):
     for q, names in {
         "leave": {"b.md"},
         "POL lea": {"b.md"},
@@ -558,7 +558,7 @@ async def test_list_is_searchable_by_title_and_name(client, shelf):
         assert set(await names_of(client, q=q)) == names, q
 
 
-async def test_list_omits_metadata_and_binds_cursor_to_order(client, shelf):
+async def test_list_omits_metadata_and_binds_cursor_to_order(client, varied_documents):
     first = (await client.get("/v1/documents", params={"limit": 1, "metadata": "false"})).json()
     assert [document["metadata"] for document in first["items"]] == [None]
     assert (await client.get("/v1/documents", params={"limit": 1})).json()["items"][0]["metadata"] == {"a": 1}
@@ -595,7 +595,7 @@ async def test_list_omits_metadata_and_binds_cursor_to_order(client, shelf):
         ({"cursor": "A" * 2_000}, 422),
     ],
 )
-async def test_a_list_cannot_be_asked_for_nonsense(client, parameters, status):
+async def test_invalid_list_parameters_are_rejected_by_name(client, parameters, status):
     reply = await client.get("/v1/documents", params=parameters)
 
     assert reply.status_code == status, reply.text
@@ -603,7 +603,7 @@ async def test_a_list_cannot_be_asked_for_nonsense(client, parameters, status):
 
 
 @pytest.mark.parametrize("key", [b"[1.5]", b"[-1]", b"[99999999999999]", b'["1"]', b"[true]", b"{}", b"1", b"[]"])
-async def test_a_cursor_of_chunks_cannot_be_made_up(client, key):
+async def test_forged_chunk_cursor_is_rejected(client, key):
     accepted = await submit(client)
     cursor = base64.urlsafe_b64encode(key).decode()
 
@@ -627,7 +627,7 @@ async def test_deleted_document_is_invisible_at_once(client):
     assert (await submit(client)).id != accepted.id
 
 
-async def test_only_failures_can_be_retried(client, services, wakes):
+async def test_only_failed_document_can_be_retried(client, services, wakes):
     accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
     address = f"/v1/documents/{accepted.id}"
     assert (await client.post(f"{address}/retry")).status_code == 409
@@ -644,7 +644,7 @@ async def test_only_failures_can_be_retried(client, services, wakes):
     assert wakes == ["parse"]
 
 
-async def test_dead_chunks_are_retried_from_where_they_died(client, services, provider, wakes):
+async def test_retry_resumes_dead_chunks_without_parsing_again(client, services, provider, wakes):
     provider.script(malformed_containing="Leave")
     accepted = await submit(client)
     address = f"/v1/documents/{accepted.id}"
@@ -660,7 +660,7 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
     assert (await client.get(address)).json()["state"] == "ready"
 
 
-async def test_tenants_cannot_see_each_other(services, settings, provider):
+async def test_tenants_cannot_see_each_others_documents(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         own, theirs = as_tenant("alice"), as_tenant("bob")
         mine = (await client.post("/v1/documents", json=JSON, headers=own)).json()
@@ -702,7 +702,7 @@ PROTECTED = [
 ]
 
 
-async def test_only_health_is_public(services, settings):
+async def test_only_health_routes_need_no_key(services, settings):
     async with calling(with_keys(settings), services) as client:
         for method, address in PROTECTED:
             reply = await client.request(method, address)

@@ -1,4 +1,4 @@
-"""What a load will cost, over HTTP, and what came of it."""
+"""Estimates over HTTP: the cost of a load in advance, and its comparison with the actual cost."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def load(*texts, **more):
     return {"documents": {"count": len(texts), "sample": [{"text": text} for text in texts]} | more}
 
 
-async def test_an_estimate_of_documents(client):
+async def test_estimate_of_complete_sample_is_exact(client):
     reply = await client.post("/v1/estimates", json=load(DOCUMENT))
     assert reply.status_code == 200
     body = reply.json()
@@ -21,7 +21,7 @@ async def test_an_estimate_of_documents(client):
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
-async def test_an_estimate_of_files_stores_nothing(client, services, settings):
+async def test_estimating_files_stores_nothing(client, services, settings):
     one = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()["calls"]
     sent = [("file", (name, DOCUMENT.encode())) for name in ("a.md", "b.txt")]
     scan = ("file", ("scan.pdf", b"%PDF-1.7 no text"))
@@ -48,20 +48,20 @@ async def test_an_estimate_of_files_stores_nothing(client, services, settings):
         ({"json": {}}, 415, None),
     ],
 )
-async def test_a_form_that_cannot_be_estimated_is_refused(client, request_, status, field):
+async def test_invalid_estimate_form_is_rejected(client, request_, status, field):
     reply = await client.post("/v1/documents/estimate", **request_)
 
     assert (reply.status_code, reply.json().get("field")) == (status, field), reply.text
 
 
-async def test_an_estimate_by_size_alone(client):
+async def test_estimate_without_sample_derives_chunks_from_bytes(client):
     body = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 160_000}})).json()
     assert (body["documents"], body["chunks"], body["exact"]) == (10, 100, False)
     short = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 1_000}})).json()
     assert short["chunks"] == 10
 
 
-async def test_actual_costs_are_compared_with_last_estimate(client, services, provider):
+async def test_status_compares_actual_cost_with_kept_estimate(client, services, provider):
     await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
     await work(services)
     estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()
@@ -76,7 +76,7 @@ async def test_actual_costs_are_compared_with_last_estimate(client, services, pr
     assert kept["since"]["embedding_tokens"] > 0
 
 
-async def test_estimate_of_recreated_collection_is_new(client, services, provider):
+async def test_migration_estimate_counts_calls_only_for_changed_prompt(client, services, provider):
     await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
     await work(services)
 
@@ -105,7 +105,7 @@ async def test_estimate_of_recreated_collection_is_new(client, services, provide
         ({"migrate": {"prompt": "no text"}}, 422),
     ],
 )
-async def test_a_request_that_says_too_little_is_refused(client, body, status):
+async def test_incomplete_estimate_request_is_rejected(client, body, status):
     reply = await client.post("/v1/estimates", json=body)
     assert reply.status_code == status
     assert reply.json()["detail"]

@@ -1,4 +1,4 @@
-"""Questions over HTTP: found, answered with citations, streamed; and honest where there is nothing."""
+"""Queries over HTTP: retrieval, answers with citations, streams, and replies without hits."""
 
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
@@ -23,7 +23,7 @@ QUESTION = {"question": "How many days of leave has everybody?"}
 
 @pytest.fixture
 async def indexed(client, services, provider):
-    """Two documents, and their ids by filename; the provider has counted nothing since."""
+    """Index two documents, reset the provider's counters, and return the ids by filename."""
     ids = {}
     for body, year in ((LEAVE, 2025), (PAY, 2026)):
         metadata = {"year": year, "tags": [body["filename"][0]], "at": f"{year}-05-01T00:00:00Z"}
@@ -40,7 +40,7 @@ async def retrieve(client, **change):
     return RetrieveReply.model_validate_json(reply.content)
 
 
-async def test_chunks_are_returned_with_all_fields(client, indexed):
+async def test_retrieved_chunks_have_all_fields(client, indexed):
     found = await retrieve(client)
 
     assert [chunk.external_id for chunk in found.chunks] == ["leave.md", "pay.md"]
@@ -72,7 +72,7 @@ async def test_query_parameters_narrow_results(client, indexed):
     assert (await retrieve(client, filter={"year": 1999})).chunks == []
 
 
-async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
+async def test_explain_option_adds_channels_weights_and_evidence(client, indexed):
     found = await retrieve(client, explain=True, weights={"questions": 1.0, "text": 0.5, "bm25": 2.0})
     plain = await retrieve(client)
 
@@ -83,8 +83,8 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
         "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
         "rewritten": None,
     }
-    assert {name: place.rank for name, place in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
-    scores = {name: place.score for name, place in best.channels.items()}
+    assert {name: hit.rank for name, hit in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
+    scores = {name: hit.score for name, hit in best.channels.items()}
     assert best.evidence.words == pytest.approx(scores["bm25"] * 2.5)
     assert best.evidence.near == pytest.approx(max(scores.get("questions", 0) * 2.5 / 2, scores["text"] * 2.5 / 4))
     x = sum(best.evidence.model_dump().values())
@@ -93,28 +93,30 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
     assert plain.chunks[0].channels is None
     assert plain.chunks[0].evidence is None
     (mean, *_) = (await retrieve(client, explain=True, fusion="mean")).chunks
-    assert mean.score == pytest.approx(sum(place.score for place in mean.channels.values()) / 3)
+    assert mean.score == pytest.approx(sum(hit.score for hit in mean.channels.values()) / 3)
     assert mean.evidence is None
 
 
-async def test_a_channel_can_be_searched_alone(client, indexed):
+async def test_single_channel_can_be_searched_alone(client, indexed):
     for channel in ("questions", "text", "bm25"):
         found = await retrieve(client, channels=[channel], explain=True)
         assert set(found.chunks[0].channels) == {channel}
-        if channel != "questions":  # those of the scripted provider are as near in both documents
+        if channel != "questions":  # the scripted provider's questions are equally near in both documents
             assert found.chunks[0].external_id == "leave.md"
-    # The other document has none of these words.
+    # The other document contains none of these words.
     words = await retrieve(client, channels=["bm25"], question="leave for everybody")
     assert [c.external_id for c in words.chunks] == ["leave.md"]
     assert (await retrieve(client, channels=["bm25"], question="to be or not to be")).chunks == []
 
 
-async def test_words_of_titles_and_headings_are_found(client, services, provider):
+async def test_title_and_heading_words_are_found(client, services, provider):
     sections = {
         "Gearbox": "Oil it every month and write that down. ",
         "Seals": "Replace what leaks before anybody sails. ",
     }
-    text = "\n\n".join(f"{'#' * level} {name}\n\n{said * 10}" for level, (name, said) in enumerate(sections.items(), 1))
+    text = "\n\n".join(
+        f"{'#' * level} {name}\n\n{sentence * 10}" for level, (name, sentence) in enumerate(sections.items(), 1)
+    )
     body = {"text": text, "title": "The bosun's manual", "external_id": "manual.md", "questions": []}
     (await client.post("/v1/documents", json=body)).raise_for_status()
     await work(services)
@@ -124,7 +126,7 @@ async def test_words_of_titles_and_headings_are_found(client, services, provider
         assert {chunk.heading_path[-1] for chunk in chunks} == found
 
 
-async def test_an_answer_cites_its_chunks(client, indexed, provider):
+async def test_answer_cites_its_chunks(client, indexed, provider):
     reply = await client.post("/v1/query", json=QUESTION)
 
     answered = QueryReply.model_validate_json(reply.content)
@@ -172,7 +174,7 @@ async def test_query_does_not_create_missing_collection(client, provider):
     assert provider.stats()["embeddings"] == 0
 
 
-async def test_a_streamed_answer_is_the_same_in_pieces(client, indexed):
+async def test_streamed_answer_equals_whole_answer(client, indexed):
     whole = (await client.post("/v1/query", json=QUESTION)).json()
     async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
@@ -189,7 +191,7 @@ async def test_a_streamed_answer_is_the_same_in_pieces(client, indexed):
     assert done | {"metadata": None} == whole | {"metadata": None}
 
 
-async def test_an_extractive_answer_says_that_it_is(services, settings, provider):
+async def test_extractive_answer_is_marked_and_calls_no_model(services, settings, provider):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
         await client.post("/v1/documents", json=LEAVE)
         await work(services)
@@ -239,17 +241,17 @@ async def test_quotes_are_whole_sentences_in_every_language(services, settings, 
     assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
 
 
-async def test_answers_cite_handbook_in_question_language(client, services):
+async def test_answer_cites_document_in_question_language(client, services):
     for each, sentences in HANDBOOK.items():
         text = ("" if each == "zh" else " ").join(sentences)
         await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md", "external_id": each})
     await work(services)
-    asked = {
+    questions = {
         "de": "Wie viele Tage Urlaub hat jeder Angestellte?",
         "zh": "每位员工有几天假期？",
         "ar": "كم يوما إجازة لكل موظف؟",
     }
-    for each, question in asked.items():
+    for each, question in questions.items():
         answered = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)
 
         assert (answered.form, answered.citations[0].external_id) == ("generative", each)
@@ -259,7 +261,7 @@ async def test_answers_cite_handbook_in_question_language(client, services):
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(Unavailable("away", component="llm"), 503), (BadReply("nothing"), 502), (RuntimeError("a secret"), 500)],
+    [(Unavailable("unavailable", component="llm"), 503), (BadReply("nothing"), 502), (RuntimeError("a secret"), 500)],
 )
 async def test_failed_answer_is_problem_or_error_event(client, indexed, monkeypatch, error, status):
     async def fail(*_):
@@ -283,7 +285,7 @@ async def test_failed_answer_is_problem_or_error_event(client, indexed, monkeypa
     assert "secret" not in streamed.text
 
 
-async def test_disconnected_client_stops_version_query(services, settings, provider, monkeypatch):
+async def test_disconnected_client_stops_answer_generation(services, settings, provider, monkeypatch):
     ended = asyncio.Event()
 
     async def endless(*_):
@@ -336,7 +338,7 @@ async def test_disconnected_client_stops_version_query(services, settings, provi
         ({"temperature": 0}, "temperature"),
     ],
 )
-async def test_invalid_question_is_rejected_before_any_payment(client, provider, change, field):
+async def test_invalid_query_is_rejected_without_provider_calls(client, provider, change, field):
     for route in ("retrieve", "query"):
         reply = await client.post(f"/v1/{route}", json=QUESTION | change)
 
@@ -345,10 +347,11 @@ async def test_invalid_question_is_rejected_before_any_payment(client, provider,
     assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
 
 
-NO_FIELD = ({"": 1}, {"a..b": 1}, {".": 1}, {'a"b': 1}, {"a\\": 1})
-STRANGE = (
+INVALID_FIELDS = ({"": 1}, {"a..b": 1}, {".": 1}, {'a"b': 1}, {"a\\": 1})
+UNUSUAL = (
     {"a[": 1},
     {"a[]": "x"},
+    {"a[99999999999999999999]": 1},
     {"ü": "ü"},
     {"a": 2**63 - 1},
     {"a": -(2**63)},
@@ -364,10 +367,10 @@ STRANGE = (
 
 
 async def test_odd_filters_never_cause_server_errors(client, indexed):
-    for filter_ in STRANGE:
+    for filter_ in UNUSUAL:
         reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
         assert (reply.status_code, reply.json().get("chunks")) == (200, []), (filter_, reply.text)
-    for filter_ in NO_FIELD:
+    for filter_ in INVALID_FIELDS:
         reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
         assert (reply.status_code, reply.json()["field"]) == (422, "filter"), (filter_, reply.text)
 
@@ -383,7 +386,7 @@ async def test_any_field_name_and_nested_fields_are_filterable(client, services)
         assert not (await retrieve(client, filter=filter_)).chunks, filter_
 
 
-async def test_unavailable_component_is_named(client, indexed, provider):
+async def test_provider_outage_names_component_in_503(client, indexed, provider):
     provider.script(down=True)
     reply = await client.post("/v1/retrieve", json=QUESTION)
 
@@ -409,9 +412,9 @@ async def test_tenants_cannot_find_each_others_chunks(services, settings, provid
 
 
 async def many(client, services, count=130):
-    """Documents about the same, one of which says something else; the ids of their chunks.
+    """Index documents on one subject and one on another; return their chunk ids by external id.
 
-    None speaks of leave as often as another: of equal scores a search that looks less deep may see others.
+    Each mentions leave a different number of times, because a shallow search may return other chunks of equal score.
     """
     for number in range(count):
         text = f"Everybody has {number} days of leave{' leave' * number} in the year {number}."
@@ -434,12 +437,12 @@ async def test_expected_chunks_get_ranks_of_deep_search(client, services, provid
     deep = (await retrieve(client, top_k=200, max_tokens=100_000, explain=True, fusion=fusion)).chunks
     wanted = [deep[0].chunk_id, deep[5].chunk_id, *[chunk.chunk_id for chunk in deep[-4:]]]
     for top_k in (1, 5):
-        placed = await expected_of(client, wanted, top_k=top_k, fusion=fusion)
-        assert list(placed) == wanted
+        explained = await expected_of(client, wanted, top_k=top_k, fusion=fusion)
+        assert list(explained) == wanted
         for rank, chunk in enumerate(deep, 1):
-            if chunk.chunk_id not in placed:
+            if chunk.chunk_id not in explained:
                 continue
-            shown = placed[chunk.chunk_id]
+            shown = explained[chunk.chunk_id]
             assert (shown.rank, shown.score) == (rank, pytest.approx(chunk.score, abs=1e-6)), rank
             assert shown.left_out == (None if rank <= top_k else "top_k")
             assert {c: (p.rank, pytest.approx(p.score)) for c, p in chunk.channels.items()} == {
@@ -452,15 +455,15 @@ async def test_expected_chunks_show_reason_for_exclusion(client, services, index
     leave, pay = [chunk.chunk_id for chunk in (await retrieve(client)).chunks]
     nowhere = str(uuid4())
 
-    placed = await expected_of(client, [leave, pay, nowhere], filter={"year": 2026}, min_score=0.99)
-    assert (placed[leave].left_out, placed[leave].rank, placed[leave].channels) == ("filter", None, {})
-    assert placed[pay].left_out == "min_score"
-    assert placed[nowhere].left_out == "absent"
+    explained = await expected_of(client, [leave, pay, nowhere], filter={"year": 2026}, min_score=0.99)
+    assert (explained[leave].left_out, explained[leave].rank, explained[leave].channels) == ("filter", None, {})
+    assert explained[pay].left_out == "min_score"
+    assert explained[nowhere].left_out == "absent"
     assert (await expected_of(client, [pay], max_tokens=1))[pay].left_out == "room"
     assert (await expected_of(client, [leave], weights={"questions": 0}))[leave].channels["questions"].rank in {1, 2}
-    asked = (await expected_of(client, [leave]))[leave].question
+    matched = (await expected_of(client, [leave]))[leave].question
     chunk = (await client.get(f"/v1/chunks/{leave}")).json()["chunk"]
-    assert asked in [question["text"] for question in chunk["questions"]]
+    assert matched in [question["text"] for question in chunk["questions"]]
     refused = await client.post("/v1/retrieve", json=QUESTION | {"expected": [leave]})
     assert (refused.status_code, refused.json()["field"]) == (422, "expected")
 

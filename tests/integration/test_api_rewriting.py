@@ -1,4 +1,4 @@
-"""Rewriting and reranking over HTTP: what they find, and that a query goes on without them."""
+"""Rewriting and reranking over HTTP: their effect, and queries that continue when they fail."""
 
 import time
 
@@ -21,7 +21,7 @@ ANSWERING = "The holiday entitlement of staff is thirty working days."
 
 @pytest.fixture(scope="module")
 async def reranking(settings, provider_process):
-    """Services with a reranker."""
+    """Yield services with a reranker."""
     changed = {"rerank_base_url": provider_process.url, "rerank_model": "scripted-reranker"}
     async with build("all", settings.model_copy(update=changed)) as services:
         yield services
@@ -29,7 +29,7 @@ async def reranking(settings, provider_process):
 
 @pytest.fixture(scope="module")
 async def four_documents(session_services, reranking, provider_process):
-    """A client of an API with a reranker, over four documents, which no test changes."""
+    """Yield a client of an API with a reranker and four documents; no test changes them."""
     provider_process.restore()
     await empty(session_services)
     await empty(reranking)
@@ -42,13 +42,13 @@ async def four_documents(session_services, reranking, provider_process):
 
 @pytest.fixture
 async def client(four_documents, reranking, provider):
-    """A client over four documents; nothing is left of what an earlier test did to the provider."""
+    """Return the client, after the provider's state of an earlier test was reset."""
     await forget(reranking)
     return four_documents
 
 
 async def retrieve(client, **change):
-    """The names of the documents found, and the whole reply."""
+    """Return the external ids of the chunks and the whole reply."""
     reply = await client.post("/v1/retrieve", json=QUESTION | {"rerank": False} | change)
     assert reply.status_code == 200, reply.text
     found = RetrieveReply.model_validate_json(reply.content)
@@ -85,7 +85,7 @@ async def test_question_hits_precede_equal_rewriting_hits(client, provider):
     assert found.chunks[1].channels["text"].score == pytest.approx(0.9, abs=0.05)
 
 
-async def test_rewriting_is_one_call_one_embedding_one_search(client, provider):
+async def test_rewriting_costs_one_call_and_one_extra_embedding(client, provider):
     wanted = {"hyde": True, "queries": 8, "step_back": True, "entities": True}
 
     _, found = await retrieve(client, rewrite=wanted, explain=True)
@@ -96,7 +96,7 @@ async def test_rewriting_is_one_call_one_embedding_one_search(client, provider):
     assert (len(rewritten.queries), rewritten.step_back_question is None) == (8, False)
 
 
-async def test_question_is_searched_during_rewriting(client, provider):
+async def test_question_embedding_runs_during_rewriting(client, provider):
     provider.script(latency_seconds=1, embedding_latency_seconds=1)
 
     _, found = await retrieve(client, rewrite={"entities": True})
@@ -107,7 +107,7 @@ async def test_question_is_searched_during_rewriting(client, provider):
     assert took["total"] < took["embed"] + took["rewrite"]
 
 
-async def test_named_entities_raise_matching_chunks(client, provider):
+async def test_named_entities_raise_scores_of_matching_chunks(client, provider):
     provider.script(rewriting={"entities": ["halifax"]})
     question = "Who is sent tickets for the assistant of the house, to Halifax?"
 
@@ -134,9 +134,9 @@ async def test_failed_rewriting_does_not_delay_answer(client, provider, fault, r
     provider.script(rewrite_fault=fault, rewriting={"hypothetical_answer": ANSWERING})
     body = QUESTION | {"top_k": 4, "rerank": False, "rewrite": {"hyde": True, "budget_ms": 300}}
 
-    began = time.monotonic()
+    started = time.monotonic()
     reply = await client.post("/v1/query", json=body)
-    took = time.monotonic() - began
+    took = time.monotonic() - started
 
     answered = QueryReply.model_validate_json(reply.content)
     assert answered.answer == "The documents say so [1]."
@@ -186,12 +186,12 @@ async def test_invalid_rewriting_option_is_rejected_by_name(client, rewrite, fie
 
 LONG = " ".join(f"filler{n}" for n in range(60))
 SHORT = "Kites are flown."
-JUDGED = {"question": "Where are kites flown by wardens?", "top_k": 10}
+RERANKED_QUERY = {"question": "Where are kites flown by wardens?", "top_k": 10}
 
 
 @pytest.fixture(scope="module")
 async def six_documents(four_documents, session_services):
-    """Two more documents: the channels find the short one nearer, the reranker the long one."""
+    """Add two documents: the channels prefer the short one, the reranker the long one."""
     for name, text in {"short.md": SHORT, "long.md": f"Where wardens go, by day: {LONG} kites are seen flown."}.items():
         await four_documents.post("/v1/documents", json={"text": text, "filename": name, "questions": []})
     await work(session_services)
@@ -202,9 +202,9 @@ async def kites(six_documents, client):
     return client
 
 
-async def test_the_best_are_put_in_the_rerankers_order(kites, provider):
-    directly, _ = await retrieve(kites, **JUDGED)
-    reranked, found = await retrieve(kites, **JUDGED, rerank=True)
+async def test_best_chunks_follow_reranker_order(kites, provider):
+    directly, _ = await retrieve(kites, **RERANKED_QUERY)
+    reranked, found = await retrieve(kites, **RERANKED_QUERY, rerank=True)
 
     assert directly[:2] == ["short.md", "long.md"]
     assert reranked[:2] == ["long.md", "short.md"]
@@ -213,19 +213,19 @@ async def test_the_best_are_put_in_the_rerankers_order(kites, provider):
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == 1.0
     (body,) = provider.stats()["reranks"]
-    assert body["query"] == JUDGED["question"]
+    assert body["query"] == RERANKED_QUERY["question"]
     assert (body["model"], len(body["documents"])) == ("scripted-reranker", 6)
     assert "Leave\n\nThe holiday" in " ".join(body["documents"])
 
 
-async def test_only_the_wanted_number_is_left_after_reranking(kites):
-    names, _ = await retrieve(kites, **JUDGED | {"top_k": 1}, rerank=True)
+async def test_reranking_returns_top_k_chunks_only(kites):
+    names, _ = await retrieve(kites, **RERANKED_QUERY | {"top_k": 1}, rerank=True)
 
     assert names == ["long.md"]
 
 
-async def test_diversity_follows_reranker_order(kites):
-    names, found = await retrieve(kites, **JUDGED | {"top_k": 3}, rerank=True, diversity=0.1)
+async def test_diversity_keeps_best_reranked_chunk_first(kites):
+    names, found = await retrieve(kites, **RERANKED_QUERY | {"top_k": 3}, rerank=True, diversity=0.1)
 
     assert names[0] == "long.md"
     assert found.chunks[0].rerank_score == 1.0
@@ -242,12 +242,12 @@ async def test_diversity_follows_reranker_order(kites):
     ],
 )
 async def test_failed_reranker_does_not_delay_answer(kites, provider, fault, reason):
-    directly, _ = await retrieve(kites, **JUDGED)
+    directly, _ = await retrieve(kites, **RERANKED_QUERY)
     provider.script(rerank_fault=fault)
 
-    began = time.monotonic()
-    reply = await kites.post("/v1/query", json=JUDGED)
-    took = time.monotonic() - began
+    started = time.monotonic()
+    reply = await kites.post("/v1/query", json=RERANKED_QUERY)
+    took = time.monotonic() - started
 
     answered = QueryReply.model_validate_json(reply.content)
     assert answered.answer == "The documents say so [1]."
@@ -257,17 +257,17 @@ async def test_failed_reranker_does_not_delay_answer(kites, provider, fault, rea
     assert took < 5
 
 
-async def test_both_may_fail_at_once(kites, provider):
+async def test_query_survives_failed_rewriting_and_reranking(kites, provider):
     provider.script(rewrite_fault="hang", rerank_fault="hang")
 
-    names, found = await retrieve(kites, **JUDGED, rerank=True, rewrite={"hyde": True, "budget_ms": 200})
+    names, found = await retrieve(kites, **RERANKED_QUERY, rerank=True, rewrite={"hyde": True, "budget_ms": 200})
 
     assert names[0] == "short.md"
     assert found.metadata.skipped.keys() == {"rewrite", "rerank"}
     assert found.metadata.milliseconds["total"] < 5_000
 
 
-async def test_the_embedded_model_is_not_asked_to_rewrite(services, settings, provider):
+async def test_embedded_model_is_never_used_for_rewriting(services, settings, provider):
     async with calling(settings.model_copy(update={"llm_model": "smollm2-135m"})) as client:
         await client.post("/v1/documents", json={"text": TEXTS["leave.md"], "filename": "leave.md"})
         await work(services)

@@ -1,4 +1,4 @@
-"""The API as a service: events, health, the description of itself, and the process."""
+"""The API as a service: events, health, its OpenAPI description, and its process."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from shared.ledger.postgres.database import Database
 from tests.support.api import calling, events_of, left_behind, serving, work
 
 
-async def test_every_reply_has_headers_and_request_id(client):
+async def test_every_reply_has_security_headers_and_request_id(client):
     for address in ("/health/live", "/nowhere", "/v1/documents?limit=0"):
         reply = await client.get(address, headers={"x-request-id": "mine-1"})
         assert reply.headers["x-request-id"] == "mine-1"
@@ -32,7 +32,7 @@ async def test_every_reply_has_headers_and_request_id(client):
     assert len(odd.headers["x-request-id"]) == 32
 
 
-async def test_the_reference_needs_nothing_from_elsewhere(client):
+async def test_api_reference_page_loads_own_files_only(client):
     page = await client.get("/docs")
     files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
 
@@ -55,7 +55,7 @@ async def test_the_reference_needs_nothing_from_elsewhere(client):
         ("GET", "/v1/collections/%ff", 422),
     ],
 )
-async def test_the_routers_own_errors_are_problems_too(client, method, address, status):
+async def test_router_errors_are_problem_details(client, method, address, status):
     reply = await client.request(method, address)
 
     assert reply.status_code == status
@@ -122,7 +122,7 @@ async def test_uploads_without_ledger_are_rejected_and_leave_nothing(services, s
     assert (await left_behind(services, settings))[1] == []
 
 
-async def test_openapi_describes_everything_with_examples(client):
+async def test_openapi_operations_have_descriptions_and_examples(client):
     document = (await client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]
 
@@ -149,23 +149,23 @@ async def test_openapi_describes_everything_with_examples(client):
     assert "HTTPValidationError" not in text.split('"schemas"')[0]
 
 
-def test_the_examples_of_replies_are_such_replies():
+def test_reply_examples_match_their_models():
     for model in ReplyModel.__subclasses__() + BodyModel.__subclasses__():
         example = (model.model_config.get("json_schema_extra") or {}).get("example")
         if example is not None:
             model.model_validate_json(orjson.dumps(example))
 
 
-async def test_progress_is_streamed_live(services, settings, provider):
+async def test_ingest_progress_is_streamed_live(services, settings, provider):
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         assert await anext(events) == ("progress", {"documents": {}})
 
         document_id = (await client.post("/v1/documents", json={"text": "alpha beta"})).json()["id"]
-        told = [await anext(events), await anext(events)]
-        assert told[0] == ("progress", {"documents": {"queued": 1}})
-        assert told[1][0] == "document"
-        assert DocumentView.model_validate(told[1][1]).state == "queued"
+        received = [await anext(events), await anext(events)]
+        assert received[0] == ("progress", {"documents": {"queued": 1}})
+        assert received[1][0] == "document"
+        assert DocumentView.model_validate(received[1][1]).state == "queued"
         await work(services)
 
         async with asyncio.timeout(30):
@@ -179,13 +179,13 @@ async def test_ledger_outage_is_reported_to_listeners(services, settings, provid
     from shared.domain.errors import Unavailable
     from shared.ledger.documents.documents import Documents
 
-    async def away(*_, **__):
-        raise Unavailable("away", component="ledger")
+    async def unavailable(*_, **__):
+        raise Unavailable("unavailable", component="ledger")
 
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         await anext(events)
-        monkeypatch.setattr(Documents, "changes", away)
+        monkeypatch.setattr(Documents, "changes", unavailable)
         name, problem = await anext(events)
 
     assert (name, problem["status"], problem["component"]) == ("error", 503, "ledger")
@@ -207,7 +207,7 @@ def launch(forks, settings, stack, tmp_path):
 
 @contextlib.contextmanager
 def process(launch, **environment):
-    """The API as a process, and a client of it."""
+    """Start the API as a process; yield the process and a client."""
     port = free_port()
     child = launch(FOREASK_API_PORT=str(port), **environment)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
@@ -229,7 +229,7 @@ def process(launch, **environment):
         child.wait()
 
 
-async def test_a_large_upload_is_never_held_in_memory(services, settings, provider, launch):
+async def test_large_upload_is_not_held_in_memory(services, settings, provider, launch):
     def body():
         yield b'--edge\r\nContent-Disposition: form-data; name="file"; filename="large.txt"\r\n\r\n'
         for _ in range(80):
@@ -252,8 +252,8 @@ async def test_a_large_upload_is_never_held_in_memory(services, settings, provid
     assert await asyncio.to_thread(upload) < 30_000_000
 
 
-async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, provider, launch):
-    def cut_off():
+async def test_interrupted_upload_leaves_nothing(services, settings, provider, launch):
+    def interrupt():
         with process(launch) as (_, client):
             with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:
                 connection.sendall(
@@ -269,7 +269,7 @@ async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, prov
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
-    await asyncio.to_thread(cut_off)
+    await asyncio.to_thread(interrupt)
     assert await left_behind(services, settings) == (0, [])
 
 
@@ -286,13 +286,13 @@ async def test_oversized_body_is_answered_while_being_sent(services, settings, p
     assert await asyncio.to_thread(send) == 413
 
 
-async def test_shutdown_with_listeners_is_quick_without_texts_logged(services, provider, launch, tmp_path):
+async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, provider, launch, tmp_path):
     def run():
         with process(launch) as (child, client):
             client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
             client.post("/v1/documents", json={"text": "a secret text", "secret": "secret"})
             with client.stream("GET", "/v1/events") as stream:
-                lines = stream.iter_lines()  # held: a generator that is dropped closes the stream
+                lines = stream.iter_lines()  # referenced, because a collected generator closes the stream
                 next(lines)
                 started = time.monotonic()
                 child.send_signal(signal.SIGTERM)
@@ -323,18 +323,18 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "reason"),
     [
         ({"FOREASK_API_HOST": "0.0.0.0"}, "FOREASK_API_KEYS"),
         ({"FOREASK_API_KEYS": "alice:short"}, "too short"),
         ({"FOREASK_LLM_MODEL": ""}, "FOREASK_LLM_MODEL"),
     ],
 )
-def test_startup_failure_is_explained(launch, tmp_path, environment, said):
+def test_invalid_settings_stop_startup_with_reason(launch, tmp_path, environment, reason):
     assert launch(**environment).wait(timeout=60) == 1
 
     log = (tmp_path / "api.log").read_text()
-    assert said in log
+    assert reason in log
     assert "Traceback" not in log
 
 

@@ -1,4 +1,4 @@
-"""GET /v1/status: what waits, what is in work, how fast it goes, and the limits."""
+"""GET /v1/status: waiting and running work, its rate, and the limits."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ async def test_status_requires_key(client):
     assert (await client.get("/v1/status")).status_code == 401
 
 
-async def test_idle_status_has_no_rate_and_no_end(client):
+async def test_idle_status_has_no_rate_and_no_eta(client):
     view = await status(client)
 
     assert view.documents == {}
@@ -56,7 +56,7 @@ async def test_work_is_counted_by_stage(client, services):
     assert view.documents == {"queued": 3, "parsing": 1}
     assert stage(view, "parse") == {"due": 3, "in_flight": 1, "later": 0}
     assert view.stages["parse"].oldest_seconds >= 0
-    assert view.eta_seconds is None  # nothing has ended yet
+    assert view.eta_seconds is None  # no work has finished yet
     assert stage(await status(client, "bob"), "parse") == {"due": 1, "in_flight": 0, "later": 0}
 
 
@@ -70,7 +70,7 @@ async def test_deferred_work_is_counted_separately(client, services):
     assert view.stages["parse"].oldest_seconds is None
 
 
-async def test_rate_and_end_follow_from_finished_work(client, services):
+async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, services):
     library = Library(services, "alice")
     for number in range(6):
         await library.add(f"A text about lighthouse number {number} and its keeper.")
@@ -79,15 +79,15 @@ async def test_rate_and_end_follow_from_finished_work(client, services):
         await library.add(f"A text about harbour number {number} and its ships.")
     documents = await services.ledger.work.claim_documents(10)
     assert len(documents) == 3
-    await services.ledger.work.give_back("documents", [d.lease for d in documents])
+    await services.ledger.work.release("documents", [d.lease for d in documents])
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
     assert 6 <= view.chunks_per_minute <= 6 * 12
-    assert view.eta_seconds is None  # what is not parsed yet has no chunks to count
+    assert view.eta_seconds is None  # unparsed documents have no chunks to count
 
 
-async def test_dead_chunks_are_counted(client, services, provider):
+async def test_status_counts_dead_chunks(client, services, provider):
     library = Library(services, "alice")
     provider.script(malformed_containing="lighthouse")
     await library.add("A text about a lighthouse and its keeper.")
@@ -96,7 +96,7 @@ async def test_dead_chunks_are_counted(client, services, provider):
     assert (await status(client)).dead == 1
 
 
-async def test_limits_are_shown_with_their_use(client, services):
+async def test_status_shows_limits_with_current_use(client, services):
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
     await work(services)
 
@@ -106,7 +106,7 @@ async def test_limits_are_shown_with_their_use(client, services):
     assert "embedding requests" in limits
 
 
-async def test_usage_is_shown_by_collection_with_its_price(services, settings, provider):
+async def test_status_shows_usage_and_cost_by_collection(services, settings, provider):
     prices = {"llm_input_price": 2.0, "llm_output_price": 8.0, "embedding_price": 0.5}
     await Library(services, "alice").add("A text about a lighthouse and its keeper.")
     await work(services)
@@ -149,23 +149,23 @@ def test_most_important_bottleneck_is_shown():
     full = LimitUse("llm requests", 100, 91, 0, None, "closed", timedelta(), "llm", "requests", None)
     held = [replace(full, cooldown=minute), replace(full, breaker="open", used=0)]
 
-    def said(uses=(), workers=1, budget=None, parts=up, work=backlog):
+    def bottleneck(uses=(), workers=1, budget=None, parts=up, work=backlog):
         return pace(work, parts, uses, {"generate": workers}, budget)
 
-    assert said(held, 0, used_up, up | {"qdrant": False, "uploads": False}).sentence == (
+    assert bottleneck(held, 0, used_up, up | {"qdrant": False, "uploads": False}).sentence == (
         "Qdrant and the store of uploads do not answer."
     )
-    assert said(held, 0, used_up).cause == "breaker"
-    assert said(held[:1], 0, used_up).sentence == "The llm provider asked all to wait, for 60 s more."
-    assert said([full], 0, used_up).sentence == "Llm requests: 91 of the 100 that a minute may hold are used."
-    assert said([replace(full, used=90)], 0, used_up).cause == "budget"
+    assert bottleneck(held, 0, used_up).cause == "breaker"
+    assert bottleneck(held[:1], 0, used_up).sentence == "The llm provider requested a wait of 60 s."
+    assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of 100 per minute are used."
+    assert bottleneck([replace(full, used=90)], 0, used_up).cause == "budget"
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
-    assert said([flying]).sentence == "Llm requests: 8 of at most 8 calls are under way."
-    assert said(workers=0).cause == "no_worker"
-    assert said(work=replace(backlog, unserved={"e5": 3})).sentence == (
+    assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are running."
+    assert bottleneck(workers=0).cause == "no_worker"
+    assert bottleneck(work=replace(backlog, unserved={"e5": 3})).sentence == (
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
-    assert said().sentence == "12 chunks end a minute, and the open ones end in about 20 s."
+    assert bottleneck().sentence == "12 chunks finish per minute, and the open chunks need about 20 s."
 
 
 async def test_history_shows_finished_work_per_minute(client, services):
@@ -178,6 +178,6 @@ async def test_history_shows_finished_work_per_minute(client, services):
     items = reply.json()["items"]
     assert len(items) == 3
     assert sum(each["chunks"] for each in items) == sum(each["documents"] for each in items) == 1
-    beside = await client.get("/v1/status/history", headers=as_tenant("bob"))
-    assert [each["chunks"] for each in beside.json()["items"]] == [0] * 60
+    other = await client.get("/v1/status/history", headers=as_tenant("bob"))
+    assert [each["chunks"] for each in other.json()["items"]] == [0] * 60
     assert (await client.get("/v1/status/history?minutes=1441", headers=as_tenant("alice"))).status_code == 422

@@ -1,4 +1,4 @@
-"""What is returned of a chunk that was found: it, its section, or some of its sentences; and under what budget."""
+"""Units returned for a retrieved chunk: the chunk, its section, or some sentences; and the token budget."""
 
 from itertools import pairwise
 
@@ -32,8 +32,8 @@ async def add(client, text, filename="guide.md", collection="default"):
 
 
 @pytest.fixture
-async def divided(client, services):
-    """A document in sections of several chunks each."""
+async def sectioned(client, services):
+    """Index a document with sections of several chunks each."""
     (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
     await add(client, guide())
     await work(services)
@@ -45,7 +45,7 @@ async def retrieve(client, question, **change):
     return RetrieveReply.model_validate_json(reply.content)
 
 
-async def test_small_chunk_returns_its_whole_section(client, divided):
+async def test_section_unit_returns_whole_section_of_chunk(client, sectioned):
     question = "what stands beside orchard2?"
     small = await retrieve(client, question, top_k=1)
     whole = await retrieve(client, question, top_k=2, unit="section", explain=True)
@@ -66,7 +66,7 @@ async def test_small_chunk_returns_its_whole_section(client, divided):
 
 
 async def test_incomplete_section_is_not_returned(client, services):
-    """While its document is indexed, a chunk is returned itself rather than a section with a hole."""
+    """While the document is being indexed, the chunk is returned instead of an incomplete section."""
     (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
     await add(client, guide())
     await work(services, "parse")
@@ -78,13 +78,13 @@ async def test_incomplete_section_is_not_returned(client, services):
     question = first_and_third[0].content.text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert found.text == first_and_third[0].content.text
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in batch])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in batch])
     await work(services)
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert len(found.text) > len(first_and_third[0].content.text)
 
 
-async def test_unsectioned_chunk_is_returned_alone(client, services):
+async def test_chunk_without_section_is_returned_alone(client, services):
     await add(client, guide())
     await work(services)
 
@@ -93,7 +93,7 @@ async def test_unsectioned_chunk_is_returned_alone(client, services):
     assert (await retrieve(client, "orchard2", unit="section")).chunks == chunks
 
 
-async def test_a_section_must_hold_a_chunk(client):
+async def test_section_smaller_than_chunk_is_rejected(client):
     reply = await client.put("/v1/collections/default", json={"section_max_chars": 500})
 
     assert reply.status_code == 422
@@ -101,7 +101,7 @@ async def test_a_section_must_hold_a_chunk(client):
     assert "chunk_max_chars" in reply.json()["detail"]
 
 
-async def test_sentences_around_the_nearest_are_returned(client, services):
+async def test_sentence_unit_returns_window_around_nearest_sentence(client, services):
     await add(client, guide())
     await work(services)
     question = "Here orchard1x2 stands in the orchard beside orchard1."
@@ -116,7 +116,7 @@ async def test_sentences_around_the_nearest_are_returned(client, services):
         assert found.chunk_span[0] <= found.span[0] < found.span[1] <= found.chunk_span[1]
 
 
-async def test_duplicate_text_in_other_document_is_omitted(client, services):
+async def test_duplicate_text_is_returned_once_naming_other_document(client, services):
     for filename in ("a.md", "b.md"):
         await add(client, section("harbour"), filename)
     await add(client, section("orchard"), "c.md")
@@ -130,7 +130,7 @@ async def test_duplicate_text_in_other_document_is_omitted(client, services):
     assert "1 with the text of another" in found.metadata.explain.stages["return"].did
 
 
-async def test_chunks_that_overlap_share_no_sentence(client, services):
+async def test_overlapping_chunks_are_returned_without_shared_sentences(client, services):
     sizes = {"chunk_max_chars": 400, "chunk_overlap_chars": 150}
     (await client.put("/v1/collections/default", json=sizes)).raise_for_status()
     text = " ".join(f"Sentence number{n} says a little of item{n}." for n in range(60))
@@ -146,7 +146,7 @@ async def test_chunks_that_overlap_share_no_sentence(client, services):
     assert any(chunk.span != chunk.chunk_span for chunk in chunks)
 
 
-async def test_chunks_under_the_same_headings_stand_together(client, divided):
+async def test_section_order_groups_chunks_by_heading(client, sectioned):
     by_score = (await retrieve(client, "orchard2 harbour1", top_k=20)).chunks
     by_section = (await retrieve(client, "orchard2 harbour1", top_k=20, order="section")).chunks
 
@@ -159,10 +159,10 @@ async def test_chunks_under_the_same_headings_stand_together(client, divided):
         assert spans == sorted(spans)
 
 
-async def test_tokens_are_those_of_the_models_own_tokenizer(settings, services, tmp_path):
+async def test_token_budget_uses_configured_tokenizer(settings, services, tmp_path):
     words = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words.enable_truncation(3)  # files come with the limits of training
+    words.enable_truncation(3)  # tokenizer files contain the truncation of their training
     path = tmp_path / "tokenizer.json"
     words.save(str(path))
     async with calling(settings.model_copy(update={"llm_tokenizer": path})) as client:
@@ -175,7 +175,7 @@ async def test_tokens_are_those_of_the_models_own_tokenizer(settings, services, 
         assert (await retrieve(client, "harbour1", max_tokens=exact - 1)).chunks == []
 
 
-async def test_every_stage_is_explained(client, divided):
+async def test_explain_lists_every_query_stage(client, sectioned):
     found = await retrieve(client, "orchard2", explain=True, unit="sentences", diversity=0.3, top_k=3)
 
     stages = found.metadata.explain.stages

@@ -1,4 +1,4 @@
-"""The page on backups, followed: what was deleted after the backup is there again, at no cost of the language model."""
+"""Follow the page on backups: a document deleted after the backup is restored without model calls."""
 
 import asyncio
 import os
@@ -17,14 +17,14 @@ LAMP = "# Lamp\n\nThe lamp burns all night."
 
 
 def commands(heading, nth=0):
-    """The commands of the page under a heading: its first, second, ... block of them."""
+    """Return the nth block of commands under a heading of the page."""
     section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
     block = re.findall(r"(?:^    .+\n)+", section, re.MULTILINE)[nth]
     return re.sub(r"^    ", "", block, flags=re.MULTILINE)
 
 
 async def run(script, settings, **more):
-    """Run commands of the page with the settings of a deployment; return what they said."""
+    """Run commands of the page with the settings of a deployment; return their output."""
     path = os.pathsep.join([str(binary("pg_dump").parent), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {
         "PATH": path,
@@ -38,9 +38,9 @@ async def run(script, settings, **more):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    return said.decode()
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
 
 
 async def found(client):
@@ -48,12 +48,12 @@ async def found(client):
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
 
-async def test_restored_documents_are_found_and_not_paid_again(client, services, settings, provider):
-    handed_in = await client.post("/v1/documents", json={"external_id": "lamp", "text": LAMP})
+async def test_restored_documents_are_found_without_new_model_calls(client, services, settings, provider):
+    uploaded = await client.post("/v1/documents", json={"external_id": "lamp", "text": LAMP})
     await work(services)
     await run(commands("How do I back up?"), settings)
 
-    await client.delete(f"/v1/documents/{handed_in.json()['id']}")
+    await client.delete(f"/v1/documents/{uploaded.json()['id']}")
     while await services.cleaner.clean():
         pass
     assert await found(client) == []

@@ -1,4 +1,4 @@
-"""No transaction is unbounded: whatever the size of a document or a collection, its rows are changed in slices."""
+"""Transactions are bounded: rows of documents and collections of any size are changed in slices."""
 
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,7 +22,7 @@ from tests.support.api import work
 
 @contextmanager
 def changes(services, words):
-    """How many rows each statement changed that has these words."""
+    """Record the number of rows changed by each statement that contains these words."""
     sizes = []
 
     def count(_connection, cursor, statement, _parameters, _context, _many):
@@ -67,7 +67,7 @@ async def test_large_document_chunks_are_written_in_slices(services, library, mo
     assert (shown.state, shown.title, shown.progress.total) == (DocumentState.INDEXING, "Title", 10)
 
 
-async def test_a_group_of_documents_is_written_in_slices(services, library, monkeypatch):
+async def test_document_group_is_written_in_slices(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     documents = await claimed(services, library, count=5)
     outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
@@ -75,34 +75,34 @@ async def test_a_group_of_documents_is_written_in_slices(services, library, monk
     with changes(services, "INSERT INTO chunks") as sizes:
         assert await services.ledger.work.settle_parsed(outcomes) == {d.lease.id for d in documents}
 
-    assert sizes == [3, 2, 3, 4, 4, 1]  # the largest last: others need not wait for its slices
+    assert sizes == [3, 2, 3, 4, 4, 1]  # the largest document is last, so that the others do not wait for its slices
 
 
 async def test_document_too_large_for_one_transaction_is_settled(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 100)
     (document,) = await claimed(services, library)
-    hasty = Database(
+    short_timeout = Database(
         services.settings.database_url.get_secret_value(), timeout=timedelta(seconds=0.25)
-    )  # stands for 20 s and a document 80 times as large
+    )  # in proportion to 20 s and a document 80 times as large
     try:
-        held = await Work(hasty, worker="w", lease=timedelta(seconds=30)).settle_parsed(
+        held = await Work(short_timeout, worker="w", lease=timedelta(seconds=30)).settle_parsed(
             [parsed(document, new_chunks(6_000))]
         )
     finally:
-        await hasty.aclose()
+        await short_timeout.aclose()
 
     assert held == {document.lease.id}
     assert await rows(services, "SELECT count(*) FROM chunks") == [(6_000,)]
 
 
 async def test_worker_death_between_slices_restarts_document(services, library, monkeypatch):
-    """The options may have changed since: nothing of the first parse may stay."""
+    """The options may have changed since, so nothing of the first parse may remain."""
     monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     ledger = services.ledger
 
     async def die(*_):
-        raise Unavailable("the worker is gone", component="ledger")
+        raise Unavailable("the worker died", component="ledger")
 
     with monkeypatch.context() as dying:
         dying.setattr(Work, "_settle_parsed", die)
@@ -144,22 +144,22 @@ async def test_same_content_chunks_advance_in_slices(services, library, monkeypa
     assert len(await services.ledger.work.claim_to_index(50)) == 11
 
 
-async def test_a_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
+async def test_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.documents._REINDEX_SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md", questions=["Which number?"])
     await work(services)
-    await library.add("Another text.", "in work.md")
+    await library.add("Another text.", "unfinished.md")
 
     with changes(services, "AS newest") as sizes:
         assert await services.ledger.documents.reindex(await library.collection()) == 5
-        assert sizes == [2]  # the request has its answer
+        assert sizes == [2]  # the request was answered
         while await services.ledger.documents.continue_reindex():
             pass
 
     assert sizes == [2, 2, 1]
     assert await rows(services, "SELECT version, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [(1, 1), (2, 5)]
-    assert await services.ledger.documents.reindex(await library.collection()) == 0  # all are in work
+    assert await services.ledger.documents.reindex(await library.collection()) == 0  # all are being processed
 
 
 async def test_old_versions_are_deleted_in_slices(services, library, provider, monkeypatch):
@@ -194,7 +194,7 @@ async def test_deleted_document_is_removed_in_slices(services, library, provider
     assert left == [(6, 1), (2, 1), (0, 0)]
 
 
-async def test_a_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
+async def test_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.verification._CHUNKS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
@@ -208,9 +208,9 @@ async def test_a_lost_index_is_repaired_in_slices(services, library, provider, m
         return {finding.chunk_id for finding in findings if finding.repaired}, verification.so_far.unrepaired
 
     with changes(services, "UPDATE chunks") as sizes:
-        mended, unrepaired = await verify()
+        repaired, unrepaired = await verify()
 
-    assert (len(mended), unrepaired) == (10, 0)
+    assert (len(repaired), unrepaired) == (10, 0)
     assert sizes == [4, 4, 2]
     await work(services, "index")
     assert await verify() == (set(), 0)
@@ -221,13 +221,13 @@ async def test_erasure_leftovers_are_searched_in_slices(services, monkeypatch):
     await rows(
         services,
         "INSERT INTO queries (id, tenant, collection_id, question, chunk_ids)"
-        " SELECT gen_random_uuid(), 'gone', gen_random_uuid(), repeat('x', 200), '{}' FROM generate_series(1, 100)"
+        " SELECT gen_random_uuid(), 'erased', gen_random_uuid(), repeat('x', 200), '{}' FROM generate_series(1, 100)"
         " RETURNING 1",
     )
-    remains, asked = Remains(services.database), {}
+    remains, statements = Remains(services.database), {}
     for pages in (1, 4_000):
         monkeypatch.setattr("shared.ledger.erasure.leftover_rows._SLICE_PAGES", pages)
-        with changes(services, "FROM queries t") as asked[pages]:
-            assert (await remains.rows("gone", [uuid4()], whole_tenant=True))["queries"] == 100
+        with changes(services, "FROM queries t") as statements[pages]:
+            assert (await remains.rows("erased", [uuid4()], whole_tenant=True))["queries"] == 100
 
-    assert len(asked[1]) > len(asked[4_000]) == 1
+    assert len(statements[1]) > len(statements[4_000]) == 1

@@ -1,4 +1,4 @@
-"""Another build of a collection is filled beside the live one, follows it, and takes its place."""
+"""A new build of a collection is filled next to the live build, follows it, and replaces it."""
 
 import asyncio
 from datetime import timedelta
@@ -30,21 +30,21 @@ async def run(services, statement, **parameters):
         return [tuple(row) for row in result] if result.returns_rows else []
 
 
-async def begun(services, **options):
-    return await services.ledger.builds.begin(
+async def started(services, **options):
+    return await services.ledger.builds.start(
         *NAME, options=CollectionOptions(**options), embedding_model=services.settings.embedding_model
     )
 
 
 async def filled(services, **options):
-    build = await begun(services, **options)
+    build = await started(services, **options)
     while await services.ledger.builds.fill():
         pass
     return await services.ledger.builds.get(*NAME, build.number)
 
 
 async def rows_of(services, build):
-    """The external ids and the newest uploads of a build's documents."""
+    """Return the external ids, ids and newest uploads of a build's documents."""
     statement = """
         SELECT d.external_id, d.public_id, v.upload
         FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
@@ -52,13 +52,13 @@ async def rows_of(services, build):
     return await run(services, statement, id=build.id)
 
 
-async def worked_off(services):
+async def finish_work(services):
     while await services.ledger.work.due():
         await work(services)
 
 
-async def same(services, build):
-    """Whether a build has what the live one has."""
+async def equals_live(services, build):
+    """Return whether a build has the same documents as the live build."""
     live = await services.ledger.collections.get(*NAME)
     assert (await services.ledger.builds.differences(build)).none
     assert await run(services, DIFFERENCES) == []
@@ -78,14 +78,14 @@ async def test_build_is_filled_from_live_build(services, library, provider):
 
     assert build.state == BuildState.FOLLOWING
     assert build.number == 2
-    assert await same(services, build)
+    assert await equals_live(services, build)
     progress = await services.ledger.builds.progress(build)
     assert (progress.copied, progress.source_documents, progress.documents) == (3, 3, {"ready": 3})
     assert provider.stats()["calls"] == 0
     assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
 
 
-async def test_owners_see_the_live_build_alone(services, library, provider):
+async def test_tenants_see_only_the_live_build(services, library, provider):
     document = await library.add("A text.", "a.md")
     await work(services)
     await filled(services)
@@ -108,7 +108,7 @@ async def test_interrupted_fill_resumes(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md")
-    build = await begun(services)
+    build = await started(services)
     builds = services.ledger.builds
 
     assert await builds.fill()
@@ -123,7 +123,7 @@ async def test_interrupted_fill_resumes(services, library, monkeypatch):
         pass
 
     assert (await builds.get(*NAME, build.number)).state == BuildState.FOLLOWING
-    assert await same(services, build)
+    assert await equals_live(services, build)
 
 
 async def test_fill_waits_while_many_documents_are_processed(services, library, provider, monkeypatch):
@@ -131,7 +131,7 @@ async def test_fill_waits_while_many_documents_are_processed(services, library, 
     for number in range(3):
         await library.add(f"Text number {number}.", f"{number}.md")
     await work(services)
-    build = await begun(services)
+    build = await started(services)
     builds = services.ledger.builds
 
     assert await builds.fill()
@@ -140,21 +140,21 @@ async def test_fill_waits_while_many_documents_are_processed(services, library, 
     await work(services)
     assert await builds.fill()
 
-    assert await same(services, build)
+    assert await equals_live(services, build)
 
 
-async def test_a_second_build_waits_for_the_first(services, library):
+async def test_second_build_is_refused_while_first_fills(services, library):
     await library.add("A text.", "a.md")
-    await begun(services)
+    await started(services)
 
     with pytest.raises(Conflict, match="The build 2 is filling"):
-        await begun(services)
+        await started(services)
 
 
 async def test_concurrent_build_starts_create_one(services, library):
     await library.add("A text.", "a.md")
 
-    results = await asyncio.gather(*(begun(services) for _ in range(4)), return_exceptions=True)
+    results = await asyncio.gather(*(started(services) for _ in range(4)), return_exceptions=True)
 
     assert sorted(type(result).__name__ for result in results) == ["Build", "Conflict", "Conflict", "Conflict"]
 
@@ -191,26 +191,26 @@ async def test_incomplete_build_reports_missing_documents(services, library, mon
 # --- follow ---
 
 
-async def test_a_build_follows_uploads_edits_and_deletions(services, library, provider):
+async def test_build_follows_uploads_edits_and_deletions(services, library, provider):
     await library.add("First.", "a.md")
-    gone = await library.add("Second.", "b.md")
+    deleted = await library.add("Second.", "b.md")
     again = await library.add("Third.", "c.md")
     build = await filled(services)
     await work(services)
 
     await library.add("First, edited.", "a.md")
-    await services.ledger.documents.delete("default", gone.id)
+    await services.ledger.documents.delete("default", deleted.id)
     await services.ledger.documents.delete("default", again.id)
     await library.add("Third, written again.", "c.md")
     await library.add("Fourth.", "d.md")
     await work(services)
 
-    assert await same(services, build)
+    assert await equals_live(services, build)
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
 
 
 async def test_concurrent_upload_reaches_new_build(services, library):
-    """It holds the live build's row until it has committed; the build begins behind it."""
+    """The upload locks the live build's row until it commits; the new build starts after that."""
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
 
@@ -230,17 +230,17 @@ async def test_concurrent_upload_reaches_new_build(services, library):
             ),
             {"upload": new.upload},
         )
-        beginning = asyncio.create_task(filled(services))
+        starting = asyncio.create_task(filled(services))
         await asyncio.sleep(0.2)
-        assert not beginning.done()
-    build = await beginning
+        assert not starting.done()
+    build = await starting
 
-    assert await same(services, build)
+    assert await equals_live(services, build)
     assert len(await rows_of(services, build)) == 2
 
 
 async def blocked(services, statement, action, **parameters):
-    """Do something while a transaction holds what it has locked; return the task, which waits for it."""
+    """Run an action that must wait for the locks of a statement's transaction; return the action's result."""
     async with services.database.begin() as connection:
         await connection.execute(text(statement), parameters)
         task = asyncio.create_task(action())
@@ -253,19 +253,19 @@ async def test_upload_waiting_for_build_start_reaches_build(services, library):
     await library.add("A text.", "a.md")
     new = await library.new("New.", "b.md")
 
-    async def meet():
-        beginning = asyncio.create_task(begun(services))
+    async def upload_during_start():
+        starting = asyncio.create_task(started(services))
         await asyncio.sleep(0.05)
         submission = await services.ledger.documents.submit(new)
         assert submission.accepted
-        return await beginning
+        return await starting
 
-    build = await blocked(services, "SELECT 1 FROM collections FOR UPDATE", meet)
+    build = await blocked(services, "SELECT 1 FROM collections FOR UPDATE", upload_during_start)
 
     assert [row[0] for row in await rows_of(services, build)] == ["b.md"]
 
 
-async def test_many_make_a_collection_at_once(services):
+async def test_concurrent_requests_create_one_collection(services):
     made = await asyncio.gather(
         *(services.ledger.collections.ensure(*NAME, embedding_model="model") for _ in range(20))
     )
@@ -273,31 +273,31 @@ async def test_many_make_a_collection_at_once(services):
     assert len({collection.id for collection in made}) == 1
 
 
-async def test_deletion_and_fill_wait_for_each_other(services, library):
+async def test_deletion_during_fill_removes_document_from_build(services, library):
     document = await library.add("A text.", "a.md")
-    build = await begun(services)
+    build = await started(services)
 
-    async def meet():
+    async def fill_and_delete():
         return await asyncio.gather(
             services.ledger.builds.fill(), services.ledger.documents.delete("default", document.id)
         )
 
-    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", fill_and_delete)
 
-    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
     assert await rows_of(services, build) == []
 
 
 async def test_deletion_waits_for_document_copy(services, library):
     document = await library.add("A text.", "a.md")
-    build = await begun(services)
-    hindrance = (
+    build = await started(services)
+    conflicting_row = (
         "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
         " VALUES (gen_random_uuid(), gen_random_uuid(), 'default', :id, 'a.md', 'queued')"
     )
 
     async with services.database.engine.connect() as connection:
-        await connection.execute(text(hindrance), {"id": build.id})
+        await connection.execute(text(conflicting_row), {"id": build.id})
         filling = asyncio.create_task(services.ledger.builds.fill())
         await asyncio.sleep(0.2)
         deleting = asyncio.create_task(services.ledger.documents.delete("default", document.id))
@@ -314,7 +314,7 @@ async def test_deletion_waits_for_document_copy(services, library):
 async def test_changes_during_fill_reach_build(services, library, monkeypatch, round_):
     monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(6)]
-    build = await begun(services)
+    build = await started(services)
 
     async def fill():
         while await services.ledger.builds.fill():
@@ -327,10 +327,10 @@ async def test_changes_during_fill_reach_build(services, library, monkeypatch, r
         library.add("New.", f"{round_}-new.md"),
     )
 
-    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, build.number))
 
 
-async def test_an_upload_stays_while_any_build_names_it(services, library, provider):
+async def test_upload_is_kept_while_any_build_uses_it(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     build = await filled(services)
@@ -348,7 +348,7 @@ async def test_an_upload_stays_while_any_build_names_it(services, library, provi
     assert await services.ledger.work.purge_versions() == [upload]
 
 
-async def test_another_tenant_has_builds_of_its_own(services, library):
+async def test_build_does_not_affect_another_tenant(services, library):
     other = Library(services, "other")
     await library.add("A text.", "a.md")
     await other.add("A text.", "a.md")
@@ -372,7 +372,7 @@ async def searched(services, library, question, **more):
     return (await services.retriever.retrieve(collection, Query(question, **more))).chunks
 
 
-async def test_switch_shows_other_build_under_same_ids(services, library, provider):
+async def test_switch_keeps_document_ids(services, library, provider):
     document = await library.add("The harbour opens at seven.", "a.md")
     await work(services)
     (before,) = await searched(services, library, "When does the harbour open?")
@@ -397,7 +397,7 @@ async def test_switch_shows_other_build_under_same_ids(services, library, provid
     assert [b.state for b in await services.ledger.builds.list(*NAME)] == ["following", "live"]
 
 
-async def test_queries_name_documents_by_their_owners_ids(services, library, provider, client):
+async def test_queries_after_switch_accept_original_document_ids(services, library, provider, client):
     first = await library.add("The harbour opens at seven.", "a.md")
     await library.add("The harbour closes at nine.", "b.md")
     await work(services)
@@ -412,7 +412,7 @@ async def test_queries_name_documents_by_their_owners_ids(services, library, pro
     assert [chunk["document_id"] for chunk in reply.json()["chunks"]] == [str(first.id)]
     deleted = await client.delete(f"/v1/documents/{first.id}")
     assert deleted.status_code == 204
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
 async def test_rollback_contains_later_changes(services, library, provider):
@@ -430,14 +430,14 @@ async def test_rollback_contains_later_changes(services, library, provider):
     texts = {chunk.text for chunk in await searched(services, library, "When does it open?", top_k=5)}
     assert texts == {"The market opens at eight.", "The harbour opens at nine."}
     assert (await services.ledger.documents.get("default", document.id)).id == document.id
-    assert await same(services, await services.ledger.builds.get(*NAME, 2))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 2))
 
 
 @pytest.mark.parametrize("parsed", [True, False])
 async def test_switch_to_lagging_build_loses_no_edit(services, library, provider, parsed):
-    """The build has to show first what queries see; the edit is in the build before alone."""
+    """The new build must first show the visible version; only the previous build contains the edit."""
     await library.add("The harbour opens at seven.", "a.md")
-    await worked_off(services)
+    await finish_work(services)
     build = await filled(services)
     if parsed:
         await work(services, "parse")
@@ -445,15 +445,15 @@ async def test_switch_to_lagging_build_loses_no_edit(services, library, provider
     assert (await services.ledger.builds.differences(build)).stale == ["a.md"]
 
     await services.ledger.builds.switch(*NAME, build.number)
-    await worked_off(services)
+    await finish_work(services)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at nine."]
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_only_a_whole_build_is_switched_to(services, library):
+async def test_switch_to_unfinished_or_missing_build_is_refused(services, library):
     await library.add("A text.", "a.md")
-    build = await begun(services)
+    build = await started(services)
 
     with pytest.raises(Conflict, match="The build 2 is filling, and not following or live"):
         await services.ledger.builds.switch(*NAME, build.number)
@@ -461,7 +461,7 @@ async def test_only_a_whole_build_is_switched_to(services, library):
         await services.ledger.builds.switch(*NAME, 7)
 
 
-async def test_two_switches_at_once_leave_one_live_build(services, library):
+async def test_concurrent_switches_leave_one_live_build(services, library):
     await library.add("A text.", "a.md")
     first = await filled(services)
     await services.ledger.builds.switch(*NAME, first.number)
@@ -474,14 +474,14 @@ async def test_two_switches_at_once_leave_one_live_build(services, library):
 
 
 async def waiting(services, count):
-    """Wait until so many transactions wait for locks."""
+    """Wait until `count` transactions wait for locks."""
     statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     while (await run(services, statement))[0][0] < count:
         await asyncio.sleep(0.01)
 
 
 async def test_queued_switches_do_not_deadlock(services, library):
-    """The first has waited for a build that is not live any more; it must hold nothing that the second one needs."""
+    """The first waited for a build that is no longer live; it must not hold a lock that the second one needs."""
     await library.add("A text.", "a.md")
     builds, switch = services.ledger.builds, Builds.switch.__wrapped__
     await builds.switch(*NAME, (await filled(services)).number)
@@ -506,7 +506,7 @@ async def test_queued_switches_do_not_deadlock(services, library):
     assert sorted(states) == ["following", "following", "live"]
 
 
-async def test_build_counts_as_seen_until_switch_has_locks(services, library):
+async def test_old_build_live_time_ends_after_switch_locks(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
     ((before,),) = await run(services, "SELECT clock_timestamp()")
@@ -524,7 +524,7 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
     await library.add("A text.", "a.md")
     build = await filled(services)
 
-    async def meet():
+    async def change_during_switch():
         switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
         await waiting(services, 1)
         changed = await services.ledger.collections.ensure(
@@ -533,7 +533,7 @@ async def test_options_changed_during_switch_apply_to_live_build(services, libra
         await switching
         return changed
 
-    changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", meet)
+    changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", change_during_switch)
 
     assert (changed.id, changed.options.questions_per_chunk) == (build.id, 7)
     assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]
@@ -553,7 +553,7 @@ async def test_reindex_during_switch_applies_to_live_build(services, library, pr
     assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}
 
 
-async def test_upload_with_outdated_build_reaches_both(services, library, provider):
+async def test_upload_to_outdated_build_reaches_both_builds(services, library, provider):
     old = await library.new("Known before.", "a.md")
     await library.add("A text.", "b.md")
     build = await filled(services)
@@ -562,7 +562,7 @@ async def test_upload_with_outdated_build_reaches_both(services, library, provid
     submission = await services.ledger.documents.submit(old)
 
     assert submission.accepted
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
     again = await services.ledger.documents.submit(old)
     assert (again.accepted, again.document.id) == (False, submission.document.id)
 
@@ -571,34 +571,34 @@ async def test_upload_with_outdated_build_reaches_both(services, library, provid
 async def test_uploads_around_switch_have_same_winner(services, library, round_):
     await library.add("A text.", "a.md")
     build = await filled(services)
-    news = [await library.new(f"Text number {number}.", "a.md") for number in range(6)]
+    versions = [await library.new(f"Text number {number}.", "a.md") for number in range(6)]
 
     async def switch():
         await asyncio.sleep(0.002 * round_)
         await services.ledger.builds.switch(*NAME, build.number)
 
-    await asyncio.gather(*(services.ledger.documents.submit(new) for new in news), switch())
+    await asyncio.gather(*(services.ledger.documents.submit(new) for new in versions), switch())
 
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_switch_waits_for_upload_both_builds_have_it(services, library):
+async def test_upload_concurrent_with_switch_reaches_both_builds(services, library):
     await library.add("A text.", "a.md")
     build = await filled(services)
 
-    async def meet():
+    async def upload_and_switch():
         return await asyncio.gather(library.add("Edited.", "a.md"), services.ledger.builds.switch(*NAME, build.number))
 
-    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", upload_and_switch)
 
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
 # --- drop ---
 
 
 async def cleaned(services):
-    """Clean up until nothing is left to do, as when every lease has ended."""
+    """Clean up until no work is left, as if every lease had expired."""
     for _ in range(20):
         await services.cleaner.clean()
         await run(services, "UPDATE sweeps SET due_at = now()")
@@ -608,10 +608,10 @@ async def cleaned(services):
         dropping = await run(services, "SELECT 1 FROM collections WHERE build_state = 'dropping'")
         if not dropping and not await run(services, "SELECT 1 FROM sweeps"):
             return
-    raise AssertionError("something is left to do")
+    raise AssertionError("cleaning did not finish")
 
 
-async def test_nothing_of_a_dropped_build_remains(services, library, provider):
+async def test_dropped_build_leaves_nothing(services, library, provider):
     await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services)
@@ -642,7 +642,7 @@ async def test_nothing_of_a_dropped_build_remains(services, library, provider):
     assert await searched(services, library, "text")
 
 
-async def test_a_live_build_is_not_dropped(services, library):
+async def test_live_build_cannot_be_dropped(services, library):
     await library.add("A text.", "a.md")
 
     with pytest.raises(Conflict, match="The build 1 is live"):
@@ -708,11 +708,11 @@ async def test_dropped_build_costs_stay_with_collection(services, library, provi
 SECTIONS = (
     "# Leave\n\n" + "Everybody has thirty days of leave. " * 30 + "\n\n# Pay\n\n" + "Salaries are paid monthly. " * 30
 )
-ODD = "May somebody stay home with sick children?"
+USER_QUESTION = "May somebody stay home with sick children?"
 
 
 async def chunk_ids(services, build, containing=""):
-    """The chunks of a build's live versions with their texts, in order."""
+    """Return the ids of chunks of a build's live versions that contain a text, in order."""
     statement = """
         SELECT c.id, t.content ->> 'text' FROM documents d
         JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
@@ -721,13 +721,13 @@ async def chunk_ids(services, build, containing=""):
     return [chunk for chunk, words in await run(services, statement, id=build.id) if containing in words]
 
 
-async def logged(services, build, chunk, question=ODD):
+async def logged(services, build, chunk, question=USER_QUESTION):
     query_id = uuid4()
     await services.ledger.query_log.append([QueryLogEntry(query_id, "default", build.id, question, [str(chunk)])])
     return query_id
 
 
-async def accepted(services, build, chunk, question=ODD):
+async def accepted(services, build, chunk, question=USER_QUESTION):
     query_id = await logged(services, build, chunk, question)
     return await services.ledger.feedback.accept("default", query_id, chunk, most=20)
 
@@ -750,17 +750,19 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, lib
     assert (await accepted(services, live, chunk)).outcome == "accepted"
     await work(services)
 
-    assert embedded < provider.stats()["embedded_inputs"] <= embedded + 2  # whichever build comes first, if any does
-    assert await questions_of(services, live) == [(chunk, ODD, "indexed")]
-    assert await questions_of(services, build) == [(other, ODD, "indexed")]
+    assert (
+        embedded < provider.stats()["embedded_inputs"] <= embedded + 2
+    )  # the first build embeds it; the second one may reuse that
+    assert await questions_of(services, live) == [(chunk, USER_QUESTION, "indexed")]
+    assert await questions_of(services, build) == [(other, USER_QUESTION, "indexed")]
     query_id = await logged(services, live, chunk)
-    assert (await services.ledger.feedback.take_back("default", query_id, chunk)).outcome == "taken_back"
+    assert (await services.ledger.feedback.retract("default", query_id, chunk)).outcome == "taken_back"
     await work(services)
     await services.cleaner.clean()
     assert await questions_of(services, live) == await questions_of(services, build) == []
 
 
-async def test_differently_chunked_build_maps_question_by_overlap(services, library, provider):
+async def test_build_with_other_chunks_maps_question_by_overlap(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)
     live = await services.ledger.collections.get(*NAME)
@@ -771,9 +773,9 @@ async def test_differently_chunked_build_maps_question_by_overlap(services, libr
     build = await filled(services, chunk_max_chars=400)
     await work(services)
 
-    ((where, question, state),) = await questions_of(services, build)
-    assert (question, state) == (ODD, "indexed")
-    assert where in await chunk_ids(services, build, "Everybody")
+    ((chunk_id, question, state),) = await questions_of(services, build)
+    assert (question, state) == (USER_QUESTION, "indexed")
+    assert chunk_id in await chunk_ids(services, build, "Everybody")
     assert len(await chunk_ids(services, build)) > len(await chunk_ids(services, live))
     provider.reset()
     await work(services)
@@ -792,8 +794,8 @@ async def test_feedback_on_previous_build_reaches_live_one(services, library, pr
     assert (await accepted(services, before, chunk)).outcome == "accepted"
     await work(services)
 
-    assert [q[1:] for q in await questions_of(services, build)] == [(ODD, "indexed")]
-    assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
+    assert [q[1:] for q in await questions_of(services, build)] == [(USER_QUESTION, "indexed")]
+    assert await questions_of(services, before) == [(chunk, USER_QUESTION, "indexed")]
     (shown,) = await services.ledger.feedback.page(await services.ledger.collections.get(*NAME))
     assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
 
@@ -811,8 +813,8 @@ async def test_accepted_questions_reach_build_created_later(services, library):
     await work(services, "index")
 
     (other,) = await chunk_ids(services, build, "Everybody")
-    assert await questions_of(services, build) == [(other, ODD, "indexed")]
-    assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
+    assert await questions_of(services, build) == [(other, USER_QUESTION, "indexed")]
+    assert await questions_of(services, before) == [(chunk, USER_QUESTION, "indexed")]
 
 
 async def test_question_rejected_by_model_is_not_retried_forever(services, library, provider):
@@ -834,26 +836,26 @@ async def test_question_rejected_by_model_is_not_retried_forever(services, libra
     assert [q[2] for q in await questions_of(services, build)] == ["refused"]
 
 
-UNREADABLE = "%PDF-1.4 cut short"
+UNREADABLE_PDF = "%PDF-1.4 cut short"
 
 
-async def test_a_discarded_edit_is_discarded_in_every_build(services, library, provider):
+async def test_discarded_edit_is_discarded_in_every_build(services, library, provider):
     document = await library.add("A good text.", "a.md")
-    gone = await library.add(UNREADABLE, "b.md")
-    await worked_off(services)
+    failed = await library.add(UNREADABLE_PDF, "b.md")
+    await finish_work(services)
     build = await filled(services)
-    await worked_off(services)
-    await library.add(UNREADABLE + "!", "a.md")
-    await worked_off(services)
+    await finish_work(services)
+    await library.add(UNREADABLE_PDF + "!", "a.md")
+    await finish_work(services)
     assert (await services.ledger.builds.progress(build)).documents == {"failed": 2}
     letters = await services.ledger.dead_letters.page("default")
-    assert {letter.document_id for letter in letters} == {document.id, gone.id}
+    assert {letter.document_id for letter in letters} == {document.id, failed.id}
 
     await services.ledger.dead_letters.discard("default", Choice())
-    await worked_off(services)
+    await finish_work(services)
 
     assert (await services.ledger.documents.get("default", document.id)).state == "ready"
-    assert await same(services, build)
+    assert await equals_live(services, build)
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
 
 
@@ -873,29 +875,29 @@ async def test_failures_in_build_are_retried_with_document(services, library, pr
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
 
 
-@pytest.mark.parametrize("worked", [True, False], ids=["before the copy", "after the copy"])
-async def test_failed_edit_keeps_build_equal_to_live(services, library, provider, worked):
+@pytest.mark.parametrize("parsed", [True, False], ids=["before the copy", "after the copy"])
+async def test_failed_edit_keeps_build_equal_to_live(services, library, provider, parsed):
     document = await library.add("The harbour opens at seven.", "a.md")
-    await worked_off(services)
-    await library.add(UNREADABLE, "a.md")
-    if worked:
-        await worked_off(services)
+    await finish_work(services)
+    await library.add(UNREADABLE_PDF, "a.md")
+    if parsed:
+        await finish_work(services)
 
     build = await filled(services)
-    await worked_off(services)
+    await finish_work(services)
     await services.ledger.builds.switch(*NAME, build.number)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
     assert (await services.ledger.documents.get("default", document.id)).state == "failed"
-    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    assert await equals_live(services, await services.ledger.builds.get(*NAME, 1))
 
 
-async def test_slow_build_reaches_edit_after_visible_version(services, library, provider):
+async def test_switch_before_parsing_keeps_visible_version(services, library, provider):
     await library.add("The harbour opens at seven.", "a.md")
-    await worked_off(services)
+    await finish_work(services)
     build = await filled(services)
-    await library.add(UNREADABLE, "a.md")
-    await worked_off(services)
+    await library.add(UNREADABLE_PDF, "a.md")
+    await finish_work(services)
     await services.ledger.builds.switch(*NAME, build.number)
 
     assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
@@ -904,9 +906,9 @@ async def test_slow_build_reaches_edit_after_visible_version(services, library, 
 
 async def test_document_unreadable_in_build_reaches_final_state(services, library, provider, monkeypatch):
     await library.add("The harbour opens at seven.", "a.md")
-    await worked_off(services)
+    await finish_work(services)
     build = await filled(services)
-    await library.add(UNREADABLE, "a.md")
+    await library.add(UNREADABLE_PDF, "a.md")
     await run(
         services,
         "UPDATE document_versions v SET upload = upload || '-gone' FROM documents d"
@@ -921,7 +923,7 @@ async def test_document_unreadable_in_build_reaches_final_state(services, librar
     )
     await run(services, "UPDATE documents SET state = 'queued' WHERE collection_id = :id", id=build.id)
 
-    await worked_off(services)
+    await finish_work(services)
 
     assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
     assert (await services.ledger.builds.differences(build)).none

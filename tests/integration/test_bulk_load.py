@@ -1,4 +1,4 @@
-"""The page on bulk loads, followed: its commands against a server, and what they say."""
+"""Follow the page on bulk loads: run its commands against a server and check their output."""
 
 import gzip
 import re
@@ -27,7 +27,7 @@ async def server(services, settings, provider, tmp_path, monkeypatch):
 
 @pytest.fixture
 def foreask(services, server, capsys, monkeypatch):
-    """Run a command beside workers that do what is due; return its exit code and what it said."""
+    """Return a function that runs a command while workers process due work; it returns exit code and output."""
     return foreask_with_background(lambda: work(services), capsys, monkeypatch)
 
 
@@ -39,21 +39,21 @@ async def states(server, collection):
     return (await server.get(f"/v1/collections/{collection}")).json()["documents"]
 
 
-async def test_each_command_of_the_page_loads_its_corpus(server, services, foreask, provider):
+async def test_every_command_on_the_page_loads_its_corpus(server, services, foreask, provider):
     write("corpus.jsonl", ({"_id": str(n), "title": "T", "text": f"Article {n} of the wiki."} for n in range(30)))
     news = [{"url": f"https://n/{n}", "body": f"News {n}.", "headline": "H", "lang": "en", "year": n} for n in range(4)]
     write("articles.jsonl.gz", news, gzip.compress)
     faq = [{"id": n, "text": f"Answer {n}.", "asked": [f"What is answered by {n}?"]} for n in range(5)]
     pq.write_table(pa.Table.from_pylist(faq), "faq.parquet")
 
-    said = {}
+    outputs = {}
     for command in COMMANDS:
-        code, said[command] = await foreask(command)
-        assert code == 0, said[command]
+        code, outputs[command] = await foreask(command)
+        assert code == 0, outputs[command]
 
     loaded = {name: await states(server, name) for name in ("wiki", "news", "faq")}
     assert loaded == {"wiki": {"ready": 30}, "news": {"ready": 4}, "faq": {"ready": 5}}
-    wiki, articles, questions = said.values()
+    wiki, articles, questions = outputs.values()
     assert "corpus.jsonl: 30 rows\nestimate: 30 documents, 30 chunks; 30 calls of the language model" in wiki
     assert "30 rows: 30 new, 0 unchanged" in wiki
     assert "4 calls" in articles
@@ -61,8 +61,8 @@ async def test_each_command_of_the_page_loads_its_corpus(server, services, forea
     assert provider.stats()["calls"] == 34
     (document,) = await services.ledger.documents.page("default", Wanted(external_id="https://n/3"))
     assert (document.title, document.metadata) == ("H", {"lang": "en", "year": 3})
-    kept = (await server.get("/v1/status")).json()["estimates"]
-    assert {k["collection"]: (k["estimate"]["calls"], k["since"]["calls"]) for k in kept} == {
+    kept_estimates = (await server.get("/v1/status")).json()["estimates"]
+    assert {k["collection"]: (k["estimate"]["calls"], k["since"]["calls"]) for k in kept_estimates} == {
         "wiki": (30, 30),
         "news": (4, 4),
         "faq": (0, 0),
@@ -75,54 +75,54 @@ async def test_each_command_of_the_page_loads_its_corpus(server, services, forea
     assert "30 rows: 0 new, 30 unchanged" in again[1]
 
 
-async def test_bad_row_is_named_with_exit_code_1(server, foreask):
+async def test_rejected_row_is_named_with_exit_code_1(server, foreask):
     write("corpus.jsonl", [{"_id": "a", "text": "One."}, {"_id": "b", "text": ""}, {"_id": "c", "text": "Three."}])
-    code, said = await foreask("foreask ingest corpus.jsonl")
+    code, output = await foreask("foreask ingest corpus.jsonl")
     assert code == 1
-    assert "row 2 was rejected: It has no text in the column text." in said
+    assert "row 2 was rejected: It has no text in the column text." in output
     assert await states(server, "default") == {"ready": 2}
 
 
-async def test_a_truncated_corpus_is_one_sentence(server, foreask):
+async def test_truncated_corpus_prints_one_sentence(server, foreask):
     rows = [{"_id": str(n), "text": f"Text {n} {hash(str(n))}"} for n in range(300)]
     write("corpus.jsonl.gz", rows, lambda content: gzip.compress(content)[:-900])
-    code, said = await foreask("foreask ingest corpus.jsonl.gz --wait no")
+    code, output = await foreask("foreask ingest corpus.jsonl.gz --wait no")
     assert code == 1
-    assert re.search(r"is truncated: it breaks off behind line [\d,]+\.", said)
+    assert re.search(r"is truncated after line [\d,]+\.", output)
 
 
-async def test_a_folder_of_many_files_is_estimated(server, foreask):
+async def test_large_folder_estimates_text_files_only(server, foreask):
     Path("notes").mkdir()
     for n in range(22):
         Path("notes", f"{n}.md").write_text(f"# Note {n}\n\nWhat is to be known of number {n}.")
     Path("notes", "scan.pdf").write_bytes(b"%PDF-1.4")
-    code, said = await foreask("foreask ingest notes --wait no")
+    code, output = await foreask("foreask ingest notes --wait no")
     assert code == 0
-    assert "not estimated: 1 of 23 files, whose text is unknown before it is read" in said
-    assert "estimate: 22 documents, 22 chunks; 22 calls" in said
+    assert "not estimated: 1 of 23 files, whose text is unknown before parsing" in output
+    assert "estimate: 22 documents, 22 chunks; 22 calls" in output
 
 
 class Terminal:
-    """A console on which a person is asked."""
+    """A console at which a person confirms."""
 
     is_terminal = True
 
     def __init__(self):
-        self.said = []
+        self.printed = []
 
     def print(self, text, **_):
-        self.said.append(text)
+        self.printed.append(text)
 
 
 class Server:
-    """A server that says what a load costs."""
+    """A server that estimates the cost of a load."""
 
     def __init__(self, calls):
         self.calls = calls
-        self.kept = 0
+        self.kept_estimates = 0
 
     def estimate(self, body):
-        self.kept += body.get("keep", False)
+        self.kept_estimates += body.get("keep", False)
         tokens = dict.fromkeys(("prompt_tokens", "completion_tokens", "embeddings", "embedding_tokens", "points"), 7)
         rest = {"exact": False, "llm_cost": 12.5, "embedding_cost": None, "seconds": 7_200.0, "tightest": "llm tokens"}
         return {"documents": 1, "chunks": 2, "calls": self.calls} | tokens | rest
@@ -131,14 +131,13 @@ class Server:
 @pytest.mark.parametrize(
     ("calls", "yes", "answer"), [(1_000, False, None), (1_001, False, True), (1_001, False, False), (1_001, True, None)]
 )
-def test_a_person_is_asked_about_a_large_load(monkeypatch, calls, yes, answer):
+def test_large_load_on_terminal_asks_for_confirmation(monkeypatch, calls, yes, answer):
     questions = []
     monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     server, console = Server(calls), Terminal()
-    agreed = estimates.agreed(
-        server, console, {"collection": "default", "documents": {"count": 1, "bytes": 1}}, "Hand them in?", yes=yes
-    )
+    body = {"collection": "default", "documents": {"count": 1, "bytes": 1}}
+    confirmed = estimates.is_confirmed(server, console, body, "Upload?", yes=yes)
     assert bool(questions) == (answer is not None)
-    assert agreed == server.kept == (answer is not False)
-    assert "costs 12.50 without embeddings, whose price is unknown; 2 h 0 min at llm tokens" in console.said[0]
+    assert confirmed == server.kept_estimates == (answer is not False)
+    assert "costs 12.50 without embeddings, whose price is unknown; 2 h 0 min at llm tokens" in console.printed[0]

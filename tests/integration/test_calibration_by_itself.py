@@ -1,4 +1,4 @@
-"""Collections calibrate themselves when they have grown, and what people have labelled stays."""
+"""Grown collections are calibrated automatically; calibrations from labelled questions are kept."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ from workers.loop import WorkerLoop
 from workers.scheduler import wake
 from workers.tasks import register
 
-FEW = 40  # chunks from which a collection calibrates itself, here: each costs the provider, Qdrant and PostgreSQL
+FEW = 40  # chunks that make a collection due for calibration in this file; a low number keeps the tests fast
 COMMON = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register as usual"
 
 
@@ -41,7 +41,7 @@ def question_of(number):
 
 @pytest.fixture
 def grow(services, library, provider, monkeypatch):
-    """Index a document with so many chunks, each with one question, from a number on."""
+    """Return a function that indexes a document with chunks of the given numbers, each with one question."""
 
     monkeypatch.setattr(calibrator, "_MIN_CHUNKS", FEW)
 
@@ -55,28 +55,28 @@ def grow(services, library, provider, monkeypatch):
         sections = [f"# Berth {number}\n\n{text_of(number)}" for number in range(start, stop)]
         await library.add("\n\n".join(sections), questions=[question_of(number) for number in range(start, stop)])
         await work(services)
-        await due(services)
+        await make_due(services)
 
     return grow
 
 
-async def due(services):
+async def make_due(services):
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now()")
 
 
-async def grown(services):
-    """Look at every collection that is due."""
+async def calibrate_due(services):
+    """Calibrate every collection that is due."""
     while await services.calibrator.calibrate_grown():
         pass
 
 
 async def indexed_texts(services, library):
-    """The text of each chunk, in order."""
-    place = (await library.collection()).location
-    stored, _ = await services.index.scroll_points(place)
+    """Return the text of each chunk, in order."""
+    location = (await library.collection()).location
+    stored, _ = await services.index.scroll_points(location)
     versions = {str(point.chunk_id): 1 for point in stored}
-    payloads = (await services.index.chunk_payloads(visible_points(place), versions)).chunks
+    payloads = (await services.index.chunk_payloads(visible_points(location), versions)).chunks
     return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 
@@ -84,25 +84,25 @@ async def calibration(library):
     return (await library.collection()).calibration
 
 
-async def test_a_collection_that_has_grown_is_calibrated_once(services, library, provider, grow):
+async def test_grown_collection_is_calibrated_once(services, library, provider, grow):
     await grow(0, FEW)
-    await grown(services)
+    await calibrate_due(services)
     first = await calibration(library)
     assert (first["source"], first["chunks"], first["questions"]) == ("generated", FEW, FEW)
 
     await grow(FEW, FEW * 3 // 2 - 1)
-    asked = provider.stats()["embedded_inputs"]
-    await grown(services)
+    embedded = provider.stats()["embedded_inputs"]
+    await calibrate_due(services)
     assert await calibration(library) == first
-    assert provider.stats()["embedded_inputs"] == asked
+    assert provider.stats()["embedded_inputs"] == embedded
 
     await grow(FEW * 3 // 2 - 1, FEW * 3 // 2)
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW * 3 // 2
-    await due(services)
-    asked = provider.stats()["embedded_inputs"]
-    await grown(services)
-    assert provider.stats()["embedded_inputs"] == asked
+    await make_due(services)
+    embedded = provider.stats()["embedded_inputs"]
+    await calibrate_due(services)
+    assert provider.stats()["embedded_inputs"] == embedded
 
 
 async def test_calibration_is_not_rechecked_early(services, library, grow):
@@ -116,39 +116,39 @@ async def test_calibration_is_not_rechecked_early(services, library, grow):
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_only_first_calibration_ignores_running_documents(services, library, grow):
+async def test_only_first_calibration_ignores_unfinished_documents(services, library, grow):
     await grow(0, FEW)
     await library.add("Not parsed yet.", "next.md")
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
 
     await grow(FEW, 2 * FEW)
     await library.add("And not this.", "last.md")
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
     assert not await services.ledger.calibrations.due()
 
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == 2 * FEW + 1
 
 
-async def test_a_small_collection_is_left_alone(services, library, grow):
+async def test_small_collection_is_not_calibrated(services, library, grow):
     await grow(0, 29)
-    await grown(services)
+    await calibrate_due(services)
 
     assert await calibration(library) is None
 
 
-async def test_missing_questions_calibrate_texts_only(services, library, grow, monkeypatch):
+async def test_collection_without_questions_is_calibrated_by_texts(services, library, grow, monkeypatch):
     monkeypatch.setattr(calibrator, "_GROWTH", 10)
     await grow(0, 1)
     for number in range(1, FEW):
         await library.add(text_of(number), f"{number}.md", questions=[])
     await work(services)
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
 
     found = await calibration(library)
     assert (found["source"], found["chunks"], set(found["weights"].values())) == ("texts", FEW, {1.0})
@@ -157,15 +157,15 @@ async def test_missing_questions_calibrate_texts_only(services, library, grow, m
     assert found["baseline_similarity"] == pytest.approx(cosines.mean(), abs=1e-4)
     assert found["baseline_spread"] == pytest.approx(cosines.std(), abs=1e-4)
     assert "equal" not in found
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
     assert await calibration(library) == found
     await grow(FEW, FEW + 29)
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["source"] == "generated"
 
 
-async def test_a_new_collection_is_looked_at_sooner(services, library):
+async def test_new_collection_is_checked_more_often(services, library):
     await library.collection()
     for age, seconds in ((0, 10), (60, 60), (3600, 600)):
         async with services.database.begin() as connection:
@@ -181,7 +181,7 @@ async def test_a_new_collection_is_looked_at_sooner(services, library):
 
 async def test_baseline_is_measured_without_choosing_weights(services, library, grow):
     await grow(0, FEW)
-    await grown(services)
+    await calibrate_due(services)
 
     found = await calibration(library)
     texts = await indexed_texts(services, library)
@@ -196,19 +196,19 @@ async def test_baseline_is_measured_without_choosing_weights(services, library, 
     assert found["channels"]["text"]["mean"] > 0.5
 
 
-async def test_a_question_does_not_find_itself(services, library, grow):
+async def test_calibration_question_does_not_match_itself(services, library, grow):
     await grow(0, FEW)
-    await grown(services)
+    await calibrate_due(services)
 
-    # Each chunk has one question: without it there is nothing by which the channel could find the chunk.
+    # Each chunk has one question. Without that question, the channel cannot find the chunk.
     assert (await calibration(library))["channels"]["questions"]["mean"] == 0.0
 
 
-async def test_scores_are_on_one_scale_from_then_on(services, library, grow):
+async def test_calibration_rescales_scores_and_keeps_their_order(services, library, grow):
     await grow(0, FEW)
     query = Query(question_of(7), channels=["text"], fusion="max", top_k=3)
     before = (await services.retriever.retrieve(await library.collection(), query)).chunks
-    await grown(services)
+    await calibrate_due(services)
     after = (await services.retriever.retrieve(await library.collection(), query)).chunks
 
     scale = scale_of((await library.collection()).baseline)
@@ -228,29 +228,29 @@ async def test_labelled_weights_are_retained(services, library, grow):
 
     await grow(FEW, 3 * FEW)
     assert not await services.ledger.calibrations.due()
-    await grown(services)
+    await calibrate_due(services)
     await services.calibrator.calibrate_unlabelled(await library.collection())
     assert await calibration(library) == first
 
 
-async def test_calibrations_are_serial_dead_worker_costs_time_only(services, library, grow):
+async def test_dead_workers_calibration_is_repeated_after_its_lease(services, library, grow):
     await grow(0, FEW)
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
     claimed = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=day)
     assert claimed.collection.name == "default"
-    await grown(services)
+    await calibrate_due(services)
     assert await calibration(library) is None
 
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibrating_until = now()")
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
 
 
 async def test_expired_claim_does_not_end_next_claim(services, library):
     await library.collection()
-    await due(services)
+    await make_due(services)
     late = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=timedelta())
     now = await services.ledger.calibrations.claim(
         ["scripted-embedding"], every=timedelta(), lease=timedelta(minutes=5)
@@ -265,17 +265,17 @@ async def test_expired_claim_does_not_end_next_claim(services, library):
 async def test_unavailable_provider_is_retried_later(services, library, provider, grow):
     await grow(0, FEW)
     provider.script(down=True)
-    await grown(services)
+    await calibrate_due(services)
     assert await calibration(library) is None
     assert not await services.ledger.calibrations.due()
 
     provider.script(down=False)
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_too_few_texts_are_refused(services, library, grow):
+async def test_calibration_with_too_few_chunks_is_refused(services, library, grow):
     await grow(0, 29)
 
     with pytest.raises(InvalidInput, match="Fewer than 30 chunks can be measured"):
@@ -296,7 +296,7 @@ async def test_scheduler_wakes_calibration_unless_disabled(services, library, se
         assert await redis.llen("calibrate") == wakes
 
 
-async def test_a_worker_answers_the_ring(services, settings, library, grow):
+async def test_woken_worker_calibrates_due_collection(services, settings, library, grow):
     await grow(0, FEW)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
@@ -313,20 +313,20 @@ async def test_a_worker_answers_the_ring(services, settings, library, grow):
     assert found["chunks"] == FEW
 
 
-async def test_a_worker_that_ends_gives_its_claim_back(services, settings, library, grow, provider):
+async def test_stopping_worker_releases_its_calibration_claim(services, settings, library, grow, provider):
     await grow(0, FEW)
     provider.script(embedding_latency_seconds=30)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
     register(app, loop)
-    ringing = threading.Thread(target=app.tasks["foreask.calibrate"], daemon=True)
-    ringing.start()
+    waking = threading.Thread(target=app.tasks["foreask.calibrate"], daemon=True)
+    waking.start()
     try:
         async with asyncio.timeout(20):
             while not await claims(services):
                 await asyncio.sleep(0.05)
-        await asyncio.to_thread(ringing.join, 10)
-        assert not ringing.is_alive()  # the woken thread is free for the drains meanwhile
+        await asyncio.to_thread(waking.join, 10)
+        assert not waking.is_alive()  # the woken thread remains free for other work
     finally:
         await asyncio.to_thread(loop.close)
         app.close()
@@ -337,12 +337,12 @@ async def test_a_worker_that_ends_gives_its_claim_back(services, settings, libra
 
 async def claims(services):
     async with services.database.begin() as connection:
-        held = await connection.exec_driver_sql("SELECT count(*) FROM collections WHERE calibrating_until > now()")
-        return held.scalar_one()
+        result = await connection.exec_driver_sql("SELECT count(*) FROM collections WHERE calibrating_until > now()")
+        return result.scalar_one()
 
 
 async def accept(services, library, count):
-    """Users' questions, in words of their own, each for the chunk of one ship; as many as there are of them then."""
+    """Insert accepted questions in the users' wording, one for each of the first `count` chunks."""
     collection = await library.collection()
     async with services.database.begin() as connection:
         chunks = (await connection.exec_driver_sql("SELECT id, document_id FROM chunks ORDER BY ordinal")).all()
@@ -364,30 +364,30 @@ async def accept(services, library, count):
         await connection.exec_driver_sql("UPDATE accepted_questions SET state = 'indexed'")
 
 
-async def test_enough_accepted_questions_choose_weights(services, library, provider, grow):
+async def test_thirty_accepted_questions_choose_weights(services, library, provider, grow):
     await grow(0, 50)
     await accept(services, library, 29)
-    await grown(services)
+    await calibrate_due(services)
     assert (await calibration(library))["source"] == "generated"
 
     await accept(services, library, 30)
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
     first = await calibration(library)
     assert (first["source"], first["questions"], first["chunks"]) == ("accepted", 30, 50)
     assert first["chosen"]["mean"] >= first["equal"]["mean"] > 0
 
     await accept(services, library, 44)
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
     assert await calibration(library) == first
     await accept(services, library, 45)
-    await due(services)
-    await grown(services)
+    await make_due(services)
+    await calibrate_due(services)
     assert (await calibration(library))["questions"] == 45
 
 
-async def test_accepted_questions_are_not_found_by_themselves(services, library, grow):
+async def test_calibration_search_excludes_accepted_questions(services, library, grow):
     await grow(0, 30)
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", UUID(int=7 << 48)

@@ -1,4 +1,4 @@
-"""A chunk's content is carried whole from the parser to a query; a new field changes no stage between them."""
+"""A chunk's content passes unchanged from the parser to a query; a new field needs no change in a stage."""
 
 import dataclasses
 
@@ -34,23 +34,23 @@ VALUES = {
 
 @pytest.fixture
 def content():
-    """A content whose every field, also one that is added tomorrow, has a value that is not its default."""
+    """Return a content with a non-default value in every field, including fields added in the future."""
     values = {field.name: VALUES[field.type](field.name) for field in dataclasses.fields(ChunkContent)}
     return ChunkContent(**values | {"text": TEXT})
 
 
 def parsed(content):
-    """A document of one chunk, as it comes out of the process that parses."""
+    """Return a document of one chunk, as the parsing process sends it."""
     document = ParsedDocument(content.title, len(content.text), "text/markdown", (content,))
     return restore(orjson.loads(orjson.dumps(flatten(document))))
 
 
-def test_every_field_has_a_value_of_its_own(content):
+def test_every_content_field_has_a_non_default_value(content):
     for field in dataclasses.fields(ChunkContent):
         assert getattr(content, field.name) != field.default, field.name
 
 
-async def test_every_field_travels_from_parser_to_query(services, library, provider, content):
+async def test_every_content_field_passes_from_parser_to_query(services, library, provider, content):
     work = services.ledger.work
     document = await library.add("unused")
     (claimed,) = await work.claim_documents(1)
@@ -74,5 +74,5 @@ async def test_every_field_travels_from_parser_to_query(services, library, provi
 
 
 @pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, set())])
-def test_api_shows_every_field_except_listed_ones(view, not_shown):
+def test_api_shows_every_content_field_except_listed_ones(view, not_shown):
     assert {field.name for field in dataclasses.fields(ChunkContent)} - view.model_fields.keys() == not_shown

@@ -1,4 +1,4 @@
-"""Who gets the free slots: tenants in turn, uploads ahead of bulk, suspects alone."""
+"""Order of claims: tenants in turn, uploads ahead of bulk, suspects alone."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def new_chunk(document, number, words):
 
 
 async def chunks_due(services, tenant, count, *, lane=0):
-    """A document of a tenant with so many chunks whose texts are found and whose questions are to be written."""
+    """Add a document with `count` chunks whose texts are searchable and whose questions are due."""
     await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
@@ -54,7 +54,7 @@ async def end_leases(services):
         await connection.execute(text("UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL"))
 
 
-async def test_free_slots_are_shared_out_equally(services):
+async def test_free_slots_are_shared_equally_between_tenants(services):
     await chunks_due(services, "big", 40)
     await chunks_due(services, "small", 3)
 
@@ -71,7 +71,7 @@ async def test_held_leases_count_toward_tenant_share(services):
     assert tenants(await claim(work, 8)) == {"big": 3, "small": 5}
 
 
-async def test_expired_lease_is_free(services):
+async def test_expired_leases_do_not_count_toward_share(services):
     await chunks_due(services, "big", 40)
     work = services.ledger.work
     await claim(work, 10)
@@ -81,7 +81,7 @@ async def test_expired_lease_is_free(services):
     assert tenants(await claim(work, 8)) == {"big": 4, "small": 4}
 
 
-async def test_a_heavier_tenant_gets_more(services):
+async def test_tenant_weight_raises_its_share(services):
     await chunks_due(services, "big", 40)
     await chunks_due(services, "small", 40)
     weighted = Work(services.database, worker="w", lease=timedelta(seconds=30), weights={"big": 3})
@@ -115,14 +115,14 @@ async def test_concurrent_claims_skip_locked_rows(services):
     assert len(set(claimed)) == len(claimed) == 32
 
 
-async def test_uploads_go_ahead_of_bulk_within_a_tenant(services):
+async def test_uploads_are_claimed_before_bulk_within_a_tenant(services):
     await chunks_due(services, "one", 5, lane=1)
     await chunks_due(services, "one", 5, lane=0)
 
     assert {c.content.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
 
 
-async def test_documents_are_claimed_in_turn_as_well(services):
+async def test_documents_are_claimed_in_turn_between_tenants(services):
     for number in range(10):
         await Library(services, "big").add(f"text {number}")
     await Library(services, "small").add("late")
@@ -130,7 +130,7 @@ async def test_documents_are_claimed_in_turn_as_well(services):
     assert tenants(await services.ledger.work.claim_documents(4)) == {"big": 3, "small": 1}
 
 
-async def test_questions_are_indexed_in_turn_as_well(services):
+async def test_questions_are_indexed_in_turn_between_tenants(services):
     work = services.ledger.work
     await chunks_due(services, "big", 10)
     await chunks_due(services, "small", 2)
@@ -141,7 +141,7 @@ async def test_questions_are_indexed_in_turn_as_well(services):
     assert tenants(await work.claim_to_index(4)) == {"big": 2, "small": 2}
 
 
-async def test_rows_of_two_dead_workers_are_claimed_alone(services):
+async def test_chunks_with_two_lost_leases_are_claimed_alone(services):
     await chunks_due(services, "one", 3)
     work = services.ledger.work
     for deaths in range(SUSPECT_AFTER):
@@ -153,7 +153,7 @@ async def test_rows_of_two_dead_workers_are_claimed_alone(services):
     assert await claim(work, 10) == []
     (suspect,) = await claim(work, 1, suspects=True)
     assert suspect.lost_leases == SUSPECT_AFTER
-    assert "generate" in await work.due()  # the other two are suspects too
+    assert "generate" in await work.due()  # the other two chunks are suspects, too
 
 
 async def test_finished_suspect_is_cleared(services):
@@ -198,7 +198,7 @@ async def test_tenant_claims_stay_within_its_limits(services):
 
 
 @pytest.mark.parametrize("lost_leases", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
-async def test_nothing_is_set_aside_before_it_killed_alone(lost_leases):
+async def test_chunk_is_poison_only_after_death_when_alone(lost_leases):
     from shared.domain import poison
 
     poison.check(lost_leases)
@@ -217,7 +217,7 @@ async def test_deferred_work_is_not_due(services):
 
 @contextlib.asynccontextmanager
 async def worker_over(settings):
-    """A worker whose leases end soon, over connections of its own."""
+    """Yield a worker with short leases and its own connections."""
     database = Database(settings.database_url.get_secret_value())
     try:
         yield Work(database, worker="w", lease=timedelta(seconds=0.5))
@@ -225,7 +225,7 @@ async def worker_over(settings):
         await database.aclose()
 
 
-async def again_until_it_is_back(action, pause):
+async def retry_until_available(action, pause):
     while True:
         try:
             return await action()
@@ -233,17 +233,21 @@ async def again_until_it_is_back(action, pause):
             await asyncio.sleep(pause)
 
 
-async def test_after_an_outage_settlements_go_before_claims(services, settings):
+async def test_settlements_precede_claims_after_outage(services, settings):
     await chunks_due(services, "one", 3)
-    link, through = await proxied(settings)
-    async with contextlib.aclosing(link), worker_over(through) as paying, worker_over(through) as other:
+    link, proxied_settings = await proxied(settings)
+    async with (
+        contextlib.aclosing(link),
+        worker_over(proxied_settings) as paying,
+        worker_over(proxied_settings) as other,
+    ):
         paid = [GenerateOutcome(chunk, "scripted", ("What?",), Usage(1, 1), 1) for chunk in await claim(paying, 3)]
         assert await claim(other, 3) == []
 
         link.change(Fault(mode="cut"))
-        settling = asyncio.create_task(again_until_it_is_back(lambda: paying.settle_generated(paid), 0.5))
-        claiming = asyncio.create_task(again_until_it_is_back(lambda: claim(other, 3), 0.01))
-        await asyncio.sleep(0.8)  # the leases have ended
+        settling = asyncio.create_task(retry_until_available(lambda: paying.settle_generated(paid), 0.5))
+        claiming = asyncio.create_task(retry_until_available(lambda: claim(other, 3), 0.01))
+        await asyncio.sleep(0.8)  # the leases have expired
         link.change(Fault())
 
         assert await claiming == []

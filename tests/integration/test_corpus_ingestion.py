@@ -1,4 +1,4 @@
-"""A corpus goes in once, whatever breaks off: rows are handed in in batches over the API."""
+"""A corpus is uploaded once despite interruptions: rows are uploaded in batches over the API."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ async def server(services, settings, wakes):
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
-    """A maker of a corpus that goes in in batches of ten rows."""
+    """Return a function that makes a corpus, which is uploaded in batches of ten rows."""
     monkeypatch.setattr(corpus_ingestion, "_BATCH_ROWS", 10)
 
     def make(rows, name="corpus.jsonl"):
@@ -39,24 +39,24 @@ def rows(count):
     return [{"_id": f"doc-{n:03}", "text": f"Number {n} is answered here.", "lang": "en"} for n in range(count)]
 
 
-async def taken(server, corpus, load=None):
+async def ingested(server, corpus, load=None):
     load = load or CorpusLoad(corpus.survey().rows)
     await asyncio.to_thread(lambda: list(upload_rows(server, corpus, "default", load)))
     return load
 
 
-async def there(services):
+async def stored(services):
     return [d.external_id for d in await services.ledger.documents.page("default", limit=1_000)]
 
 
-async def test_every_row_becomes_document_repeat_changes_nothing(server, services, corpus):
+async def test_repeated_ingest_changes_nothing(server, services, corpus):
     whole = corpus(rows(95))
-    first = await taken(server, whole)
-    second = await taken(server, whole)
+    first = await ingested(server, whole)
+    second = await ingested(server, whole)
 
     assert (first.accepted, first.unchanged, first.rejected) == (95, 0, 0)
     assert (second.accepted, second.unchanged, second.rejected) == (0, 95, 0)
-    assert sorted(await there(services)) == [row["_id"] for row in rows(95)]
+    assert sorted(await stored(services)) == [row["_id"] for row in rows(95)]
     (document,) = await services.ledger.documents.page("default", Wanted(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
@@ -64,48 +64,48 @@ async def test_every_row_becomes_document_repeat_changes_nothing(server, service
 async def test_interrupted_ingest_resumes(server, services, corpus):
     whole = corpus(rows(95))
 
-    def some():
-        handed_in = upload_rows(server, whole, "default", CorpusLoad(95))
-        next(handed_in), next(handed_in)
-        handed_in.close()
+    def upload_some():
+        uploads = upload_rows(server, whole, "default", CorpusLoad(95))
+        next(uploads), next(uploads)
+        uploads.close()
 
-    await asyncio.to_thread(some)
-    before = len(await there(services))
-    load = await taken(server, whole)
+    await asyncio.to_thread(upload_some)
+    before = len(await stored(services))
+    load = await ingested(server, whole)
 
     assert before >= 20
     assert load.accepted + load.unchanged == 95
-    assert len(await there(services)) == 95
+    assert len(await stored(services)) == 95
 
 
-async def test_bad_rows_are_numbered_others_ingested(server, services, corpus):
+async def test_rejected_rows_are_numbered_and_others_ingested(server, services, corpus):
     bad = [*rows(25), b"{\n", {"_id": "x" * 501, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
-    load = await taken(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
+    load = await ingested(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
 
     assert (load.accepted, load.rejected, load.done) == (26, 3, 29)
     assert sorted(load.reasons) == [26, 27, 28]
     assert "500" in load.reasons[27]
-    assert "last" in await there(services)
+    assert "last" in await stored(services)
 
 
-async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus, monkeypatch):
-    send, running, together = server.upload_batch, [], []
+async def test_rows_with_same_id_are_uploaded_in_order(server, services, corpus, monkeypatch):
+    send, running, concurrent = server.upload_batch, [], []
 
-    def watched(*args, **options):
+    def upload(*args, **options):
         running.append(args)
-        together.append(len(running))
+        concurrent.append(len(running))
         time.sleep(0.02)
         try:
             return send(*args, **options)
         finally:
             running.remove(args)
 
-    monkeypatch.setattr(server, "upload_batch", watched)
+    monkeypatch.setattr(server, "upload_batch", upload)
     same = [{"_id": "same", "text": f"Version {n}.", "lang": "en"} for n in range(7)]
-    load = await taken(server, corpus(same))
+    load = await ingested(server, corpus(same))
 
     assert load.accepted == 7
-    assert together == [1] * 7
+    assert concurrent == [1] * 7
     (document,) = await services.ledger.documents.page("default", Wanted(external_id="same"))
     assert document.version == 7
 
@@ -119,11 +119,11 @@ async def test_truncated_file_ingests_complete_rows(server, services, corpus, mo
 
     monkeypatch.setattr(whole, "rows", cut)
     with pytest.raises(Truncated, match="line 13"):
-        await taken(server, whole)
-    assert len(await there(services)) == 13
+        await ingested(server, whole)
+    assert len(await stored(services)) == 13
 
 
-async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services, corpus, monkeypatch):
+async def test_short_server_outage_loses_no_row(server, services, corpus, monkeypatch):
     monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda *_: 0.01)
     submit = type(services.ledger.documents).submit_many
     failed = set()
@@ -131,17 +131,17 @@ async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services
     async def broken(self, documents):
         if documents[0].external_id not in failed:
             failed.add(documents[0].external_id)
-            raise Unavailable("away", component="ledger")
+            raise Unavailable("unavailable", component="ledger")
         return await submit(self, documents)
 
     monkeypatch.setattr(type(services.ledger.documents), "submit_many", broken)
-    load = await taken(server, corpus(rows(30)))
+    load = await ingested(server, corpus(rows(30)))
     assert (load.accepted, load.rejected) == (30, 0)
-    assert len(await there(services)) == 30
+    assert len(await stored(services)) == 30
 
 
-async def test_a_collection_is_followed_until_nothing_waits(server, services, provider, corpus):
-    await taken(server, corpus(rows(3)))
+async def test_follow_yields_states_until_all_documents_are_ready(server, services, provider, corpus):
+    await ingested(server, corpus(rows(3)))
     loop = asyncio.get_running_loop()
     seen = []
 

@@ -1,4 +1,4 @@
-"""What was billed is counted once, whatever became of the attempt and of what it paid for."""
+"""Billed usage is counted once, regardless of the outcome of the attempt and its results."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."
 
 
 class Interrupted:
-    """An embedder whose requests after the first never end, or fail once the first has ended."""
+    """An embedder whose requests after the first never finish, or fail while the first one is running."""
 
     def __init__(self, embedder, error=None):
         self.embedder = embedder
@@ -47,14 +47,14 @@ class Interrupted:
             raise self.error
         self.reached.set()
         if self.error is not None:
-            await asyncio.sleep(0.05)  # the other requests fail meanwhile
+            await asyncio.sleep(0.05)  # the other requests fail in this time
         vectors = await self.embedder.embed(texts, billed)
         self.billed.set()
         return vectors
 
 
 async def spent(services, kind="generate", tenant="default"):
-    """Calls, prompt tokens and completion tokens."""
+    """Return the numbers of calls, prompt tokens and completion tokens."""
     sums = [s for s in await services.ledger.costs.sums(tenant) if s.kind == kind]
     usage = sum((s.usage for s in sums), Usage())
     return sum(s.calls for s in sums), usage.prompt_tokens, usage.completion_tokens
@@ -70,7 +70,7 @@ async def make_due(services):
         await connection.execute(text("UPDATE chunks SET due_at = now()"))
 
 
-async def test_every_call_of_the_ingest_is_counted(services, library, provider):
+async def test_every_ingest_call_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await library.add(HARBOUR, "b.md")
     await work(services)
@@ -87,7 +87,7 @@ async def test_every_call_of_the_ingest_is_counted(services, library, provider):
     assert (embed_sum.collection, embed_sum.model) == ("default", services.indexer.embedder.name)
 
 
-async def test_a_settlement_that_comes_too_late_is_counted(services, library, provider):
+async def test_late_generate_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     slow = await generate(services.generator, await claimed(services))
@@ -100,7 +100,7 @@ async def test_a_settlement_that_comes_too_late_is_counted(services, library, pr
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
 
-async def test_a_failure_that_comes_too_late_is_counted(services, library, provider):
+async def test_late_failure_is_counted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
@@ -150,7 +150,7 @@ async def test_malformed_replies_are_counted(services, library, provider):
     assert (await spent(services))[0] == provider.stats()["calls"] == 3
 
 
-async def test_a_settlement_that_is_repeated_is_counted_once(services, library, provider):
+async def test_repeated_settlement_is_counted_once(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     outcome = await generate(services.generator, await claimed(services))
@@ -165,7 +165,7 @@ async def test_a_settlement_that_is_repeated_is_counted_once(services, library, 
     assert (await spent(services, "embed"))[0] == stats["embeddings"]
 
 
-async def test_an_indexing_that_comes_too_late_is_counted(services, library, provider):
+async def test_late_index_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "generate")
     slow = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
@@ -178,42 +178,42 @@ async def test_an_indexing_that_comes_too_late_is_counted(services, library, pro
 
 
 async def _settled(services, outcomes, *, late):
-    """Settle an indexing, after its lease has ended; return the tokens that are counted."""
+    """Settle indexing outcomes, optionally after their lease has expired; return the counted tokens."""
     if late:
         await make_due(services)
         lost = await services.ledger.work.claim_to_index(10)
-        await services.ledger.work.give_back("chunks", [chunk.lease for chunk in lost])
+        await services.ledger.work.release("chunks", [chunk.lease for chunk in lost])
     await _settle(services.indexer, [outcomes])
     return (await spent(services, "embed"))[1]
 
 
 @pytest.fixture
-def text_by_text(services):
-    """An indexer that makes a request for each text."""
+def unbatched_indexer(services):
+    """Return an indexer that makes one request per text."""
     return replace(services.indexer, request_inputs=1)
 
 
-async def test_embeddings_of_released_batch_are_charged(services, library, provider, text_by_text):
+async def test_embeddings_of_released_batch_are_charged(services, library, provider, unbatched_indexer):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
     interrupted = Interrupted(services.indexer.embedder)
-    stage = index_stage(replace(text_by_text, embedder=interrupted))
+    stage = index_stage(replace(unbatched_indexer, embedder=interrupted))
     (batch,) = await stage.claim(1)
-    in_work = asyncio.create_task(stage.work(batch, lambda: None))
+    running = asyncio.create_task(stage.work(batch, lambda: None))
     await interrupted.billed.wait()
-    in_work.cancel()
-    await asyncio.gather(in_work, return_exceptions=True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
     await stage.release([chunk.lease for chunk in batch])
 
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
 
 
-async def test_embeddings_next_to_failed_request_are_charged(services, library, provider, text_by_text):
+async def test_embeddings_next_to_failed_request_are_charged(services, library, provider, unbatched_indexer):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
-    away = Interrupted(services.indexer.embedder, Unavailable("away", component="embedding"))
-    indexer = replace(text_by_text, embedder=away)
+    unavailable = Interrupted(services.indexer.embedder, Unavailable("unavailable", component="embedding"))
+    indexer = replace(unbatched_indexer, embedder=unavailable)
     (chunk,) = await services.ledger.work.claim_to_index(10)
 
     (outcome,) = await index_batch(indexer, [chunk])
@@ -223,7 +223,7 @@ async def test_embeddings_next_to_failed_request_are_charged(services, library, 
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
 
 
-async def test_tenants_see_their_own_costs_alone(services, provider):
+async def test_tenants_see_only_their_own_costs(services, provider):
     await Library(services, "alice").add(KEEPER)
     await work(services)
 
@@ -231,8 +231,8 @@ async def test_tenants_see_their_own_costs_alone(services, provider):
     assert await services.ledger.costs.sums("bob") == []
 
 
-async def test_each_tenant_bears_its_share_of_a_request(services, provider):
-    """One request embeds texts of both; one of them bears the call."""
+async def test_shared_request_tokens_are_charged_to_each_tenant(services, provider):
+    """One request embeds texts of both tenants; one of them is charged the call."""
     await Library(services, "alice").add(KEEPER)
     await Library(services, "bob").add(HARBOUR)
     await work(services, "parse")
@@ -243,13 +243,13 @@ async def test_each_tenant_bears_its_share_of_a_request(services, provider):
     assert min(tokens) > 0
 
 
-async def test_costs_of_older_attempts_are_summed_by_day(services, library, provider):
+async def test_older_costs_are_summed_by_day(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services)
     before = await services.ledger.costs.sums("default")
     assert not await services.ledger.costs.fold()
     assert await services.ledger.costs.sums("default") == before
-    await _grow_old(services)
+    await _age_costs(services)
     await library.add(HARBOUR, "b.md")
     await work(services)
 
@@ -266,13 +266,13 @@ async def test_costs_of_older_attempts_are_summed_by_day(services, library, prov
     assert await services.ledger.costs.sums("default") == sums
 
 
-async def _grow_old(services):
+async def _age_costs(services):
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE spent SET at = at - interval '25 hours'"))
 
 
-async def test_long_attempts_do_not_delay_older_costs(services):
-    """The oldest rows by their tokens are young: their attempts began long ago."""
+async def test_long_attempts_do_not_delay_daily_sums(services):
+    """The rows with the lowest tokens are recent, because their attempts started long ago."""
     async with services.database.begin() as connection:
         for token, age in enumerate((0, 30, 0, 30)):
             await connection.execute(
@@ -291,10 +291,10 @@ async def test_long_attempts_do_not_delay_older_costs(services):
 async def test_usage_is_shown_by_day_collection_and_model(services, settings, provider):
     priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 10.0})
     async with calling(settings, services) as client:
-        for collection, said in (("cliffs", KEEPER), ("harbours", HARBOUR)):
-            await client.post("/v1/documents", json={"text": said, "filename": "a.md", "collection": collection})
+        for collection, content in (("cliffs", KEEPER), ("harbours", HARBOUR)):
+            await client.post("/v1/documents", json={"text": content, "filename": "a.md", "collection": collection})
         await work(services)
-        await services.ledger.costs.fold()  # these are added up already, the next are not
+        await services.ledger.costs.fold()  # these costs are summed already, the next ones are not
         await client.post("/v1/documents", json={"text": "A cat.", "filename": "b.md", "collection": "cliffs"})
         await work(services)
     async with services.database.begin() as connection:
@@ -302,8 +302,8 @@ async def test_usage_is_shown_by_day_collection_and_model(services, settings, pr
 
     async with calling(priced, services) as client:
 
-        async def usage(**wanted):
-            items = UsageReply.model_validate_json((await client.get("/v1/usage", params=wanted)).content).items
+        async def usage(**parameters):
+            items = UsageReply.model_validate_json((await client.get("/v1/usage", params=parameters)).content).items
             return [item for item in items if item.kind == "generate"]
 
         before, today = await usage()

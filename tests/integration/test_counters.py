@@ -1,4 +1,4 @@
-"""Tallies say what a count of the rows would, whatever changed the rows and however much is added up."""
+"""Tallies equal a count of the rows, regardless of the changes and of how many are folded."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tests.support.counters import DIFFERENCES
 
 @pytest.fixture(params=[False, True], ids=["unfolded", "folded"])
 async def fold(request, services):
-    """Adds the changes up, or leaves them."""
+    """Return a function that folds the changes into tallies, or does nothing."""
 
     async def fold():
         if request.param:
@@ -25,7 +25,7 @@ async def fold(request, services):
     return fold
 
 
-async def test_counters_follow_all_documents_and_chunks(services, library, provider, fold):
+async def test_counters_match_rows_after_every_change(services, library, provider, fold):
     provider.script(malformed_containing="lighthouse")
     first = await library.add("A text about the harbour.", "a.md")
     await library.add("A text about a lighthouse.", "b.md")
@@ -51,7 +51,7 @@ async def test_counters_follow_all_documents_and_chunks(services, library, provi
     assert await run(services, DIFFERENCES) == []
 
 
-async def test_a_tenant_sees_its_own_numbers(services, provider, fold):
+async def test_document_counts_exclude_other_tenants(services, provider, fold):
     await Library(services, "alice").add("A text about the harbour.")
     await fold()
 
@@ -60,7 +60,7 @@ async def test_a_tenant_sees_its_own_numbers(services, provider, fold):
     assert await services.ledger.collections.document_counts("bob", [collection.id]) == {collection.id: {}}
 
 
-async def test_folds_of_two_schedulers_count_once(services, library):
+async def test_concurrent_folds_count_changes_once(services, library):
     for number in range(5):
         await library.add(f"Text {number}.")
 
@@ -70,7 +70,7 @@ async def test_folds_of_two_schedulers_count_once(services, library):
     assert await run(services, "SELECT * FROM tally_changes") == []
 
 
-async def test_last_minutes_changes_are_kept_for_rate(services, library):
+async def test_recent_changes_are_not_folded(services, library):
     await library.add("A text.")
 
     await services.ledger.counters.fold()
@@ -78,31 +78,31 @@ async def test_last_minutes_changes_are_kept_for_rate(services, library):
     assert len(await run(services, "SELECT * FROM tally_changes")) == 1
 
 
-async def test_minute_counts_survive_summation(services, library, provider):
+async def test_minute_counts_survive_folding_and_deletion(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     first = await library.add("A text about the harbour.", "a.md")
     await library.add("A text about a lighthouse.", "b.md")
     await library.add(" \n", "c.md")
     await work(services)
 
-    ended = await _ended(services)
-    assert ended == {"chunks": 1, "dead_chunks": 1, "documents": 2, "failed_documents": 1}
+    finished = await _finished(services)
+    assert finished == {"chunks": 1, "dead_chunks": 1, "documents": 2, "failed_documents": 1}
     await services.ledger.counters.fold(timedelta())
-    assert await _ended(services) == ended
+    assert await _finished(services) == finished
     await library.add("Another text about the harbour.", "a.md")
     await work(services)
     await services.ledger.counters.fold(timedelta())
-    ended |= {"chunks": 2, "documents": 3}
-    assert await _ended(services) == ended
+    finished |= {"chunks": 2, "documents": 3}
+    assert await _finished(services) == finished
     await services.ledger.documents.delete("default", first.id)
     await services.cleaner.clean()
-    assert await _ended(services) == ended  # what is deleted has ended all the same
+    assert await _finished(services) == finished  # deleted work remains counted as finished
     await services.ledger.counters.fold(timedelta())
-    assert await _ended(services) == ended
-    assert await _ended(services, "bob") == dict.fromkeys(ended, 0)
+    assert await _finished(services) == finished
+    assert await _finished(services, "bob") == dict.fromkeys(finished, 0)
 
 
-async def test_minutes_are_ordered_and_expire(services):
+async def test_history_minutes_are_ordered_and_expire(services):
     await run(
         services,
         "INSERT INTO ended_by_minute SELECT 'default', date_trunc('minute', now()) - make_interval(mins => ago), ago,"
@@ -110,17 +110,17 @@ async def test_minutes_are_ordered_and_expire(services):
     )
 
     history = await services.ledger.counters.history("default", 60)
-    assert [(place, each.chunks) for place, each in enumerate(history) if each.chunks] == [(0, 59), (57, 2)]
+    assert [(index, each.chunks) for index, each in enumerate(history) if each.chunks] == [(0, 59), (57, 2)]
     assert {later.minute - each.minute for each, later in pairwise(history)} == {timedelta(minutes=1)}
     assert len(history) == 60
 
     await services.ledger.counters.forget_minutes()
-    kept = await run(services, "SELECT chunks FROM ended_by_minute ORDER BY chunks")
-    assert kept == [(0,), (2,), (59,), (60,)]
+    remaining = await run(services, "SELECT chunks FROM ended_by_minute ORDER BY chunks")
+    assert remaining == [(0,), (2,), (59,), (60,)]
 
 
-async def _ended(services, tenant="default"):
-    """The sums of the last minutes; the minute may be another one by now."""
+async def _finished(services, tenant="default"):
+    """Return sums over the last five minutes, because the current minute may have changed."""
     history = await services.ledger.counters.history(tenant, 5)
     return {
         name: sum(getattr(each, name) for each in history)

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL, which end in a log."""
+"""Errors of PostgreSQL and their log entries."""
 
 import traceback
 from uuid import uuid4
@@ -12,7 +12,7 @@ from shared.domain.errors import Permanent, Unavailable
 from shared.ledger.postgres.database import Database
 
 
-async def test_an_unexpected_error_shows_no_parameter(services):
+async def test_unexpected_error_contains_no_parameter(services):
     with pytest.raises(exc.ProgrammingError, match="no_such_table") as caught:
         async with services.database.begin() as connection:
             await connection.execute(text("INSERT INTO no_such_table VALUES (:text)"), {"text": "a contract's text"})
@@ -20,13 +20,13 @@ async def test_an_unexpected_error_shows_no_parameter(services):
     assert "contract" not in str(caught.value)
 
 
-# What the server says of a row, what it says of a value, and what the driver says of a parameter.
-OF_ROWS = "INSERT INTO completions (content_key, tenant, model, questions) VALUES ('x', NULL, 'm', ARRAY[:text])"
-OF_VALUES = "SELECT CAST(CAST(:text AS text) AS int)"
-OF_ARGUMENTS = "SELECT CAST(:text AS int)"
+# Statements that fail with a row in the server's message, with a value in it, and with a parameter in the driver's.
+ROW_ERROR = "INSERT INTO completions (content_key, tenant, model, questions) VALUES ('x', NULL, 'm', ARRAY[:text])"
+VALUE_ERROR = "SELECT CAST(CAST(:text AS text) AS int)"
+PARAMETER_ERROR = "SELECT CAST(:text AS int)"
 
 
-@pytest.mark.parametrize("statement", [OF_ROWS, OF_VALUES, OF_ARGUMENTS])
+@pytest.mark.parametrize("statement", [ROW_ERROR, VALUE_ERROR, PARAMETER_ERROR])
 async def test_error_traceback_contains_no_row_values(services, statement):
     secret = uuid4().hex
     with pytest.raises((exc.DBAPIError, Permanent)) as caught:
@@ -45,17 +45,17 @@ async def sort_much(services):
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
 
 
-async def test_connections_are_preopened_if_ledger_is_available(settings):
+async def test_connections_are_preopened_only_if_ledger_answers(settings):
     url = settings.database_url.get_secret_value()
-    away = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"
-    for address, most, opened in ((url, 4, 2), (url, 1, 1), (away, 4, 0)):
+    unavailable = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"
+    for address, most, opened in ((url, 4, 2), (url, 1, 1), (unavailable, 4, 0)):
         database = Database(address, pool_size=most)
         await database.warm(2)
         assert database.engine.pool.checkedin() == opened
         await database.aclose()
 
 
-async def test_postgresql_shortage_details_are_only_logged(services):
+async def test_resource_shortage_details_are_logged_but_not_raised(services):
     with capture_logs() as logs, pytest.raises(Unavailable) as caught:
         await sort_much(services)
 
@@ -64,7 +64,7 @@ async def test_postgresql_shortage_details_are_only_logged(services):
     assert "temp_file_limit" in answered["words"]
 
 
-async def test_preopened_connection_knows_array_types(settings):
+async def test_preopened_connection_queries_no_array_types(settings):
     database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
     await database.warm(1)
     async with database.engine.connect() as connection:

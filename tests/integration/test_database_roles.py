@@ -1,4 +1,4 @@
-"""The roles in PostgreSQL: parse workers' works documents off and reads nothing else, the others' has rows alone."""
+"""PostgreSQL roles: the parse role can only process documents, the app role can only change rows."""
 
 from collections.abc import AsyncIterator
 
@@ -19,12 +19,12 @@ from tests.support.api import work
 from tests.support.tables import columns
 
 QUOTED = 'it\'s "quoted"'
-# A chunk of a parse whose worker died.
+# A chunk left by a parse worker that died.
 HALF_WRITTEN = f"""
     INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, state, embedding_model)
     SELECT gen_random_uuid(), version, id, tenant, 0, 'x', {states.INSERT_CHUNK.target()}, 'none'
     FROM documents WHERE id = :id"""
-# What must stay closed: texts, questions, replies, and what people asked.
+# Columns that the parse role must not read: texts, questions, replies, and users' questions.
 CLOSED = {
     "chunk_contents": "content",
     "chunk_questions": "questions",
@@ -36,7 +36,7 @@ CLOSED = {
     "webhooks": "secret",
     "webhook_deliveries": "data",
 }
-# What lets whoever has the API leave the tables, or take them from others.
+# Statements with which an attacker inside the API could reach beyond the rows, or change the tables.
 BEYOND_ROWS = (
     "CREATE TABLE mine (a int)",
     "CREATE TEMP TABLE webhooks (a int)",
@@ -62,7 +62,7 @@ def settings_of(role, settings):
 
 @pytest.fixture
 async def parsing(services, settings) -> AsyncIterator[AllServices]:
-    """Services whose connections to PostgreSQL are the role's."""
+    """Yield services that connect to PostgreSQL with the parse role."""
     await make_parse_role(services.database.engine, "another")
     await make_parse_role(services.database.engine, QUOTED)
     async with build("all", settings_of(PARSE_ROLE, settings)) as parsing:
@@ -76,11 +76,11 @@ async def state_of(services, document) -> str:
 
 
 @pytest.mark.usefixtures("provider")
-async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing, library, provider):
+async def test_parse_role_can_do_all_parse_work(services, parsing, library, provider):
     hook = await services.ledger.webhooks.make("default", "https://example.org", "whsec_", [])
     indexed = await library.add("# Harbours\n\nHarbours open at seven.", "a.md", questions=["When do harbours open?"])
     await work(services)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default",
         "default",
         options=CollectionOptions(),
@@ -89,7 +89,7 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     while await services.ledger.builds.fill():
         pass
     whole = await library.add("# Lamps\n\nLamps burn until dawn, and their keepers sleep in the house all day.", "b.md")
-    await library.add("\x00\x01\x02\x03 broken", "a.md")  # the next version of what is live
+    await library.add("\x00\x01\x02\x03 broken", "a.md")  # the next version of the live document
     half_written = await library.add("# Cliffs\n\nCliffs are high.", "c.md")
     async with services.database.begin() as connection:
         await connection.execute(
@@ -102,12 +102,12 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     assert await state_of(services, whole) == DocumentState.INDEXING
     assert await state_of(services, half_written) == DocumentState.INDEXING
     assert await state_of(services, indexed) == DocumentState.FAILED
-    assert "document.failed" in {told.type for told in await services.ledger.webhooks.page("default", hook.id)}
+    assert "document.failed" in {delivery.type for delivery in await services.ledger.webhooks.page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
     assert await parsing.ledger.work.due()
 
 
-async def test_the_role_reads_nothing_else(services, parsing):
+async def test_parse_role_reads_no_texts_or_questions(services, parsing):
     for table, column in CLOSED.items():
         with pytest.raises(exc.ProgrammingError, match="permission denied"):
             async with parsing.database.begin() as connection:
@@ -168,7 +168,7 @@ async def test_scale_role_reads_wanted_workers_only(services, settings):
 
 
 async def test_no_function_runs_with_owner_rights(services):
-    """It would look into temporary tables first, where a worker that was taken over could put its own."""
+    """A function with owner rights would read temporary tables first, which a compromised worker can create."""
     async with services.database.begin() as connection:
         found = await connection.execute(
             text("SELECT prosecdef, count(*) FROM pg_proc WHERE proname LIKE 'tell_of_%' GROUP BY 1")

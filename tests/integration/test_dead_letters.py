@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or discarded."""
+"""Dead letters over HTTP: listed with reasons, retried without repeated costs, or discarded."""
 
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from api.schemas.problems import ProblemDetails
@@ -7,7 +7,7 @@ from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))
-NO_PDF = "%PDF-1.7 this is no PDF"
+BROKEN_PDF = "%PDF-1.7 this is no PDF"
 
 
 async def submit(client, text, name, collection="default", headers=None):
@@ -21,20 +21,20 @@ async def document(client, document_id):
     return (await client.get(f"/v1/documents/{document_id}")).json()
 
 
-async def letters(client, **wanted):
-    reply = await client.get("/v1/dead", params=wanted)
+async def letters(client, **choice):
+    reply = await client.get("/v1/dead", params=choice)
     assert reply.status_code == 200, reply.text
     return DeadLetterPage.model_validate_json(reply.content).items
 
 
-async def settle(client, what, **wanted):
-    reply = await client.post(f"/v1/dead/{what}", json=wanted)
-    assert reply.status_code == {"retry": 202, "discard": 200}[what], reply.text
+async def resolve(client, action, **choice):
+    reply = await client.post(f"/v1/dead/{action}", json=choice)
+    assert reply.status_code == {"retry": 202, "discard": 200}[action], reply.text
     return reply.json()
 
 
-async def let_die(services):
-    """Index into a collection of Qdrant that has vectors of another size, which no attempt can mend."""
+async def index_until_dead(services):
+    """Index into a Qdrant collection with another vector size, so that every attempt fails."""
     smaller = f"smaller-{services.indexer.space}"
     await services.index.ensure_collection(smaller, 3)
     async with services.database.begin() as connection:
@@ -46,26 +46,26 @@ async def let_die(services):
 
 
 async def paid_but_dead(client, services):
-    """A document whose questions are paid for, and whose chunks are all dead."""
+    """Return the id of a document whose questions are paid and whose chunks are all dead."""
     document_id = await submit(client, SECTIONS, "paid.md")
     await work(services, "parse", "index", "generate")
-    await let_die(services)
+    await index_until_dead(services)
     shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
     return document_id
 
 
-async def one_of_each(client, services, provider):
-    """A failed document and one with a dead chunk."""
+async def failed_and_degraded(client, services, provider):
+    """Return the ids of a failed document and of a document with a dead chunk."""
     provider.script(malformed_containing="lighthouse")
-    failed = await submit(client, NO_PDF, "a.pdf", "papers")
+    failed = await submit(client, BROKEN_PDF, "a.pdf", "papers")
     degraded = await submit(client, KEEPER, "b.md", "novels")
     await work(services)
     return failed, degraded
 
 
-async def test_documents_and_chunks_are_listed_together_and_narrowed(client, services, provider):
-    failed, degraded = await one_of_each(client, services, provider)
+async def test_dead_documents_and_chunks_are_listed_and_filtered(client, services, provider):
+    failed, degraded = await failed_and_degraded(client, services, provider)
 
     both = await letters(client)
 
@@ -80,11 +80,11 @@ async def test_documents_and_chunks_are_listed_together_and_narrowed(client, ser
     assert await letters(client, collection="papers", reason=chunk.reason) == []
 
 
-async def test_pages_follow_each_other_without_a_gap(client, services, provider):
+async def test_dead_letter_pages_have_no_gap(client, services, provider):
     provider.script(malformed_containing="tide")
     for number in range(3):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
-        await submit(client, NO_PDF + str(number), f"{number}.pdf")
+        await submit(client, BROKEN_PDF + str(number), f"{number}.pdf")
     await work(services)
     every = await letters(client)
     assert len(every) == 6
@@ -101,11 +101,11 @@ async def test_pages_follow_each_other_without_a_gap(client, services, provider)
     assert (await client.get("/v1/dead", params={"cursor": "bm9uc2Vuc2U"})).status_code == 400
 
 
-async def test_reasons_are_counted(client, services, provider):
+async def test_dead_letters_are_counted_by_reason(client, services, provider):
     provider.script(malformed_containing="tide")
     for number in range(3):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
-    await submit(client, NO_PDF, "a.pdf", "papers")
+    await submit(client, BROKEN_PDF, "a.pdf", "papers")
     await work(services)
 
     first, second = (await client.get("/v1/dead/reasons")).json()["items"]
@@ -117,7 +117,7 @@ async def test_reasons_are_counted(client, services, provider):
 
 
 async def test_dead_letter_lists_attempts(client, services, provider):
-    await one_of_each(client, services, provider)
+    await failed_and_degraded(client, services, provider)
 
     for letter in await letters(client):
         reply = await client.get(f"/v1/dead/{letter.id}")
@@ -126,14 +126,14 @@ async def test_dead_letter_lists_attempts(client, services, provider):
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
 
-async def test_paid_content_is_not_called_again(client, services, provider, wakes):
+async def test_retry_of_paid_chunks_calls_no_model(client, services, provider, wakes):
     paid = await paid_but_dead(client, services)
     calls = provider.stats()["calls"]
     assert calls >= 2
     wakes.clear()
 
-    settled = await settle(client, "retry")
-    assert settled == {"documents": 0, "chunks": calls, "in_work": 0}
+    resolved = await resolve(client, "retry")
+    assert resolved == {"documents": 0, "chunks": calls, "in_work": 0}
     assert set(wakes) == {"generate", "index"}
     await work(services)
 
@@ -144,13 +144,13 @@ async def test_paid_content_is_not_called_again(client, services, provider, wake
     assert await letters(client) == []
 
 
-async def test_ready_questions_are_indexed_again_without_a_call(client, services, provider):
+async def test_retry_with_given_questions_calls_no_model(client, services, provider):
     body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
     document_id = (await client.post("/v1/documents", json=body)).json()["id"]
     await work(services, "parse")
-    await let_die(services)
+    await index_until_dead(services)
 
-    assert (await settle(client, "retry", document_id=document_id))["chunks"] == 1
+    assert (await resolve(client, "retry", document_id=document_id))["chunks"] == 1
     await work(services)
 
     shown = await document(client, document_id)
@@ -158,27 +158,27 @@ async def test_ready_questions_are_indexed_again_without_a_call(client, services
     assert provider.stats()["calls"] == 0
 
 
-async def test_retry_respects_its_limit(client, services, provider, wakes):
-    failed, degraded = await one_of_each(client, services, provider)
+async def test_retry_is_limited_by_its_filter(client, services, provider, wakes):
+    failed, degraded = await failed_and_degraded(client, services, provider)
     (chunk,) = await letters(client, collection="novels")
     wakes.clear()
 
-    assert await settle(client, "retry", collection="papers") == {"documents": 1, "chunks": 0, "in_work": 0}
+    assert await resolve(client, "retry", collection="papers") == {"documents": 1, "chunks": 0, "in_work": 0}
     assert wakes == ["parse"]
     assert ((await document(client, failed))["state"], (await document(client, degraded))["state"]) == (
         "queued",
         "degraded",
     )
-    assert (await settle(client, "retry", reason="another reason"))["chunks"] == 0
-    assert (await settle(client, "retry", letter_id=str(chunk.id)))["chunks"] == 1
+    assert (await resolve(client, "retry", reason="another reason"))["chunks"] == 0
+    assert (await resolve(client, "retry", letter_id=str(chunk.id)))["chunks"] == 1
     assert (await document(client, degraded))["state"] == "searchable"
 
 
-async def test_single_chunk_is_retried_alone(client, services, provider):
+async def test_retry_by_letter_id_retries_one_chunk(client, services, provider):
     paid = await paid_but_dead(client, services)
     first, *others = await letters(client)
 
-    assert (await settle(client, "retry", letter_id=str(first.id)))["chunks"] == 1
+    assert (await resolve(client, "retry", letter_id=str(first.id)))["chunks"] == 1
     await work(services)
 
     assert await letters(client) == others
@@ -192,44 +192,44 @@ async def test_chunk_stays_searchable_during_retry(client, services, provider):
     await submit(client, KEEPER, "a.md")
     await work(services)
     provider.restore()
-    await settle(client, "retry")
+    await resolve(client, "retry")
     await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
 
     assert not chunk.hidden
 
 
-async def test_mass_retry_runs_in_groups(client, services, provider, monkeypatch):
+async def test_retry_of_everything_runs_in_batches(client, services, provider, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.dead_letters._BATCH_SIZE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
-        await submit(client, NO_PDF + str(number), f"{number}.pdf")
+        await submit(client, BROKEN_PDF + str(number), f"{number}.pdf")
     await work(services)
 
-    assert await settle(client, "retry", all=True) == {"documents": 5, "chunks": 5, "in_work": 0}
+    assert await resolve(client, "retry", all=True) == {"documents": 5, "chunks": 5, "in_work": 0}
 
 
 async def test_chunks_of_running_document_are_not_retried(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *others = await letters(client)
-    await settle(client, "retry", letter_id=str(first.id))
+    await resolve(client, "retry", letter_id=str(first.id))
 
-    for what in ("retry", "discard"):
-        assert await settle(client, what, document_id=document_id) == {
+    for action in ("retry", "discard"):
+        assert await resolve(client, action, document_id=document_id) == {
             "documents": 0,
             "chunks": 0,
             "in_work": len(others),
         }
 
 
-async def test_dropping_last_dead_chunk_makes_document_ready(client, services, provider):
+async def test_discarding_last_dead_chunk_makes_document_ready(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *others = await letters(client)
 
-    assert (await settle(client, "discard", letter_id=str(first.id)))["chunks"] == 1
+    assert (await resolve(client, "discard", letter_id=str(first.id)))["chunks"] == 1
     assert (await document(client, document_id))["state"] == "degraded"
-    assert (await settle(client, "discard", document_id=document_id))["chunks"] == len(others)
+    assert (await resolve(client, "discard", document_id=document_id))["chunks"] == len(others)
 
     shown = await document(client, document_id)
     assert shown["state"] == "ready"
@@ -240,58 +240,58 @@ async def test_dropping_last_dead_chunk_makes_document_ready(client, services, p
     assert await letters(client) == []
 
 
-async def test_document_finishing_with_dropped_chunk_is_ready(client, services, provider):
+async def test_document_with_discarded_chunk_finishes_as_ready(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *_ = await letters(client)
-    await settle(client, "discard", letter_id=str(first.id))
-    await settle(client, "retry", document_id=document_id)
+    await resolve(client, "discard", letter_id=str(first.id))
+    await resolve(client, "retry", document_id=document_id)
     await work(services)
 
     shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["discarded"]) == ("ready", 1)
 
 
-async def test_dropped_chunk_is_found_by_its_text(client, services, provider):
-    _, degraded = await one_of_each(client, services, provider)
-    await settle(client, "discard", document_id=degraded)
+async def test_discarded_chunk_is_found_by_its_text(client, services, provider):
+    _, degraded = await failed_and_degraded(client, services, provider)
+    await resolve(client, "discard", document_id=degraded)
 
     found = (await client.post("/v1/retrieve", json={"question": "keeper", "collection": "novels"})).json()
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
 
 
-async def test_dropped_unsearchable_document_is_deleted(client, services, provider):
+async def test_discarded_unsearchable_document_is_deleted(client, services, provider):
 
-    failed, _ = await one_of_each(client, services, provider)
+    failed, _ = await failed_and_degraded(client, services, provider)
 
-    assert (await settle(client, "discard", letter_id=failed))["documents"] == 1
+    assert (await resolve(client, "discard", letter_id=failed))["documents"] == 1
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
     await services.cleaner.clean()
     async with services.database.begin() as connection:
         assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
 
 
-async def test_dropped_document_reverts_to_live_version(client, services, provider):
+async def test_discarded_document_reverts_to_live_version(client, services, provider):
     document_id = await submit(client, KEEPER, "a.md")
     await work(services)
-    assert await submit(client, NO_PDF, "a.md") == document_id
+    assert await submit(client, BROKEN_PDF, "a.md") == document_id
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET lost_leases = 3 WHERE state = 'queued'")
     await work(services)
     assert (await document(client, document_id))["state"] == "failed"
 
-    await settle(client, "discard", document_id=document_id)
+    await resolve(client, "discard", document_id=document_id)
 
     shown = await document(client, document_id)
     assert (shown["state"], shown["version"], shown["live_version"]) == ("ready", 1, 1)
     assert (shown["error"], shown["chunks"]["indexed"]) == (None, 1)
     found = (await client.post("/v1/retrieve", json={"question": "keeper"})).json()
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
-    again = await client.post("/v1/documents", json={"text": NO_PDF, "filename": "a.md"})
-    assert (again.status_code, again.json()["version"]) == (202, 3)  # 2 may still be in a late writer's hands
+    again = await client.post("/v1/documents", json={"text": BROKEN_PDF, "filename": "a.md"})
+    assert (again.status_code, again.json()["version"]) == (202, 3)  # a late writer may still use version 2
 
 
-async def test_dropping_everything_has_to_be_said(client, services, provider):
-    _, degraded = await one_of_each(client, services, provider)
+async def test_discard_of_everything_requires_explicit_all(client, services, provider):
+    _, degraded = await failed_and_degraded(client, services, provider)
 
     refused = await client.post("/v1/dead/discard", json={})
 
@@ -300,11 +300,11 @@ async def test_dropping_everything_has_to_be_said(client, services, provider):
     both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
-    assert await settle(client, "discard", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
+    assert await resolve(client, "discard", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
     assert (await document(client, degraded))["state"] == "ready"
 
 
-async def test_only_the_newest_version_counts(client, services, provider):
+async def test_new_version_removes_dead_letters_of_old_version(client, services, provider):
     provider.script(malformed_containing="lighthouse")
     document_id = await submit(client, KEEPER, "a.md")
     await work(services)
@@ -313,14 +313,14 @@ async def test_only_the_newest_version_counts(client, services, provider):
 
     assert await letters(client) == []
     assert (await client.get(f"/v1/dead/{letter.id}")).status_code == 404
-    assert (await settle(client, "retry", document_id=document_id))["chunks"] == 0
+    assert (await resolve(client, "retry", document_id=document_id))["chunks"] == 0
 
 
-async def test_tenants_cannot_see_or_change_each_other(services, settings, provider):
+async def test_tenants_cannot_see_or_resolve_each_others_letters(services, settings, provider):
     provider.script(malformed_containing="lighthouse")
     mine, theirs = as_tenant("alice"), as_tenant("bob")
     async with calling(with_keys(settings), services) as client:
-        failed = await submit(client, NO_PDF, "a.pdf", headers=mine)
+        failed = await submit(client, BROKEN_PDF, "a.pdf", headers=mine)
         degraded = await submit(client, KEEPER, "b.md", headers=mine)
         await work(services)
         own = (await client.get("/v1/dead", headers=mine)).json()["items"]
@@ -330,17 +330,17 @@ async def test_tenants_cannot_see_or_change_each_other(services, settings, provi
         assert (await client.get("/v1/dead/reasons", headers=theirs)).json()["items"] == []
         for letter in own:
             assert (await client.get(f"/v1/dead/{letter['id']}", headers=theirs)).status_code == 404
-        for what in ("retry", "discard"):
-            for wanted in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
-                assert (await client.post(f"/v1/dead/{what}", json=wanted, headers=theirs)).status_code == 404
-            reply = await client.post(f"/v1/dead/{what}", json={"all": True}, headers=theirs)
+        for action in ("retry", "discard"):
+            for choice in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
+                assert (await client.post(f"/v1/dead/{action}", json=choice, headers=theirs)).status_code == 404
+            reply = await client.post(f"/v1/dead/{action}", json={"all": True}, headers=theirs)
             assert reply.json() == {"documents": 0, "chunks": 0, "in_work": 0}
         assert (await client.get("/v1/dead", headers=mine)).json()["items"] == own
 
 
-async def test_the_ledger_pages_by_time_and_id(services, library, provider):
+async def test_letters_with_equal_times_are_paged_by_id(services, library, provider):
     for number in range(3):
-        await library.add(NO_PDF + str(number), f"{number}.pdf")
+        await library.add(BROKEN_PDF + str(number), f"{number}.pdf")
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET state = 'parsing'")
         await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")

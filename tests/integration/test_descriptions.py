@@ -1,4 +1,4 @@
-"""Descriptions: a title or metadata is changed without an embedding or a question, and no kill loses the change."""
+"""Descriptions: titles and metadata change without embedding or generating, and a crash loses no change."""
 
 import asyncio
 
@@ -28,14 +28,14 @@ async def change(client, document, **changes):
 
 
 async def found(client, **filter_):
-    """The documents that a filter finds, with the titles and the metadata of their chunks."""
+    """Return the title and metadata of the chunks that a filter finds, by external id."""
     body = {"question": "When does the harbour open?", "collection": "c", "filter": filter_}
     chunks = (await client.post("/v1/retrieve", json=body)).json()["chunks"]
     return {chunk["external_id"]: (chunk["title"], chunk["metadata"]) for chunk in chunks}
 
 
 @pytest.mark.parametrize("declared", [{}, FIELDS])
-async def test_metadata_change_is_searchable_at_once_for_free(client, services, provider, declared):
+async def test_metadata_change_is_searchable_at_once_without_calls(client, services, provider, declared):
     await client.put("/v1/collections/c", json={"filterable": declared})
     document, other = await submit(client), await submit(client, "b")
     await work(services)
@@ -54,7 +54,7 @@ async def test_metadata_change_is_searchable_at_once_for_free(client, services, 
     assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
 
 
-async def test_title_change_is_shown_in_chunks_and_lists(client, services, provider):
+async def test_title_change_appears_in_chunks_and_lists(client, services, provider):
     document = await submit(client)
     await work(services)
 
@@ -65,7 +65,7 @@ async def test_title_change_is_shown_in_chunks_and_lists(client, services, provi
     assert [chunk["title"] for chunk in chunks] == ["Opening hours"]
     listed = await client.get("/v1/documents", params={"q": "hours"})
     assert [one["external_id"] for one in listed.json()["items"]] == ["a"]
-    again = await submit(client)  # what is handed in again says what it says
+    again = await submit(client)  # the new upload has no title
     assert (again["version"], again["title"]) == (2, None)
 
 
@@ -74,15 +74,17 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, provider, m
     document = await submit(client)
     await work(services)
 
-    async def away(*_):
-        raise Unavailable("away", component="qdrant" if lost == "qdrant" else "ledger")
+    async def unavailable(*_):
+        raise Unavailable("unavailable", component="qdrant" if lost == "qdrant" else "ledger")
 
     with monkeypatch.context() as patched:
-        patched.setattr(*((Index, "describe", away) if lost == "qdrant" else (Descriptions, "claim", away)))
+        patched.setattr(
+            *((Index, "describe", unavailable) if lost == "qdrant" else (Descriptions, "claim", unavailable))
+        )
         await change(client, document, metadata={"department": "law"})
         assert await found(client, department="law") == {}
 
-    async with services.database.begin() as connection:  # it was put off for some seconds
+    async with services.database.begin() as connection:  # the update was deferred for some seconds
         await connection.exec_driver_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
     await services.cleaner.clean()
     assert (await found(client, department="law")).keys() == {"a"}
@@ -92,28 +94,28 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, provider, m
 async def test_concurrent_updates_last_write_wins(client, services, provider, monkeypatch):
     document = await submit(client)
     await work(services)
-    describe, slow, told = Index.describe, asyncio.Event(), []
+    describe, slow, sent = Index.describe, asyncio.Event(), []
 
     async def slowly(self, description):
-        told.append(description.changes)
+        sent.append(description.changes)
         await slow.wait()
         await describe(self, description)
 
     monkeypatch.setattr(Index, "describe", slowly)
     first = asyncio.create_task(change(client, document, metadata={"department": "law"}))
-    while not told:
+    while not sent:
         await asyncio.sleep(0.01)
     assert (await change(client, document, metadata={"department": "tax"}))["metadata"] == {"department": "tax"}
     slow.set()
     await first
 
-    assert told == [1, 2]
+    assert sent == [1, 2]
     assert (await found(client, department="tax")).keys() == {"a"}
     assert await services.ledger.descriptions.claim(10) == []
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_worker_with_outdated_description_does_not_restore_it(client, services, provider, late):
+async def test_index_worker_does_not_restore_outdated_metadata(client, services, provider, late):
     document = await submit(client)
     await work(services, "parse", "index", "generate")
     claimed = await services.ledger.work.claim_to_index(10)
@@ -129,32 +131,34 @@ async def test_worker_with_outdated_description_does_not_restore_it(client, serv
 
     assert (await client.get(f"/v1/documents/{document['id']}")).json()["state"] == "ready"
     assert (await found(client, department="law")).keys() == {"a"}
-    assert {department for _, department in await said(services)} == {"law"}
+    assert {department for _, department in await stored_departments(services)} == {"law"}
 
 
-async def test_another_build_says_the_same(client, services, provider):
+async def test_metadata_change_reaches_every_build(client, services, provider):
     document = await submit(client)
     await work(services)
     assert (await client.post("/v1/collections/c/builds", json={"questions_per_chunk": 2})).status_code == 201
     while await services.ledger.builds.fill():
         pass
-    await change(client, document, metadata={"department": "law"})  # of rows in two builds, one of which is not parsed
+    await change(
+        client, document, metadata={"department": "law"}
+    )  # changes rows in two builds, one of which is not parsed
     await work(services)
-    assert len({group for group, _ in await said(services)}) == 4
-    assert {department for _, department in await said(services)} == {"law"}
+    assert len({group for group, _ in await stored_departments(services)}) == 4
+    assert {department for _, department in await stored_departments(services)} == {"law"}
 
     await change(client, document, metadata={"department": "tax"})
-    assert {department for _, department in await said(services)} == {"tax"}
+    assert {department for _, department in await stored_departments(services)} == {"tax"}
 
 
-async def said(services):
-    """The group and the department of every point."""
+async def stored_departments(services):
+    """Return the group and the department of every point."""
     collection = await services.ledger.collections.get("default", "c")
     points, _ = await services.index._client.scroll(collection.index_name, limit=100)
     return [(point.payload["group"], point.payload["metadata"]["department"]) for point in points]
 
 
-async def test_parser_with_outdated_title_does_not_restore_it(client, services, provider):
+async def test_parse_worker_does_not_restore_outdated_title(client, services, provider):
     document = await submit(client, title="Old")
     (claimed,) = await services.ledger.work.claim_documents(1)
     await change(client, document, title="New")
@@ -168,7 +172,7 @@ async def test_parser_with_outdated_title_does_not_restore_it(client, services, 
     ("body", "field"),
     [({}, None), ({"title": " "}, "title"), ({"metadata": {"year": "x"}}, "metadata.year"), ({"text": "a"}, "text")],
 )
-async def test_a_change_that_cannot_be_is_refused(client, body, field):
+async def test_invalid_description_change_is_rejected(client, body, field):
     await client.put("/v1/collections/c", json={"filterable": FIELDS})
     document = await submit(client)
 

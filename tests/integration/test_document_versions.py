@@ -1,4 +1,4 @@
-"""Versions of a document: a failed edit changes nothing of the live one, and bytes stay while a version needs them."""
+"""Document versions: a failed edit does not change the live version, and uploads are kept while needed."""
 
 from sqlalchemy import text
 
@@ -6,10 +6,10 @@ from tests.support.api import left_behind, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 PILOT = "The pilot boards the ships in the mouth of the river every morning."
-NO_PDF = "%PDF-1.7 this is no PDF"
+BROKEN_PDF = "%PDF-1.7 this is no PDF"
 LIVE = {"text": KEEPER, "filename": "a.md", "title": "Leave", "metadata": {"department": "hr"}}
 BROKEN = {
-    "text": NO_PDF,
+    "text": BROKEN_PDF,
     "filename": "b.pdf",
     "media_type": "application/pdf",
     "external_id": "a.md",
@@ -29,18 +29,18 @@ async def document(client, document_id):
 
 
 async def departments(services):
-    """The metadata that the points of the collection carry."""
+    """Return the departments in the metadata of the collection's points."""
     collection = await services.ledger.collections.get("default", "default")
     points, _ = await services.index._client.scroll(collection.index_name, limit=100, with_payload=True)
     return {point.payload["metadata"]["department"] for point in points}
 
 
-async def uploads(services, settings):
+async def count_uploads(services, settings):
     return len((await left_behind(services, settings))[1])
 
 
 async def live_then_broken(client, services):
-    """A document that queries see, and its next version, which could not be parsed."""
+    """Return the id of a document with a live version and a later version that failed to parse."""
     document_id = await submit(client, LIVE)
     await work(services)
     assert await submit(client, BROKEN) == document_id
@@ -55,7 +55,7 @@ async def discard(client, document_id):
     assert reply.json() == {"documents": 1, "chunks": 0, "in_work": 0}
 
 
-async def test_dropped_failed_edit_keeps_live_version(client, services, settings, provider):
+async def test_discarded_failed_edit_restores_live_version(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     assert (await document(client, document_id))["metadata"] == {"department": "legal"}
 
@@ -66,10 +66,10 @@ async def test_dropped_failed_edit_keeps_live_version(client, services, settings
     assert shown["metadata"] == {"department": "hr"}
     assert await departments(services) == {"hr"}
     await services.cleaner.clean()
-    assert await uploads(services, settings) == 1
+    assert await count_uploads(services, settings) == 1
 
 
-async def test_live_version_under_failed_edit_is_reindexable(client, services, provider):
+async def test_reindex_after_discarded_edit_uses_live_content(client, services, provider):
     document_id = await live_then_broken(client, services)
     await discard(client, document_id)
 
@@ -82,7 +82,7 @@ async def test_live_version_under_failed_edit_is_reindexable(client, services, p
     assert await departments(services) == {"hr"}
 
 
-async def test_reindex_uses_newest_undropped_content(client, services, provider):
+async def test_reindex_uses_newest_undiscarded_content(client, services, provider):
     document_id = await live_then_broken(client, services)
 
     assert (await client.post("/v1/collections/default/reindex")).json() == {"documents": 1}
@@ -93,7 +93,7 @@ async def test_reindex_uses_newest_undropped_content(client, services, provider)
     assert await departments(services) == {"hr"}
 
 
-async def test_resubmitting_live_content_after_failure_starts_version(client, services, settings, provider):
+async def test_resubmitting_live_content_after_failure_starts_new_version(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     calls = provider.stats()["calls"]
 
@@ -104,10 +104,10 @@ async def test_resubmitting_live_content_after_failure_starts_version(client, se
     shown = await document(client, document_id)
     assert (shown["state"], shown["live_version"], shown["title"]) == ("ready", 3, "Leave")
     assert provider.stats()["calls"] == calls
-    assert await uploads(services, settings) == 1
+    assert await count_uploads(services, settings) == 1
 
 
-async def test_resubmitting_live_content_after_drop_changes_nothing(client, services, provider):
+async def test_resubmitting_live_content_after_discard_changes_nothing(client, services, provider):
     document_id = await live_then_broken(client, services)
     await discard(client, document_id)
 
@@ -128,26 +128,26 @@ async def test_rewritten_live_chunk_keeps_its_fields_during_edit(client, service
     assert await departments(services) == {"hr"}
 
 
-async def test_bytes_are_kept_while_a_version_needs_them(client, services, settings, provider):
+async def test_uploads_are_kept_while_a_version_needs_them(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
-    assert await uploads(services, settings) == 2
+    assert await count_uploads(services, settings) == 2
 
-    await submit(client, LIVE | {"text": PILOT})  # in the place of the failed edit
+    await submit(client, LIVE | {"text": PILOT})  # replaces the failed edit
     await services.cleaner.clean()
-    assert await uploads(services, settings) == 2
+    assert await count_uploads(services, settings) == 2
 
     await work(services)
     await services.cleaner.clean()
     assert (await document(client, document_id))["live_version"] == 3
-    assert await uploads(services, settings) == 1
+    assert await count_uploads(services, settings) == 1
 
-    await client.post("/v1/collections/default/reindex")  # the same bytes for two versions
+    await client.post("/v1/collections/default/reindex")  # two versions use the same upload
     await services.cleaner.clean()
-    assert await uploads(services, settings) == 1
+    assert await count_uploads(services, settings) == 1
     await work(services)
     await services.cleaner.clean()
     assert (await document(client, document_id))["live_version"] == 4
-    assert await uploads(services, settings) == 1
+    assert await count_uploads(services, settings) == 1
 
     await client.delete(f"/v1/documents/{document_id}")
     for _ in range(2):
@@ -155,7 +155,7 @@ async def test_bytes_are_kept_while_a_version_needs_them(client, services, setti
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_nothing_of_an_old_version_is_left(client, services, provider):
+async def test_replaced_version_leaves_no_rows(client, services, provider):
     await submit(client, LIVE)
     await work(services)
     await submit(client, LIVE | {"text": PILOT})

@@ -1,4 +1,4 @@
-"""The embedded models behind OpenAI's API."""
+"""The embedded models, served over OpenAI's API."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ def vectors(reply):
     return np.array([item["embedding"] for item in reply.json()["data"]], dtype=np.float32)
 
 
-def test_texts_become_unit_vectors_in_their_order(models):
+def test_embeddings_are_unit_vectors_in_input_order(models):
     texts = ["Where does the Elbe flow?", "The Elbe flows into the North Sea. " * 20, "A recipe for plum cake", "Elbe"]
 
     reply = embed(models, texts)
@@ -41,11 +41,11 @@ def test_texts_become_unit_vectors_in_their_order(models):
     assert [item["index"] for item in reply.json()["data"]] == [0, 1, 2, 3]
     for text, vector in zip(texts, found, strict=True):
         alone = vectors(embed(models, text))[0]
-        assert float(alone @ vector) > 0.97  # int8 activations are scaled by the run they stand in
+        assert float(alone @ vector) > 0.97  # int8 activations are scaled per batch
     assert found[0] @ found[1] > found[0] @ found[2] + 0.3
 
 
-def test_base64_is_the_same_numbers(models):
+def test_base64_embeddings_equal_plain_embeddings(models):
     plain = vectors(embed(models, ["one", "two"]))
     packed = embed(models, ["one", "two"], encoding_format="base64").json()["data"]
 
@@ -53,7 +53,7 @@ def test_base64_is_the_same_numbers(models):
     assert decoded == pytest.approx(plain)
 
 
-def test_usage_counts_the_tokens_that_were_embedded(models):
+def test_usage_counts_embedded_tokens(models):
     assert embed(models, "hello world").json()["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
     assert embed(models, ["hello world", "word " * 1000]).json()["usage"]["prompt_tokens"] == 4 + 256
 
@@ -73,7 +73,7 @@ def test_usage_counts_the_tokens_that_were_embedded(models):
         ([], 400, None),
     ],
 )
-def test_wrong_input_is_answered_as_openai_answers_it(models, body, status, parameter):
+def test_invalid_embedding_request_returns_openai_error(models, body, status, parameter):
     reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, timeout=TIMEOUT_SECONDS)
 
     assert reply.status_code == status
@@ -83,7 +83,7 @@ def test_wrong_input_is_answered_as_openai_answers_it(models, body, status, para
     assert error["message"]
 
 
-async def test_health_answers_while_the_model_computes(models):
+async def test_health_answers_while_model_computes(models):
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
         body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 60}
         work = asyncio.create_task(http.post(f"{models.embedding_base_url}/embeddings", json=body))
@@ -96,7 +96,7 @@ async def test_health_answers_while_the_model_computes(models):
         assert len(answers) > 10  # a server that computes on its event loop answers once or twice
 
 
-def test_models_are_listed(models):
+def test_embedded_models_are_listed(models):
     listed = httpx.get(f"{models.embedding_base_url}/models").json()["data"]
     assert [model["id"] for model in listed] == [embeddings.MODEL]
     listed = httpx.get(f"{models.llm_base_url}/models").json()["data"]
@@ -137,11 +137,11 @@ async def test_llm_follows_schema_for_concurrent_callers(models):
     assert any(reply["choices"][0]["finish_reason"] == "stop" for reply in replies)
 
 
-def test_models_leave_no_files_in_home(models):
+def test_embedded_models_leave_no_files_in_home(models):
     assert list(Path.home().iterdir()) == []
 
 
-def test_the_models_print_errors_only(models):
+def test_embedded_models_log_nothing_without_errors(models):
     logs = models.data_dir / "logs"
     assert (logs / "llm.log").read_text() == ""
     assert (logs / "embedding.log").read_text() == ""

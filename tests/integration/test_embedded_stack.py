@@ -1,4 +1,4 @@
-"""The embedded engines as one stack: started for what has no URL, kept alive, stopped, and found again."""
+"""The stack of embedded engines: engines without a URL are started, restarted after crashes, and stopped."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from shared.settings import OPENAI_URL, Embedding, Settings
 
 STORES = ("postgres", "valkey", "qdrant")
 
-# A launcher in a process of its own, so that it can be killed; it prints its engines' pids when they are up.
+# A launcher in its own process, so that a test can kill it. It prints its engines' pids when they are up.
 LAUNCHER = """
 import json, signal, sys
 from pathlib import Path
@@ -81,7 +81,7 @@ def marks(found):
 
 @pytest.fixture(scope="session")
 def first_start(tmp_path_factory):
-    """A data directory as the first start leaves it. `initdb` takes longer than anything else in a start."""
+    """Return a data directory after a first start; it is shared because `initdb` is the slowest part of a start."""
     folder = tmp_path_factory.mktemp("first-start")
     postgres.child(folder / "postgres", free_port(), folder / "postgres.log")
     return folder
@@ -89,20 +89,20 @@ def first_start(tmp_path_factory):
 
 @pytest.fixture
 def data_dir(first_start, tmp_path):
-    """A copy, with owners and modes: a server that root starts belongs to another user."""
+    """Return a copy with owners and modes, because a server started by root runs as another user."""
     folder = tmp_path / "data"
     subprocess.run(["cp", "-a", first_start, folder], check=True)
     return folder
 
 
-def until(condition, seconds=30):
+def wait_until(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
 
 
-def launched(directory):
+def launch(directory):
     process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(directory)], stdout=subprocess.PIPE, text=True)
     return process, json.loads(process.stdout.readline())
 
@@ -134,7 +134,7 @@ def test_engines_with_url_are_not_started(tmp_path):
         assert stack.settings == given.model_copy(update={"data_dir": tmp_path.resolve()})
 
 
-def test_named_embedding_never_uses_embedded_model(tmp_path):
+def test_configured_embedding_never_uses_embedded_model(tmp_path):
     given = settings(embeddings={"large": Embedding(model="large")}, llm_api_key=SecretStr("secret"))
     stack = Stack(given, tmp_path, engines=("embedding",))
 
@@ -145,7 +145,7 @@ def test_named_embedding_never_uses_embedded_model(tmp_path):
     assert (served["large"].base_url, served["large"].api_key) == (OPENAI_URL, SecretStr("secret"))
 
 
-def test_the_environment_rebuilds_the_settings(tmp_path, monkeypatch):
+def test_stack_environment_rebuilds_its_settings(tmp_path, monkeypatch):
     given = settings(
         database_url="postgresql://elsewhere/db",
         api_keys="acme:0123456789abcdef0123456789abcdef,other:fedcba9876543210fedcba9876543210",
@@ -164,26 +164,26 @@ def test_the_environment_rebuilds_the_settings(tmp_path, monkeypatch):
         assert rebuilt.redis_url is not None
 
 
-def test_a_crashed_engine_comes_back_with_its_data(data_dir):
+def test_crashed_engines_restart_with_their_data(data_dir):
     with Stack(settings(), data_dir, engines=STORES) as stack:
         leave_marks(stack.settings, "one")
         before = stack.pids()
         for pid in before.values():
             os.kill(pid, signal.SIGKILL)
 
-        def is_back():
+        def is_restored():
             try:
                 return marks(stack.settings) == (["one"],) * 3
             except (OSError, httpx.HTTPError, redis.RedisError, asyncpg.PostgresError):
                 return False
 
-        until(is_back)
+        wait_until(is_restored)
         assert not set(before.values()) & set(stack.pids().values())
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["launcher", "everything"])
-def test_kill_9_leaves_no_process_and_intact_data(data_dir, everything):
-    launcher, started = launched(data_dir)
+def test_sigkill_leaves_no_process_and_intact_data(data_dir, everything):
+    launcher, started = launch(data_dir)
     with Stack(Settings.model_validate(_fields(started["environment"])), data_dir / "unused") as view:
         leave_marks(view.settings, "one")
 
@@ -194,7 +194,7 @@ def test_kill_9_leaves_no_process_and_intact_data(data_dir, everything):
                 os.kill(pid, signal.SIGKILL)
     launcher.wait()
     launcher.stdout.close()
-    until(lambda: not any(map(_alive, started["pids"].values())))
+    wait_until(lambda: not any(map(_alive, started["pids"].values())))
 
     with Stack(settings(), data_dir, engines=STORES) as stack:
         assert marks(stack.settings) == (["one"],) * 3
@@ -213,8 +213,8 @@ def _fields(environment):
     return {name: environment[f"FOREASK_{name.upper()}"] for name in names} | elsewhere
 
 
-def test_sigterm_stops_everything_in_order(data_dir):
-    launcher, started = launched(data_dir)
+def test_sigterm_stops_launcher_and_engines_cleanly(data_dir):
+    launcher, started = launch(data_dir)
 
     launcher.send_signal(signal.SIGTERM)
 
@@ -225,14 +225,14 @@ def test_sigterm_stops_everything_in_order(data_dir):
     assert "received fast shutdown request" in (data_dir / "logs" / "postgres.log").read_text()
 
 
-def test_second_stack_on_same_folder_is_refused(tmp_path):
+def test_second_stack_on_same_data_directory_is_refused(tmp_path):
     with Stack(settings(), tmp_path, engines=("valkey",)):
         with pytest.raises(InvalidInput, match=f"in use by process {os.getpid()}") as caught:
             Stack(settings(), tmp_path, engines=("valkey",)).start()
         assert caught.value.field == "data_dir"
 
 
-def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path):
+def test_occupied_engine_port_is_replaced(tmp_path):
     with Stack(settings(), tmp_path, engines=("valkey",)) as stack:
         first = stack.settings.redis_url
     port = json.loads((tmp_path / "ports.json").read_text())["valkey"]
@@ -241,7 +241,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path):
         assert stack.pids()["valkey"]
 
 
-def test_failed_engine_is_named_with_log_tail(tmp_path):
+def test_failed_engine_start_names_engine_and_log_tail(tmp_path):
     (tmp_path / "valkey" / "appendonlydir").mkdir(parents=True)
     (tmp_path / "valkey" / "appendonlydir" / "appendonly.aof.manifest").write_text("not a manifest\n")
 
@@ -250,11 +250,11 @@ def test_failed_engine_is_named_with_log_tail(tmp_path):
 
     assert "manifest" in str(caught.value)
     assert caught.value.component == "valkey"
-    with Stack(settings(), tmp_path, engines=("qdrant",)) as stack:  # the failed start let go of everything
+    with Stack(settings(), tmp_path, engines=("qdrant",)) as stack:  # the failed start released everything
         assert stack.pids()["qdrant"]
 
 
-def test_secrets_are_private_and_no_argument(data_dir):
+def test_passwords_are_private_files_and_no_arguments(data_dir):
     with Stack(settings(), data_dir, engines=("postgres", "valkey")) as stack:
         for name in ("postgres", "valkey"):
             password = data_dir / name / "password"
@@ -270,12 +270,12 @@ def test_engines_require_passwords(data_dir):
         with pytest.raises(asyncpg.InvalidPasswordError):
             run(execute(SecretStr(wrong), "SELECT 1"))
         _, _, address = stack.settings.redis_url.get_secret_value().rpartition("@")
-        stranger = contextlib.closing(redis.Redis.from_url(f"redis://{address}"))
-        with stranger as broker, pytest.raises(redis.AuthenticationError):
+        unauthenticated = contextlib.closing(redis.Redis.from_url(f"redis://{address}"))
+        with unauthenticated as broker, pytest.raises(redis.AuthenticationError):
             broker.ping()
 
 
-def test_private_directory_can_hold_cluster(tmp_path):
+def test_stack_starts_in_directory_without_group_access(tmp_path):
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     for _ in range(2):
@@ -295,7 +295,9 @@ def test_stack_is_durable_by_default(data_dir):
             )
         )
         with contextlib.closing(redis.Redis.from_url(stack.settings.redis_url.get_secret_value())) as broker:
-            kept = broker.config_get("append*") | broker.config_get("maxmemory-policy") | broker.config_get("bind")
+            configured = (
+                broker.config_get("append*") | broker.config_get("maxmemory-policy") | broker.config_get("bind")
+            )
 
     assert dict(rows) == {
         "fsync": "on",
@@ -304,22 +306,22 @@ def test_stack_is_durable_by_default(data_dir):
         "max_connections": "200",
         "listen_addresses": "127.0.0.1",
     }
-    assert kept["appendonly"] == "yes"
-    assert kept["appendfsync"] == "everysec"
-    assert kept["maxmemory-policy"] == "noeviction"
-    assert kept["bind"] == "127.0.0.1"
+    assert configured["appendonly"] == "yes"
+    assert configured["appendfsync"] == "everysec"
+    assert configured["maxmemory-policy"] == "noeviction"
+    assert configured["bind"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("holder", ["nobody", "somebody else"])
-def test_stale_pid_file_does_not_block_start(data_dir, holder):
+@pytest.mark.parametrize("holder", ["dead process", "another process"])
+def test_stale_postgresql_pid_file_does_not_block_start(data_dir, holder):
     with Stack(settings(), data_dir, engines=("postgres",)):
         pid_file = data_dir / "postgres" / "cluster" / "postmaster.pid"
-        left = pid_file.read_text().splitlines()
+        lines = pid_file.read_text().splitlines()
     user = pid_file.parent.stat()
     other = subprocess.Popen(["sleep", "60"], user=user.st_uid)
-    if holder == "nobody":
+    if holder == "dead process":
         other.kill()
-    pid_file.write_text("\n".join([str(other.pid), *left[1:]]) + "\n")  # unreaped, a process id still exists
+    pid_file.write_text("\n".join([str(other.pid), *lines[1:]]) + "\n")  # the id of an unreaped process still exists
     os.chown(pid_file, user.st_uid, user.st_gid)
 
     with Stack(settings(), data_dir, engines=("postgres",)) as stack:

@@ -19,12 +19,12 @@ from tests.support.provider import Script, ScriptedEndpoints
 
 QUERY, PASSAGE = "query: ", "passage: "
 TEXT = "The harbour opens at nine. It closes at noon."
-READY = ["When does the harbour open?"]
-ASKED = "Which hour does the harbour open?"
+GIVEN_QUESTIONS = ["When does the harbour open?"]
+USER_QUESTION = "Which hour does the harbour open?"
 
 
 class Endpoint(ScriptedEndpoints):
-    """A server of one embedding model that keeps what it was sent."""
+    """A server of one embedding model that records its requests."""
 
     def __init__(self):
         super().__init__(Script())
@@ -37,14 +37,14 @@ class Endpoint(ScriptedEndpoints):
 
     @property
     def inputs(self):
-        """What it embedded, but for what processes ask to learn the size of its vectors."""
+        """The embedded texts, except the probes that measure the vector size."""
         sent = [text for body in self.bodies for text in body["input"]]
         return sorted(set(sent) - {"ping", "How long are the vectors of this model?"})
 
 
 @pytest.fixture
 async def other():
-    """A second server."""
+    """Yield a second embedding server."""
     endpoint = Endpoint()
     runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -57,7 +57,7 @@ async def other():
 
 @pytest.fixture
 def serving(services, settings, other):
-    """A function that builds the services of a process that serves an embedding `e5` beside the default one."""
+    """Return a function that builds services with an embedding `e5` in addition to the default one."""
 
     @asynccontextmanager
     async def building(**change):
@@ -77,14 +77,14 @@ async def client_of(built):
         yield client
 
 
-async def hand_in(client, collection, name="harbour", **more):
-    document = {"external_id": name, "text": TEXT, "questions": READY, "collection": collection} | more
+async def upload(client, collection, name="harbour", **more):
+    document = {"external_id": name, "text": TEXT, "questions": GIVEN_QUESTIONS, "collection": collection} | more
     reply = await client.post("/v1/documents", json=document)
     assert reply.status_code == 202, reply.text
 
 
 async def ask(client, collection, **more):
-    reply = await client.post("/v1/retrieve", json={"question": ASKED, "collection": collection} | more)
+    reply = await client.post("/v1/retrieve", json={"question": USER_QUESTION, "collection": collection} | more)
     assert reply.status_code == 200, reply.text
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
@@ -95,24 +95,24 @@ async def chunk_states(services):
         return [tuple(row) for row in found]
 
 
-async def test_each_collection_is_found_by_its_own_embedding(serving, other, provider):
+async def test_each_collection_uses_its_own_embedding(serving, other, provider):
     async with serving() as built, client_of(built) as client:
         made = await client.put("/v1/collections/new", json={"embedding": "e5"})
         assert (made.status_code, made.json()["embedding_model"]) == (201, "e5")
         for collection in ("default", "new"):
-            await hand_in(client, collection)
+            await upload(client, collection)
         await work(built)
-        of_ingest, embedded = other.inputs, provider.stats()["embedded_inputs"]
+        ingested, embedded = other.inputs, provider.stats()["embedded_inputs"]
 
         assert await ask(client, "default") == ["harbour"]
-        assert other.inputs == of_ingest  # its question went to the default server
+        assert other.inputs == ingested  # the question was embedded by the default server
         assert provider.stats()["embedded_inputs"] == embedded + 1
         assert await ask(client, "new", unit="sentences") == ["harbour"]
         assert provider.stats()["embedded_inputs"] == embedded + 1
 
-    assert of_ingest == [PASSAGE + TEXT, QUERY + READY[0]]
+    assert ingested == [PASSAGE + TEXT, QUERY + GIVEN_QUESTIONS[0]]
     sentences = [PASSAGE + sentence for sentence in ("It closes at noon.", "The harbour opens at nine.")]
-    assert other.inputs == sorted([*of_ingest, QUERY + ASKED, *sentences])
+    assert other.inputs == sorted([*ingested, QUERY + USER_QUESTION, *sentences])
     assert {(body["model"], body["dimensions"]) for body in other.bodies} == {("e5-small", 512)}
 
 
@@ -121,11 +121,11 @@ async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, pr
         quoting = replace(built, settings=built.settings.model_copy(update={"answering": "extractive"}))
         async with build("api", quoting.settings) as api, client_of(built) as client:
             await client.put("/v1/collections/new", json={"embedding": "e5"})
-            await hand_in(client, "new")
+            await upload(client, "new")
             await work(built)
             before = provider.stats()["embedded_inputs"]
             async with client_of(replace(built, answerer_for=api.answerer_for)) as asking:
-                reply = await asking.post("/v1/query", json={"question": ASKED, "collection": "new"})
+                reply = await asking.post("/v1/query", json={"question": USER_QUESTION, "collection": "new"})
 
     assert reply.json()["form"] == "extractive"
     assert "opens at nine" in reply.json()["answer"]
@@ -133,11 +133,11 @@ async def test_quoted_answer_uses_embedding_of_its_collection(serving, other, pr
     assert PASSAGE + "The harbour opens at nine." in other.inputs
 
 
-async def test_worker_claims_only_its_embeddings_chunks(serving, other, provider):
+async def test_worker_claims_only_chunks_of_its_embeddings(serving, other, provider):
     async with serving() as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})
         for collection in ("default", "new"):
-            await hand_in(client, collection)
+            await upload(client, collection)
         await work(built, "parse")
 
         of_e5 = replace(built, indexers={"e5": built.indexers["e5"]})
@@ -149,27 +149,27 @@ async def test_worker_claims_only_its_embeddings_chunks(serving, other, provider
         assert [state for _, state in await chunk_states(built)] == ["indexed", "indexed"]
 
 
-async def test_unserved_embedding_waits_and_is_named(services, serving, settings, provider):
+async def test_chunks_of_unserved_embedding_wait_and_are_reported(services, serving, settings, provider):
     async with serving() as built:
         async with client_of(built) as client:
             await client.put("/v1/collections/new", json={"embedding": "e5"})
-            await hand_in(client, "new")
+            await upload(client, "new")
         await work(built, "parse")
 
     async with client_of(services) as client:
         await work(services, "index")
         status = (await client.get("/v1/status")).json()
-        refused = await client.post("/v1/retrieve", json={"question": ASKED, "collection": "new"})
+        refused = await client.post("/v1/retrieve", json={"question": USER_QUESTION, "collection": "new"})
         assert await chunk_states(services) == [("e5", "parsed")]
         assert (status["dead"], status["unserved"]) == (0, [{"embedding_model": "e5", "chunks": 1}])
         assert refused.status_code == 409
         assert "No setting describes the embedding 'e5': name it in FOREASK_EMBEDDINGS" in refused.json()["detail"]
 
 
-async def test_redefined_embedding_name_ignores_older_vectors(serving, provider):
+async def test_redefined_embedding_is_refused_for_existing_collections(serving, provider):
     async with serving() as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})
-        await hand_in(client, "new")
+        await upload(client, "new")
         await work(built, "parse")
 
     async with serving(query_prefix="ask: ") as changed, client_of(changed) as client:
@@ -184,33 +184,36 @@ async def test_redefined_embedding_name_ignores_older_vectors(serving, provider)
         assert failed.decision.after >= timedelta(minutes=1)
 
 
-async def test_an_embedding_is_chosen_before_the_first_document(serving, provider):
+async def test_embedding_is_changeable_only_before_first_document(serving, provider):
     async with serving() as built, client_of(built) as client:
         assert (await client.put("/v1/collections/c", json={})).json()["embedding_model"] == "scripted-embedding"
         changed = await client.put("/v1/collections/c", json={"embedding": "e5", "chunk_max_chars": 500})
         assert (changed.status_code, changed.json()["embedding_model"]) == (200, "e5")
-        kept = await client.put("/v1/collections/c", json={})
-        assert kept.json()["embedding_model"] == "e5"
+        unchanged = await client.put("/v1/collections/c", json={})
+        assert unchanged.json()["embedding_model"] == "e5"
 
         unknown = await client.put("/v1/collections/c", json={"embedding": "e6"})
         assert unknown.status_code == 422
-        assert "There is no embedding 'e6'. There are: scripted-embedding, e5." in unknown.json()["detail"]
+        assert (
+            "There is no embedding 'e6'. The configured embeddings are: scripted-embedding, e5."
+            in unknown.json()["detail"]
+        )
 
-        await hand_in(client, "c")
+        await upload(client, "c")
         again = await client.put("/v1/collections/c", json={"embedding": "e5"})
         other = await client.put("/v1/collections/c", json={"embedding": "scripted-embedding"})
         assert (again.status_code, other.status_code) == (200, 409)
         assert "migrate it" in other.json()["detail"]
 
 
-async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other, provider, wakes):
+async def test_slow_embedding_does_not_block_another_embedding(serving, other, provider, wakes):
     async with serving() as built, client_of(built) as client:
         small = {"chunk_max_chars": 200, "chunk_overlap_chars": 0}
         await client.put("/v1/collections/new", json={"embedding": "e5"} | small)
         slow = built.indexers["e5"]
         sections = [f"# Part {number}\n\n{TEXT * 3}" for number in range(2 * 32 * slow.slots)]
-        await hand_in(client, "new", text="\n\n".join(sections))
-        await hand_in(client, "default")
+        await upload(client, "new", text="\n\n".join(sections))
+        await upload(client, "default")
         await work(built, "parse")
         stage = index_stage(*built.indexers.values())
 
@@ -221,7 +224,7 @@ async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other,
 
         other.script.embedding_latency_seconds = 60
         working = [asyncio.create_task(stage.work(batch, lambda: None)) for batch in claimed[1:]]
-        await hand_in(client, "default", "another")
+        await upload(client, "default", "another")
         await work(built, "parse")
         again = await stage.claim(stage.slots)
         assert embeddings_of(again) == ["scripted-embedding"]
@@ -240,15 +243,15 @@ async def test_uploads_precede_bulk_work_of_other_embedding(serving, provider):
         await client.put("/v1/collections/default", json=small)
         slots = built.indexers["e5"].slots
         sections = [f"# Part {number}\n\n{TEXT * 3}" for number in range(3 * 32 * slots)]
-        await hand_in(client, "new", text="\n\n".join(sections), lane="bulk")
-        await hand_in(client, "default", text="\n\n".join(sections[: 40 * slots]))
+        await upload(client, "new", text="\n\n".join(sections), lane="bulk")
+        await upload(client, "default", text="\n\n".join(sections[: 40 * slots]))
         await work(built, "parse")
         stage = index_stage(*built.indexers.values())
 
         claimed = embeddings_of(await stage.claim(stage.slots))
         assert (claimed.count("scripted-embedding"), claimed.count("e5")) == (slots, 1)
         while "scripted-embedding" in embeddings_of(await stage.claim(slots)):
-            pass  # the uploads' last chunks are claimed
+            pass  # claims the remaining chunks of the uploads
         assert embeddings_of(await stage.claim(stage.slots)) == ["e5"] * slots
 
 
@@ -258,10 +261,10 @@ def embeddings_of(batches):
     return [name for of_batch in names for name in of_batch]
 
 
-async def test_limits_and_prices_are_each_embeddings_own(serving, provider):
+async def test_limits_and_prices_apply_per_embedding(serving, provider):
     async with serving(requests_per_minute=77, price=2.0) as built, client_of(built) as client:
         await client.put("/v1/collections/new", json={"embedding": "e5"})
-        await hand_in(client, "new")
+        await upload(client, "new")
         await work(built)
         for limiter in built.limiters.embeddings.values():
             assert await limiter._client.refresh(timeout_seconds=5)
@@ -273,7 +276,7 @@ async def test_limits_and_prices_are_each_embeddings_own(serving, provider):
     assert (spent["model"], spent["cost"]) == ("e5", spent["prompt_tokens"] * 2 / 1_000_000)
 
 
-async def test_process_calibrates_served_embeddings(services, serving, provider):
+async def test_calibration_claims_only_served_embeddings(services, serving, provider):
     async with serving() as built, client_of(built) as client:
         for name, change in (("default", {}), ("new", {"embedding": "e5"})):
             await client.put(f"/v1/collections/{name}", json=change)
@@ -283,5 +286,5 @@ async def test_process_calibrates_served_embeddings(services, serving, provider)
 
     claim = partial(services.ledger.calibrations.claim, every=timedelta(hours=1), lease=timedelta())
     assert await claim(["another"]) is None
-    claimed = await claim(["scripted-embedding"])  # though the other one has waited longer
+    claimed = await claim(["scripted-embedding"])  # although the other collection has waited longer
     assert claimed.collection.name == "default"

@@ -1,4 +1,4 @@
-"""What the engines need of the system: brought along where it can be, told in one line where it cannot."""
+"""System libraries of the engines: bundled if possible, otherwise named in one line if missing."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ SENTENCE = (
 
 @pytest.fixture
 def lacking(tmp_path, monkeypatch):
-    """An engine whose import fails as the loader has it fail where a library is missing."""
+    """Return a function that makes the engine's import fail like the loader with a missing library."""
 
     def lack(library):
         error = f"{library}: cannot open shared object file: No such file or directory"
@@ -31,7 +31,7 @@ def lacking(tmp_path, monkeypatch):
     return lack
 
 
-def test_every_engine_can_be_loaded_here():
+def test_every_engine_loads_on_this_system():
     assert {engine: requirements.lack(engine) for engine in ENGINES} == dict.fromkeys(ENGINES)
 
 
@@ -47,15 +47,15 @@ def test_llm_engine_loads_bundled_openmp(tmp_path):
     assert loaded.parent.name == "pykdtree.libs"
 
 
-def test_the_link_follows_an_installation_that_moved(tmp_path):
-    (tmp_path / "libgomp.so.1").symlink_to(tmp_path / "gone")
+def test_dangling_library_link_is_replaced(tmp_path):
+    (tmp_path / "libgomp.so.1").symlink_to(tmp_path / "missing")
 
     openmp.variables(tmp_path)
 
     assert (tmp_path / "libgomp.so.1").exists()
 
 
-def test_configured_library_path_is_searched_afterwards(tmp_path, monkeypatch):
+def test_configured_library_path_is_searched_last(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
 
     assert openmp.variables(tmp_path) == {"LD_LIBRARY_PATH": f"{tmp_path}:/given"}
@@ -64,12 +64,12 @@ def test_configured_library_path_is_searched_afterwards(tmp_path, monkeypatch):
 def test_missing_library_is_reported_in_one_line(lacking):
     lacking("libgomp.so.1")
 
-    told = subprocess.run([sys.executable, "-m", "embedded.requirements"], check=True, capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-m", "embedded.requirements"], check=True, capture_output=True, text=True)
 
-    assert told.stderr == f"{SENTENCE}\n"
+    assert result.stderr == f"{SENTENCE}\n"
 
 
-def test_a_library_of_an_unknown_package_is_named(lacking):
+def test_missing_library_without_known_package_is_named(lacking):
     lacking("libodd-2.so.5")
 
     assert requirements.lack("llm") == (

@@ -1,4 +1,4 @@
-"""Erasure: a tenant, a collection or a document goes with everything that was derived from it."""
+"""Erasure: a tenant, a collection or a document is deleted with all derived data."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.ledger.work import settlements as sql
+from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from shared.settings import ApiKey
 from tests.conftest import Library
@@ -34,8 +34,8 @@ OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 WEEK = timedelta(days=7)
 # Deleted in slices before an erasure deletes the rest.
 DELETED_BEFORE = ("collections", "documents", "chunks", "sweeps")
-# Every time that something waits for has come, as when all leases have ended.
-LATER = (
+# Makes all waiting work due, as if all leases had expired.
+MAKE_ALL_DUE = (
     "UPDATE sweeps SET due_at = now()",
     "UPDATE outdated_objects SET due_at = now()",
     "UPDATE abandoned_calls SET due_at = now()",
@@ -49,19 +49,19 @@ async def run(services, statement, **parameters):
         return [tuple(row) for row in result] if result.returns_rows else []
 
 
-async def later(services):
-    for statement in LATER:
+async def make_all_due(services):
+    for statement in MAKE_ALL_DUE:
         await run(services, statement)
 
 
 async def finished(services, erasure):
-    """Clean up until an erasure has ended."""
+    """Clean up until an erasure has finished, and return it."""
     for _ in range(60):
         await services.cleaner.clean()
-        await later(services)
+        await make_all_due(services)
         if (await services.ledger.erasures.get(erasure.id)).finished_at is not None:
             return await services.ledger.erasures.get(erasure.id)
-    raise AssertionError("the erasure does not end")
+    raise AssertionError("the erasure does not finish")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def keys(services):
 
 @pytest.fixture(autouse=True)
 async def empty_qdrant(services):
-    """Remove what earlier tests left of tenants with the same names: the check looks at every collection."""
+    """Delete the Qdrant collections of earlier tests, because the check reads every collection."""
     for name in await services.index.names():
         await services.index._client.delete_collection(name)
 
@@ -105,7 +105,7 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 
 async def filled(services, tenants=("alice", "bob"), count=3):
-    """Tenants with equal documents, an edit of one, a logged query, an estimate, a key in the broker, a webhook."""
+    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation and a webhook."""
     for tenant in tenants:
         await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
         library = Library(services, tenant)
@@ -123,12 +123,12 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.begin(tenant, "default", "harbours", 1)
+        await services.ledger.evaluations.start(tenant, "default", "harbours", 1)
     await services.cleaner.clean()
 
 
 async def state_of(services, tenant):
-    """What the ledger and Qdrant have of a tenant."""
+    """Return the numbers of a tenant's rows and points."""
     collection = await services.ledger.collections.find(tenant, "default")
     counts = await asyncio.gather(
         *(
@@ -142,7 +142,7 @@ async def state_of(services, tenant):
 # --- a tenant ---
 
 
-async def test_erased_tenant_leaves_nothing_others_keep_everything(services, provider, check, keys):
+async def test_erased_tenant_leaves_nothing_and_others_keep_everything(services, provider, check, keys):
     await filled(services)
     for key in ("foreask:limits:{llm}:tenant:alice", "foreask:use:alice:requests"):
         await keys._redis.set(key, "1")
@@ -153,7 +153,7 @@ async def test_erased_tenant_leaves_nothing_others_keep_everything(services, pro
     assert {name.split()[0] for name in found} == {"postgresql", "qdrant", "valkey"}
     assert {"postgresql completions", "postgresql queries", "postgresql estimates"} <= found.keys()
 
-    erasure = await finished(services, await services.ledger.erasures.begin("alice"))
+    erasure = await finished(services, await services.ledger.erasures.start("alice"))
 
     assert await check(tenant="alice") == {}
     assert erasure.deleted["documents"] == 3
@@ -161,26 +161,26 @@ async def test_erased_tenant_leaves_nothing_others_keep_everything(services, pro
     assert await state_of(services, "bob") == before
     assert await keys.find("bob")
     assert await run(services, DIFFERENCES) == []
-    await Library(services, "alice").add("A new beginning.", "a.md")
+    await Library(services, "alice").add("A new text.", "a.md")
 
 
-async def test_interrupted_erasure_resumes_anywhere(services, provider, check, monkeypatch):
+async def test_erasure_interrupted_at_any_step_resumes(services, provider, check, monkeypatch):
     for module in ("builds.builds", "erasure.erasures", "documents.completions"):
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await filled(services)
     before = await state_of(services, "bob")
-    erasure = await services.ledger.erasures.begin("alice")
+    erasure = await services.ledger.erasures.start("alice")
     steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
 
-    # Each step is cut off a little later each time, then another process does it, which knows the ledger alone.
-    for turn in range(60):
+    # Each step is interrupted, a little later in each iteration, and then run completely.
+    for iteration in range(60):
         for step in steps:
             task = asyncio.create_task(step())
-            await asyncio.wait({task}, timeout=0.001 * (turn % 3))
+            await asyncio.wait({task}, timeout=0.001 * (iteration % 3))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await step()
-        await later(services)
+        await make_all_due(services)
         if (await services.ledger.erasures.get(erasure.id)).finished_at:
             break
 
@@ -191,13 +191,13 @@ async def test_interrupted_erasure_resumes_anywhere(services, provider, check, m
 async def test_uploads_during_tenant_erasure_are_rejected(services, provider, library):
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
-    erasure = await services.ledger.erasures.begin("default")
+    erasure = await services.ledger.erasures.start("default")
 
     with pytest.raises(Conflict, match="is being deleted"):
         await services.ledger.documents.submit(new)
     with pytest.raises(Conflict, match=f"GET /v1/erasures/{erasure.id}"):
         await library.add("Late.", "b.md")
-    assert (await services.ledger.erasures.begin("default")).id == erasure.id
+    assert (await services.ledger.erasures.start("default")).id == erasure.id
     await finished(services, erasure)
 
     assert (await library.add("Late.", "b.md")).external_id == "b.md"
@@ -207,7 +207,7 @@ async def test_collection_created_during_erasure_is_erased_or_rejected(services,
     for _ in range(5):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
-            library.collection(), services.ledger.erasures.begin("alice"), return_exceptions=True
+            library.collection(), services.ledger.erasures.start("alice"), return_exceptions=True
         )
         live = await services.ledger.collections.find("alice", "default")
         assert live is None
@@ -215,7 +215,7 @@ async def test_collection_created_during_erasure_is_erased_or_rejected(services,
         await finished(services, erasure)
 
 
-async def test_erasure_covers_every_table_with_a_tenant(services):
+async def test_erasure_covers_every_table_with_tenant_column(services):
     async with services.database.begin() as connection:
         with_tenant = {name for name, names in (await columns(connection)).items() if "tenant" in names}
 
@@ -251,7 +251,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
 # --- a collection ---
 
 
-async def test_erased_collection_includes_all_builds(services, provider, library, check):
+async def test_erased_collection_leaves_nothing_in_any_build(services, provider, library, check):
     await library.add("A text.", "a.md")
     await work(services)
     collection = await library.collection()
@@ -260,7 +260,7 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     )
     new = dataclasses.replace(await library.new("Another text.", "b.md"), collection=other)
     await services.ledger.documents.submit(new)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default", "default", options=collection.options, embedding_model=collection.embedding_model
     )
     while await services.ledger.builds.fill():
@@ -270,10 +270,10 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
-        await services.ledger.evaluations.begin("default", name, "set", 0)
+        await services.ledger.evaluations.start("default", name, "set", 0)
     assert await check(tenant="default", collection="default")
 
-    erasure = await services.ledger.erasures.begin("default", "default")
+    erasure = await services.ledger.erasures.start("default", "default")
     with pytest.raises(NotFound):
         await services.ledger.builds.list("default", "default")
     with pytest.raises(NotFound):
@@ -291,7 +291,7 @@ async def test_erased_collection_includes_all_builds(services, provider, library
     assert await run(services, DIFFERENCES) == []
 
 
-async def test_a_collection_is_erased_over_http(services, settings, provider):
+async def test_tenant_erases_own_collection_over_http(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         for tenant in ("alice", "bob"):
             body = {"text": "A text.", "external_id": "a.md"}
@@ -313,50 +313,50 @@ async def test_a_collection_is_erased_over_http(services, settings, provider):
         assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 202
 
 
-async def test_feedback_on_an_erased_collection_finds_no_chunk(services, provider, library):
+async def test_feedback_on_erased_collection_is_not_found(services, provider, library):
     await library.add("A text.", "a.md")
     await work(services)
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     await log_query(services, "default", await library.collection(), [chunk])
     ((query,),) = await run(services, "SELECT id FROM queries")
-    await services.ledger.erasures.begin("default", "default")
+    await services.ledger.erasures.start("default", "default")
 
-    with pytest.raises(NotFound, match="not there any more"):
+    with pytest.raises(NotFound, match="does not exist any more"):
         await services.ledger.feedback.accept("default", query, chunk, most=5)
 
 
 # --- a document ---
 
 
-async def test_an_erased_document_leaves_neither_questions_nor_names(services, provider, library, check):
+async def test_erased_document_leaves_no_questions_or_query_references(services, provider, library, check):
     document = await library.add("A text.", "a.md")
-    kept = await library.add("Another text.", "b.md")
+    other = await library.add("Another text.", "b.md")
     await work(services)
     collection = await library.collection()
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
 
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
-    assert (await services.ledger.documents.get("default", kept.id)).state == "ready"
+    assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):
-        await services.ledger.erasures.begin_document(document.id)
+        await services.ledger.erasures.start_document(document.id)
 
 
 async def packed(services, library, count=4):
     texts = [f"Text number {number}." for number in range(count)]
     uploads = await services.uploads.store_pack([each.encode() for each in texts])
-    news = [
+    documents = [
         dataclasses.replace(
             await library.new("", f"{number}.md"), upload=upload.name, size_bytes=upload.size_bytes,
             content_hash=upload.sha256,
         )
         for number, upload in enumerate(uploads)
     ]  # fmt: skip
-    return [each.document for each in await services.ledger.documents.submit_many(news)], uploads
+    return [each.document for each in await services.ledger.documents.submit_many(documents)], uploads
 
 
 def objects_of(services):
@@ -365,27 +365,27 @@ def objects_of(services):
 
 
 @pytest.mark.usefixtures("provider")
-@pytest.mark.parametrize("cut", ["nowhere", "before the rename", "before the removal"])
+@pytest.mark.parametrize("cut", ["not cut", "before the rename", "before the removal"])
 async def test_pack_is_rewritten_without_erased_document(services, library, check, monkeypatch, cut):
     documents, uploads = await packed(services, library)
     await work(services)
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
         await services.uploads.remove([name])
     outdated, store = type(services.cleaner.outdated), type(services.uploads)
-    erasure = await services.ledger.erasures.begin_document(documents[1].id)
-    if cut != "nowhere":
+    erasure = await services.ledger.erasures.start_document(documents[1].id)
+    if cut != "not cut":
         with monkeypatch.context() as patched:
-            where = (outdated, "rename") if cut == "before the rename" else (store, "remove")
+            target = (outdated, "rename") if cut == "before the rename" else (store, "remove")
             await services.cleaner.purge_versions()
-            await later(services)
+            await make_all_due(services)
             if cut == "before the removal":
                 await services.cleaner.remove_outdated()
-                await later(services)
+                await make_all_due(services)
 
             async def killed(*_):
                 raise asyncio.CancelledError
 
-            patched.setattr(*where, killed)
+            patched.setattr(*target, killed)
             with pytest.raises(asyncio.CancelledError):
                 await services.cleaner.remove_outdated()
         assert "Text number 1." in "".join(content.decode() for content in objects_of(services).values())
@@ -394,7 +394,7 @@ async def test_pack_is_rewritten_without_erased_document(services, library, chec
 
     found = await check(document_id=documents[1].id)
     unnamed = {"uploads objects that no version names": 1} if cut == "before the rename" else {}
-    assert found == unnamed  # a pack that nobody named yet, of documents that are there: it goes as an orphan
+    assert found == unnamed  # the new pack of the remaining documents is unnamed and is deleted as an orphan
     assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
     await services.ledger.documents.reindex(await library.collection())
     await work(services)
@@ -406,7 +406,7 @@ async def test_pack_is_kept_while_worker_may_read_it(services, provider, library
     await work(services, "parse")
     await services.ledger.documents.delete("default", documents[0].id)
     await services.cleaner.purge_versions()
-    await later(services)
+    await make_all_due(services)
     pack = uploads[0].stored_in
     waiting = await library.new("", "2.md")
     waiting = dataclasses.replace(waiting, upload=uploads[2].name, size_bytes=1, content_hash=b"other")
@@ -424,10 +424,10 @@ async def test_pack_is_kept_while_worker_may_read_it(services, provider, library
 
 
 def held():
-    """Stand for a lease that holds."""
+    """Do nothing, like the check of a lease that is held."""
 
 
-@pytest.mark.parametrize("moment", ["at its beginning", "between two slices", "when it has ended"])
+@pytest.mark.parametrize("moment", ["at the start", "between slices", "after the end"])
 @pytest.mark.parametrize("stage", ["generate", "index"])
 async def test_settlement_during_tenant_erasure_leaves_nothing(services, provider, check, stage, moment):
     library = Library(services, "alice")
@@ -436,25 +436,25 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
     await work(services, "parse", *(["index"] if stage == "generate" else []))
     late = generate_stage(services.generator) if stage == "generate" else index_stage(services.indexer)
     items = await late.claim(10)
-    answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # but not settled
+    answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # not settled yet
 
-    erasure = await services.ledger.erasures.begin("alice")
-    if moment == "between two slices":
+    erasure = await services.ledger.erasures.start("alice")
+    if moment == "between slices":
         for step in ("drop", "purge"):
             await services.cleaner.steps[step]()
-    elif moment == "when it has ended":
+    elif moment == "after the end":
         await finished(services, erasure)
     await late.settle(answers or [await late.work(item, held) for item in items])
 
     await finished(services, erasure)
-    for _ in range(2):  # a late writer's points are swept at once, and again
+    for _ in range(2):  # a late writer's points are swept at once and again later
         await services.cleaner.clean()
-        await later(services)
+        await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
 
 
-async def test_replies_for_erased_document_are_not_kept(services, provider, library, check):
+async def test_late_replies_for_erased_document_are_not_stored(services, provider, library, check):
     document = await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services, "parse", "index")
@@ -463,7 +463,7 @@ async def test_replies_for_erased_document_are_not_kept(services, provider, libr
     answers = [await generating.work(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
     reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
@@ -479,10 +479,10 @@ async def test_replies_for_erased_document_are_not_kept(services, provider, libr
     assert await run(services, "SELECT count(*) FROM completions") == [(2,)]
 
 
-# --- what is paid for ---
+# --- paid questions ---
 
 
-async def test_questions_of_deleted_document_expire(services, provider, library):
+async def test_paid_questions_of_deleted_document_expire(services, provider, library):
     document = await library.add("A text.", "a.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
@@ -507,7 +507,7 @@ async def test_questions_of_deleted_document_expire(services, provider, library)
     assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
-async def test_a_look_at_completions_takes_slices(services, provider, library, monkeypatch):
+async def test_unused_completions_are_deleted_in_slices(services, provider, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.documents.completions._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.")
@@ -523,7 +523,7 @@ async def test_a_look_at_completions_takes_slices(services, provider, library, m
     assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
-async def test_a_completion_stays_that_a_new_chunk_holds(services, provider, library):
+async def test_completion_held_by_new_chunk_is_kept(services, provider, library):
     document = await library.add("A text.", "a.md")
     await work(services)
     ((key,),) = await run(services, "SELECT content_key FROM completions")
@@ -531,14 +531,14 @@ async def test_a_completion_stays_that_a_new_chunk_holds(services, provider, lib
     await services.cleaner.clean()
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
-    async with services.database.begin() as connection:  # a parse worker is about to insert a chunk of the key
-        await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key]})
+    async with services.database.begin() as connection:  # a parse worker is about to insert a chunk with the key
+        await connection.execute(SQL.share_completions, {"keys": [key]})
         await services.ledger.completions.forget(WEEK)
 
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
 
 
-async def test_content_key_matches_its_chunk(services, provider, library):
+async def test_claim_updates_content_key_of_chunk_and_content(services, provider, library):
     await library.add("A text.", "a.md")
     await work(services, "parse", "index")
     await services.ledger.work.claim_to_generate(10, key_of=lambda _: b"another")
@@ -548,10 +548,10 @@ async def test_content_key_matches_its_chunk(services, provider, library):
     ]
 
 
-async def test_logs_hold_no_text_of_documents(services, provider, library, capsys):
+async def test_erasure_logs_contain_no_document_text(services, provider, library, capsys):
     document = await library.add("The secret is lighthouse.", "a.md")
     await work(services)
-    await finished(services, await services.ledger.erasures.begin("default"))
+    await finished(services, await services.ledger.erasures.start("default"))
 
     logged = capsys.readouterr()
     assert "lighthouse" not in logged.out + logged.err
@@ -563,7 +563,7 @@ async def test_logs_hold_no_text_of_documents(services, provider, library, capsy
 
 @pytest.fixture
 def foreask(services, settings, capsys, monkeypatch, tmp_path):
-    """Run commands as whoever reads the page, with nobody cleaning up beside them."""
+    """Return a function that runs commands like a reader of the page, without concurrent cleaning."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
     monkeypatch.setenv("FOREASK_REDIS_URL", settings.redis_url.get_secret_value())
@@ -577,7 +577,7 @@ def foreask(services, settings, capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("provider")
-async def test_documented_erasure_page_shows_leftovers(services, foreask):
+async def test_documented_commands_erase_and_report_leftovers(services, foreask):
     library = Library(services, "acme")
     document = await library.add("A text.", "a.md")
     await work(services)
@@ -585,18 +585,18 @@ async def test_documented_erasure_page_shows_leftovers(services, foreask):
     checks = commands_of(PAGE, "How do I verify that nothing is left?")
     of_document, checks[2] = (f"{each.rsplit(' ', 1)[0]} {document.id}" for each in (of_document, checks[2]))
 
-    code, said = await foreask(f"{of_document} --yes")
-    assert (code, "1 documents are being deleted" in said) == (0, True), said
-    code, said = await foreask(checks[2])
-    assert (code, "postgresql  document_versions" in said) == (1, True), said
+    code, output = await foreask(f"{of_document} --yes")
+    assert (code, "1 documents are being deleted" in output) == (0, True), output
+    code, output = await foreask(checks[2])
+    assert (code, "postgresql  document_versions" in output) == (1, True), output
     await services.cleaner.clean()
 
     assert (await foreask(checks[0]))[0] == 1
-    code, said = await foreask(of_collection.replace("handbook", "none") + " --yes")
-    assert (code, "no collection 'none'" in said) == (1, True), said
+    code, output = await foreask(of_collection.replace("handbook", "none") + " --yes")
+    assert (code, "no collection 'none'" in output) == (1, True), output
     assert (await foreask(f"{of_tenant} --yes"))[0] == 0
     await finished(services, (await services.ledger.erasures.of(tenant="acme"))[0])
 
     for check in checks:
-        code, said = await foreask(check)
-        assert (code, "\n0 found" in said) == (0, True), said
+        code, output = await foreask(check)
+        assert (code, "\n0 found" in output) == (0, True), output

@@ -1,4 +1,4 @@
-"""Estimates against what came: calls exactly, tokens within a tenth."""
+"""Estimates compared with actual costs: equal calls, tokens within a tenth."""
 
 import dataclasses
 
@@ -9,23 +9,23 @@ from shared.ingest.costs.estimator import Load, SampleText
 from tests.support.api import work
 
 PARAGRAPHS = """\
-The lighthouse keeper of {place} lives alone on the northern cliff and lights the lamp at dusk. He has done so for \
+The lighthouse keeper of {town} lives alone on the northern cliff and lights the lamp at dusk. He has done so for \
 {number} years, in storms too, and writes every ship that passes into a book bound in green leather.
 
-The harbour of {place} opens at nine and closes at noon, on Sundays too. A ferry takes {number} passengers to the \
+The harbour of {town} opens at nine and closes at noon, on Sundays too. A ferry takes {number} passengers to the \
 islands and comes back in the evening, when the tide allows it; tickets are sold on the quay.
 
-In {place} the council pays for the repair of {number} houses every year. Whoever owns one writes to the clerk in \
+In {town} the council pays for the repair of {number} houses every year. Whoever owns one writes to the clerk in \
 spring, encloses two photographs and waits for the surveyor, who comes before the first of May."""
-PLACES = ["Aldwick", "Brenholm", "Caldmouth", "Dunmore", "Eskby", "Farholt", "Grimsund", "Hale"]
+TOWNS = ["Aldwick", "Brenholm", "Caldmouth", "Dunmore", "Eskby", "Farholt", "Grimsund", "Hale"]
 
 
-def text_of(place: str, sections: int) -> str:
-    """A text of sections, each of them longer than a chunk; all paragraphs differ."""
-    parts = [f"# All about {place}"]
+def text_of(town: str, sections: int) -> str:
+    """Return a text of sections that are longer than a chunk; all paragraphs differ."""
+    parts = [f"# All about {town}"]
     for section in range(sections):
         parts.append(f"## Section {section}")
-        parts += [PARAGRAPHS.format(place=place, number=10 * section + paragraph) for paragraph in range(4)]
+        parts += [PARAGRAPHS.format(town=town, number=10 * section + paragraph) for paragraph in range(4)]
     return "\n\n".join(parts)
 
 
@@ -40,17 +40,17 @@ async def spent(services, kind="generate"):
 
 @pytest.fixture
 async def collection(services, library, provider):
-    """Nine documents of one to four sections, two of them with the same text."""
+    """Index nine documents of one to four sections, two of them with the same text."""
     provider.script(questions=0)
-    for n, place in enumerate(PLACES):
-        await library.add(text_of(place, 1 + n // 2), f"{place}.md")
-    await library.add(text_of(PLACES[3], 2), "copy.md")
+    for n, town in enumerate(TOWNS):
+        await library.add(text_of(town, 1 + n // 2), f"{town}.md")
+    await library.add(text_of(TOWNS[3], 2), "copy.md")
     await work(services)
     return await library.collection()
 
 
 async def rebuilt(services, collection, options):
-    """Estimate a rebuild, do it, and return the estimate and what it has cost."""
+    """Estimate a rebuild, run it, and return the estimate and the actual costs."""
     estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
     before = await spent(services), await spent(services, "embed")
     changed = await services.ledger.collections.ensure(
@@ -89,7 +89,7 @@ async def test_rebuild_costs_match_estimate(services, collection, change):
     assert estimate.documents == 9
 
 
-async def test_duplicate_text_is_paid_once(services, collection):
+async def test_estimate_counts_duplicate_text_once(services, collection):
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
     )
@@ -97,11 +97,11 @@ async def test_duplicate_text_is_paid_once(services, collection):
 
 
 async def test_load_costs_match_estimate(services, library, collection):
-    sample = [SampleText(text_of(f"New {place}", 2)) for place in PLACES]
+    sample = [SampleText(text_of(f"New {town}", 2)) for town in TOWNS]
     estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
     before = await spent(services)
-    for place, document in zip(PLACES, sample, strict=True):
-        await library.add(document.text, f"new/{place}.md")
+    for town, document in zip(TOWNS, sample, strict=True):
+        await library.add(document.text, f"new/{town}.md")
     await work(services)
 
     calls, prompt, _ = (b - a for a, b in zip(before, await spent(services), strict=True))
@@ -110,15 +110,15 @@ async def test_load_costs_match_estimate(services, library, collection):
     assert estimate.prompt_tokens == pytest.approx(prompt, rel=0.1)
 
 
-async def test_a_load_that_is_there_costs_nothing(services, collection):
-    sample = [SampleText(text_of(place, 1 + n // 2)) for n, place in enumerate(PLACES)]
+async def test_load_of_existing_texts_is_estimated_without_calls(services, collection):
+    sample = [SampleText(text_of(town, 1 + n // 2)) for n, town in enumerate(TOWNS)]
     estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
     assert (estimate.calls, estimate.prompt_tokens, estimate.completion_tokens) == (0, 0, 0)
     assert estimate.embeddings > estimate.chunks > 0
 
 
-async def test_sample_represents_whole_load(services, collection):
-    sample = [SampleText(text_of(f"{place} II", 5)) for place in PLACES[:4]]
+async def test_estimate_extrapolates_sample_to_whole_load(services, collection):
+    sample = [SampleText(text_of(f"{town} II", 5)) for town in TOWNS[:4]]
     size = sum(len(document.text) for document in sample)
     part = await services.estimator.estimate_load("default", collection, Load(4, None, sample))
     whole = await services.estimator.estimate_load("default", collection, Load(400, size * 100, sample))
@@ -127,9 +127,9 @@ async def test_sample_represents_whole_load(services, collection):
     assert whole.prompt_tokens == pytest.approx(100 * part.prompt_tokens, rel=0.01)
 
 
-async def test_ready_made_questions_cost_no_call(services, library, provider):
-    for place in PLACES:
-        await library.add(text_of(place, 2), f"{place}.md", questions=["Who?", "Where?"])
+async def test_given_questions_are_estimated_without_calls(services, library, provider):
+    for town in TOWNS:
+        await library.add(text_of(town, 2), f"{town}.md", questions=["Who?", "Where?"])
     await work(services)
     collection = await library.collection()
     for options in (collection.options, CollectionOptions(chunk_max_chars=300)):
@@ -140,7 +140,7 @@ async def test_ready_made_questions_cost_no_call(services, library, provider):
     assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
 
 
-async def test_documents_that_wait_make_an_estimate_inexact(services, library, collection):
+async def test_unparsed_documents_make_estimate_inexact(services, library, collection):
     await library.add(text_of("Ibbs", 4), "late.md")
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
@@ -149,7 +149,7 @@ async def test_documents_that_wait_make_an_estimate_inexact(services, library, c
     assert estimate.documents == 10
 
 
-async def test_a_large_collection_is_sampled(services, collection, monkeypatch):
+async def test_estimate_samples_large_collection(services, collection, monkeypatch):
     monkeypatch.setattr("shared.ingest.costs.estimator.MOST_DOCUMENTS", 5)
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
@@ -158,7 +158,7 @@ async def test_a_large_collection_is_sampled(services, collection, monkeypatch):
     assert estimate.documents == 9
 
 
-async def test_pages_end_anywhere(services, collection, monkeypatch):
+async def test_estimate_is_independent_of_page_boundaries(services, collection, monkeypatch):
     """A page of the ledger may end within a document."""
     options = CollectionOptions(chunk_max_chars=300)
     whole = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)

@@ -1,4 +1,4 @@
-"""The evaluation command over Qdrant's engine and a scripted provider: what it measures, keeps and says."""
+"""The evaluation command with Qdrant and a scripted provider: measurements, cache and output."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ STRATEGIES = [
 
 @pytest.fixture
 def foreask(stack: Stack, provider: ScriptedProvider, tmp_path, monkeypatch, capsys):
-    """Run the command line in a folder of its own, with the session's engines; returns the exit code and its output."""
+    """Return a function that runs a command in its own folder and returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_QDRANT_URL", stack.settings.qdrant_url)
     for kind, model in (("LLM", "scripted"), ("EMBEDDING", "scripted-embedding")):
@@ -61,7 +61,7 @@ def saved(folder):
     return results, {row["strategy"]: row for row in results["rows"]}
 
 
-def test_scores_are_those_worked_out_by_hand(foreask, tmp_path):
+def test_evaluation_scores_match_manual_calculation(foreask, tmp_path):
     code, out, _ = foreask("eval", write(tmp_path / "birds"), "--output", tmp_path / "out")
 
     assert code == 0
@@ -70,17 +70,17 @@ def test_scores_are_those_worked_out_by_hand(foreask, tmp_path):
     assert (results["default"], results["baseline"]) == ("default", "text")
     assert (results["set"], results["passages"], results["queries"]) == ("birds", 10, 6)
     second, third = 0.63093, 0.5  # 1 / log2(1 + rank)
-    by_hand = {"first": 1, "second": second, "none": 0, "half": 1 / (1 + second), "again": 1, "third": third}
-    assert results["per_query"]["questions"] == pytest.approx(by_hand, abs=1e-4)
+    expected = {"first": 1, "second": second, "none": 0, "half": 1 / (1 + second), "again": 1, "third": third}
+    assert results["per_query"]["questions"] == pytest.approx(expected, abs=1e-4)
     questions = rows["questions"]
-    assert questions["ndcg@10"] == pytest.approx(sum(by_hand.values()) / 6, abs=1e-4)
+    assert questions["ndcg@10"] == pytest.approx(sum(expected.values()) / 6, abs=1e-4)
     assert questions["mrr@10"] == pytest.approx((1 + 1 / 2 + 0 + 1 + 1 + 1 / 3) / 6)
     assert questions["recall@1"] == pytest.approx((1 + 0 + 0 + 1 / 2 + 1 + 0) / 6)
     assert questions["recall@10"] == pytest.approx((1 + 1 + 0 + 1 / 2 + 1 + 1) / 6)
     assert questions["ndcg@10_low"] < questions["ndcg@10"] < questions["ndcg@10_high"]
-    # Words of a text are found by the channels of texts, and its passage has no question.
+    # The text channels find words of the text; the passage has no question.
     assert [results["per_query"][name]["none"] for name in ("text", "bm25", "questions joined")] == [1, 1, 0]
-    # By ranks the noise of the texts is as loud as a question that is the same word for word.
+    # Fusion by rank gives noise from texts the same weight as an identical question.
     again = [results["per_query"][name]["again"] for name in ("default", "max", "all rrf")]
     assert again == pytest.approx([1, 1, second], abs=1e-4)
     assert "birds: 10 passages, 6 questions of users" in out
@@ -100,7 +100,7 @@ def test_stored_points_are_counted_per_strategy(foreask, tmp_path):
     assert rows["text"]["bytes_per_chunk"] < rows["text+bm25 rrf"]["bytes_per_chunk"] < both
 
 
-async def test_evaluation_points_are_removed(foreask_once, stack):
+async def test_evaluation_leaves_no_points_in_qdrant(foreask_once, stack):
     index = Index(stack.settings.qdrant_url)
     try:
         names = [collection.name for collection in (await index._client.get_collections()).collections]
@@ -138,7 +138,7 @@ def test_rewriting_and_reranking_rows_appear_if_requested(foreask, provider, tmp
     assert results["per_query"]["default rerank"]["none"] == 1
 
 
-def test_second_run_embeds_nothing_with_same_results(foreask, provider, tmp_path):
+def test_second_run_gives_same_results_without_embedding(foreask, provider, tmp_path):
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--output", tmp_path / "one")
     assert provider.stats()["embedded_inputs"] > len(TEXTS)
@@ -156,10 +156,10 @@ def test_second_run_embeds_nothing_with_same_results(foreask, provider, tmp_path
     assert "+0.000 to +0.000" in out
 
 
-def test_failed_run_resumes(foreask, provider, tmp_path, monkeypatch):
+def test_failed_evaluation_resumes_without_repeated_embeddings(foreask, provider, tmp_path, monkeypatch):
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "1")
     write(tmp_path / "set")
-    foreask("eval", tmp_path / "set", "--strategies", "text")  # the texts and the questions of users
+    foreask("eval", tmp_path / "set", "--strategies", "text")  # embeds the texts and the users' questions
     provider.script(down=True)
     code, _, err = foreask("eval", tmp_path / "set")
     assert (code, err) == (
@@ -178,7 +178,7 @@ class Stopped(Exception):
     pass
 
 
-def stopping(what, done, total):
+def stop_after_first(stage, done, total):
     if done:
         raise Stopped
 
@@ -196,7 +196,7 @@ def test_embeddings_before_stop_are_reused(provider, tmp_path):
             return services.vector_model, await embed_all(services, "embedding", texts)
 
     with EvaluationCache(tmp_path / "cache.sqlite") as cache, pytest.raises(Stopped):
-        asyncio.run(embed(cache, stopping))
+        asyncio.run(embed(cache, stop_after_first))
     provider.reset()
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
         missing = cache.missing_vectors(vector_space("scripted-embedding"), texts)
@@ -208,7 +208,7 @@ def test_embeddings_before_stop_are_reused(provider, tmp_path):
     assert refused == set()
 
 
-def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_path):
+def test_stored_points_are_not_written_again(stack, provider, tmp_path):
     settings = provider.settings(qdrant_url=stack.settings.qdrant_url)
     labelled, stages = read_set(write(tmp_path / "set")), []
 
@@ -232,7 +232,7 @@ def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_pa
     assert results["rows"][0]["ndcg@10"] == pytest.approx((1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6, abs=1e-4)
 
 
-def test_rows_without_questions_are_omitted(foreask, provider, tmp_path):
+def test_strategies_without_questions_are_omitted(foreask, provider, tmp_path):
     code, out, _ = foreask("eval", write(tmp_path / "set", generated=False), "--output", tmp_path / "out")
 
     assert code == 0
@@ -244,7 +244,7 @@ def test_rows_without_questions_are_omitted(foreask, provider, tmp_path):
     assert provider.stats()["calls"] == 0
 
 
-def test_questions_are_paid_for_once(foreask, provider, tmp_path):
+def test_generated_questions_are_paid_once(foreask, provider, tmp_path):
     folder = write(tmp_path / "set", generated=False)
     foreask("eval", folder, "--generate", "--strategies", "questions,text", "--output", tmp_path / "one")
     first, (results, rows) = provider.stats(), saved(tmp_path / "one")
@@ -260,10 +260,10 @@ def test_questions_are_paid_for_once(foreask, provider, tmp_path):
 
 
 def with_answers(folder):
-    """The set, with answers to two of its questions and one that nothing answers."""
+    """Write the set with answers to two of its questions and with one unanswerable question."""
     write(folder)
-    known = {"first": ["The DOCUMENTS  say", "Bertram"], "again": ["a lighthouse"]}
-    rows = [{"_id": name, "text": text} | answers(known.get(name)) for name, text in QUERIES.items()]
+    expected_answers = {"first": ["The DOCUMENTS  say", "Bertram"], "again": ["a lighthouse"]}
+    rows = [{"_id": name, "text": text} | answers(expected_answers.get(name)) for name, text in QUERIES.items()]
     rows.append({"_id": "never", "text": "Quantum chromodynamics?", "answerable": False})
     write_lines(folder / "queries.jsonl", rows)
     return folder
@@ -279,44 +279,44 @@ def test_answers_are_graded_and_paid_once(foreask, provider, tmp_path):
     foreask("eval", folder, "--answers", "--output", tmp_path / "two")
 
     assert code == 0
-    judged = saved(tmp_path / "one")[0]["answers"]
-    assert provider.stats()["calls"] == len(QUERIES)  # without the one that is not judged, with the unanswerable one
-    assert (judged["strategy"], judged["form"]) == ("default", "generative")
-    assert (judged["questions"], judged["unanswerable"], judged["failed"]) == (6, 1, 0)
+    grades = saved(tmp_path / "one")[0]["answers"]
+    assert provider.stats()["calls"] == len(QUERIES)  # one question is not graded, and the unanswerable one is added
+    assert (grades["strategy"], grades["form"]) == ("default", "generative")
+    assert (grades["questions"], grades["unanswerable"], grades["failed"]) == (6, 1, 0)
     # The model always says "The documents say so [1]."
-    shares = {name: share["mean"] for name, share in judged.items() if isinstance(share, dict)}
-    first_places = saved(tmp_path / "one")[1]["default"]["recall@1"] * 6 + 0.5  # of the question with two passages
+    shares = {name: share["mean"] for name, share in grades.items() if isinstance(share, dict)}
+    first_hits = saved(tmp_path / "one")[1]["default"]["recall@1"] * 6 + 0.5  # for the question with two passages
     assert shares == pytest.approx(
         {
             "answered": 1,
             "citations_valid": 1,
-            "cites_answering_passage": first_places / 6,
+            "cites_answering_passage": first_hits / 6,
             "answer_recall": 0.5,
             "refused": 0,
         }
     )
-    assert saved(tmp_path / "two")[0]["answers"] == judged
+    assert saved(tmp_path / "two")[0]["answers"] == grades
     assert "Answers (generative, from the results of `default`, 7 questions" in out
 
 
-def test_missing_answer_model_returns_quotations(foreask, provider, tmp_path, monkeypatch):
+def test_extractive_answers_are_graded_without_model_calls(foreask, provider, tmp_path, monkeypatch):
     monkeypatch.setenv("FOREASK_ANSWERING", "extractive")
 
     foreask("eval", with_answers(tmp_path / "set"), "--answers", "--strategies", "text", "--output", tmp_path / "out")
 
-    judged = saved(tmp_path / "out")[0]["answers"]
+    grades = saved(tmp_path / "out")[0]["answers"]
     assert provider.stats()["calls"] == 0
-    assert judged["form"] == "extractive"
-    assert judged["refused"]["mean"] == 1
-    assert judged["citations_valid"]["mean"] == 1
-    assert 0 < judged["answered"]["mean"] < 1  # the words of one question are those of its passage
+    assert grades["form"] == "extractive"
+    assert grades["refused"]["mean"] == 1
+    assert grades["citations_valid"]["mean"] == 1
+    assert 0 < grades["answered"]["mean"] < 1  # one question has the words of its passage
     provider.reset()
     foreask("eval", tmp_path / "set", "--answers", "--strategies", "text", "--output", tmp_path / "again")
-    assert saved(tmp_path / "again")[0]["answers"] == judged
+    assert saved(tmp_path / "again")[0]["answers"] == grades
     assert provider.stats()["embedded_inputs"] == 0
 
 
-def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path):
+def test_texts_refused_by_provider_are_counted(foreask, provider, tmp_path):
     provider.script(refuse_containing="Copper")
 
     code, out, _ = foreask(
@@ -336,13 +336,13 @@ def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path
         (["--compare", "nowhere"], "nowhere has no results.json: it is not the output of an evaluation."),
     ],
 )
-def test_impossible_request_prints_one_sentence(foreask, tmp_path, arguments, sentence):
+def test_invalid_option_prints_one_sentence(foreask, tmp_path, arguments, sentence):
     code, out, err = foreask("eval", write(tmp_path / "set"), *arguments)
     assert (code, out) == (1, "")
     assert err.startswith(sentence)
 
 
-def test_two_saved_runs_are_compared_without_running_anything(foreask, provider, tmp_path):
+def test_saved_runs_are_compared_without_provider_calls(foreask, provider, tmp_path):
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--strategies", "text", "--output", tmp_path / "one")
     foreask("eval", tmp_path / "set", "--strategies", "text,bm25", "--output", tmp_path / "two")
@@ -356,7 +356,7 @@ def test_two_saved_runs_are_compared_without_running_anything(foreask, provider,
 
 
 @pytest.mark.parametrize("kind", ["external_ids", "chunk_ids"])
-async def test_a_collection_is_evaluated_on_its_server(settings, services, library, tmp_path, kind):
+async def test_served_collection_is_evaluated_over_api(settings, services, library, tmp_path, kind):
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
     await work(services)
@@ -369,10 +369,10 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
         ]
         write_lines(tmp_path / "questions.jsonl", lines)
         with Client(str(api.base_url)) as client:
-            wanted = EvaluationRequest(tmp_path, ["questions", "text", "questions joined"])
+            request = EvaluationRequest(tmp_path, ["questions", "text", "questions joined"])
             questions = tmp_path / "questions.jsonl"
             results = await asyncio.to_thread(
-                run_served, client, "default", questions, wanted, Console(file=StringIO())
+                run_served, client, "default", questions, request, Console(file=StringIO())
             )
 
     rows = {row["strategy"]: row for row in results["rows"]}
@@ -385,7 +385,7 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
     assert "default: 6 questions of users" in markdown.page(results)
 
 
-async def test_server_without_progress_is_tolerated(settings, services, library, provider, tmp_path):
+async def test_rate_limited_evaluation_finishes(settings, services, library, provider, tmp_path):
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}")
     await work(services)
@@ -395,10 +395,10 @@ async def test_server_without_progress_is_tolerated(settings, services, library,
     provider.script(embedding_latency_seconds=0.1)
     async with serving(few, services) as api:
         with Client(str(api.base_url)) as client, capture_logs() as logs:
-            wanted = EvaluationRequest(tmp_path, ["text"])
+            request = EvaluationRequest(tmp_path, ["text"])
             questions = tmp_path / "questions.jsonl"
             results = await asyncio.to_thread(
-                run_served, client, "default", questions, wanted, Console(file=StringIO())
+                run_served, client, "default", questions, request, Console(file=StringIO())
             )
     assert len(results["per_query"]["text"]) == len(lines)
     assert 429 in {line.get("status") for line in logs}
@@ -418,11 +418,11 @@ async def chunk_of(api, external_id):
         (["--collection", "a", "--questions", "nowhere.jsonl"], "nowhere.jsonl is missing."),
     ],
 )
-def test_a_collection_needs_its_questions(foreask, arguments, sentence):
+def test_missing_eval_source_prints_one_sentence(foreask, arguments, sentence):
     assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
 
 
-def test_scores_are_relative_to_model_baseline(foreask, tmp_path):
+def test_evaluation_reports_baseline_similarity_of_embedding_model(foreask, tmp_path):
     common = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register"
     folder = tmp_path / "ships"
     folder.mkdir()
@@ -451,7 +451,7 @@ def test_scores_are_relative_to_model_baseline(foreask, tmp_path):
     model = "with the embedding model: scores count above them (chunks)."
     assert f"Cosines of unrelated texts are {measured} {model}" in results["notes"]
 
-    (folder / "generated.jsonl").unlink()  # without questions texts stand in for them
+    (folder / "generated.jsonl").unlink()  # without questions, the texts are used instead
     foreask("eval", folder, "--output", tmp_path / "alone", "--strategies", "default")
     alone, _ = saved(tmp_path / "alone")
     texts = np.array([vector(f"{common}: ship{number}.") for number in numbers])

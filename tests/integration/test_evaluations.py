@@ -1,4 +1,4 @@
-"""Labelled sets and evaluations of a collection, through the API: kept, run beside requests, measured, erased."""
+"""Labelled sets and evaluations over the API: stored, run concurrently with requests, deleted."""
 
 import asyncio
 import json
@@ -15,24 +15,24 @@ from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 
 SET = "/v1/collections/default/labelled/birds"
 RUNS = "/v1/collections/default/evaluations"
-BY_HAND = (1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6  # nDCG@10 of the questions alone
+EXPECTED_NDCG = (1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6  # nDCG@10 of the questions alone
 
 
 @pytest.fixture
 async def labelled(services, library):
-    """A collection, and questions to it that name documents."""
+    """Index a collection and return questions labelled with its documents."""
     for number, words in enumerate(TEXTS):
         await library.add(words, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
     await work(services)
-    known = {f"p{number}" for number in range(len(TEXTS))}
+    passages = {f"p{number}" for number in range(len(TEXTS))}
     answers: dict[str, list[str]] = {}
     for query, passage, _ in QRELS:
-        if passage in known:
+        if passage in passages:
             answers.setdefault(QUERIES[query], []).append(passage)
     return [{"question": question, "external_ids": names} for question, names in answers.items()]
 
 
-async def ended(api, run):
+async def finished(api, run):
     async with asyncio.timeout(30):
         while (shown := (await api.get(f"{RUNS}/{run['id']}")).json())["state"] == "running":
             await asyncio.sleep(0.02)
@@ -47,14 +47,14 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         (listed,) = (await api.get("/v1/collections/default/labelled")).json()["items"]
         assert (listed["set"], listed["questions"]) == ("birds", len(labelled))
 
-        wanted = {"labelled_set": "birds", "strategies": ["questions", "text", "questions joined"]}
-        begun = await api.post(RUNS, json=wanted)
-        assert begun.status_code == 202, begun.text
-        run = await ended(api, begun.json())
+        request = {"labelled_set": "birds", "strategies": ["questions", "text", "questions joined"]}
+        started = await api.post(RUNS, json=request)
+        assert started.status_code == 202, started.text
+        run = await finished(api, started.json())
 
         assert (run["state"], run["labelled_set"], run["done"], run["total"]) == ("done", "birds", 12, 12)
         rows = {row["strategy"]: row for row in run["results"]["rows"]}
-        assert rows["questions"]["ndcg@10"] == pytest.approx(BY_HAND, abs=1e-4)
+        assert rows["questions"]["ndcg@10"] == pytest.approx(EXPECTED_NDCG, abs=1e-4)
         assert run["results"]["baseline"] == "text"
         assert [one["strategy"] for one in run["results"]["left_out"]] == ["questions joined"]
         assert run["results"]["per_query"]["text"][QUERIES["none"]] == 1
@@ -62,15 +62,15 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         assert shown["results"] == {"rows": run["results"]["rows"]}
         assert rows["questions"]["difference"] == pytest.approx(rows["questions"]["ndcg@10"] - rows["text"]["ndcg@10"])
         assert rows["questions"]["difference_low"] <= rows["questions"]["difference"]
-        again = await ended(api, (await api.post(RUNS, json=wanted)).json())
+        again = await finished(api, (await api.post(RUNS, json=request)).json())
         compared = (await api.get(f"{RUNS}/{again['id']}/against/{run['id']}")).json()["items"]
         assert [(each["strategy"], each["difference"]["mean"], each["queries"]) for each in compared] == [
             ("questions", 0, 6),
             ("text", 0, 6),
         ]
         await api.delete(f"{RUNS}/{again['id']}")
-        began = datetime.fromisoformat(run["created_at"])
-        assert not await services.ledger.query_log.asked("default", "default", began)
+        start_time = datetime.fromisoformat(run["created_at"])
+        assert not await services.ledger.query_log.asked("default", "default", start_time)
 
         assert (await api.delete(SET)).status_code == 204
         assert (await api.get(SET)).status_code == 404
@@ -79,30 +79,30 @@ async def test_labelled_set_is_stored_used_and_deleted(settings, services, label
         assert (await api.get(f"{RUNS}/{run['id']}")).status_code == 404
 
 
-async def test_question_is_added_and_relabelled(settings, services, library):
+async def test_posted_questions_are_added_or_relabelled(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     path = f"{SET}/questions"
     async with serving(settings, services) as api:
         await api.post(path, json={"questions": [{"question": "Where?", "external_ids": ["a"]}]})
         await api.post(path, json={"questions": [{"question": "When?", "external_ids": ["b"]}]})
-        kept = (await api.post(path, json={"questions": [{"question": "Where?", "external_ids": ["c"]}]})).json()
-    assert [(each["question"], each["external_ids"]) for each in kept["questions"]] == [
+        stored = (await api.post(path, json={"questions": [{"question": "Where?", "external_ids": ["c"]}]})).json()
+    assert [(each["question"], each["external_ids"]) for each in stored["questions"]] == [
         ("Where?", ["c"]),
         ("When?", ["b"]),
     ]
 
 
-async def test_duplicate_question_merges_answers(settings, services, library):
+async def test_duplicate_questions_merge_their_labels(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     twice = [{"question": "Where?", "external_ids": names} for names in (["a"], ["b", "a"])]
     async with serving(settings, services) as api:
         (once,) = (await api.put(SET, json={"questions": twice})).json()["questions"]
         assert once["external_ids"] == ["a", "b"]
-        kept = await api.post(f"{SET}/questions", json={"questions": [{"question": "When?", "external_ids": ["c"]}]})
-    assert [each["external_ids"] for each in kept.json()["questions"]] == [["a", "b"], ["c"]]
+        stored = await api.post(f"{SET}/questions", json={"questions": [{"question": "When?", "external_ids": ["c"]}]})
+    assert [each["external_ids"] for each in stored.json()["questions"]] == [["a", "b"], ["c"]]
 
 
-async def test_a_set_stays_of_one_kind_and_small(settings, services, library):
+async def test_labelled_set_refuses_mixed_labels_and_excess_size(settings, services, library):
     await library.add("Herons nest in reeds.", "herons")
     path = f"{SET}/questions"
     async with serving(settings, services) as api:
@@ -122,7 +122,7 @@ async def test_a_set_stays_of_one_kind_and_small(settings, services, library):
 async def test_labels_without_documents_are_reported(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         some = [{"question": labelled[0]["question"], "external_ids": [*labelled[0]["external_ids"], "no such"]}]
-        run = await ended(api, (await api.post(RUNS, json={"questions": some, "strategies": ["text"]})).json())
+        run = await finished(api, (await api.post(RUNS, json={"questions": some, "strategies": ["text"]})).json())
         names = len(some[0]["external_ids"])
         assert run["results"]["notes"] == [
             f"1 of {names} labelled documents are not in the collection: they count as not found."
@@ -130,16 +130,18 @@ async def test_labels_without_documents_are_reported(settings, services, labelle
         chunks = [{"question": "Where?", "chunk_ids": [str(uuid4())]}]
         refused = await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})
         assert refused.status_code == 409
-        assert refused.json()["detail"].startswith("The collection has none of the labelled chunks. Another build")
+        assert refused.json()["detail"].startswith(
+            "The collection has none of the labelled chunks. Chunks of another build"
+        )
         found = (await api.post("/v1/retrieve", json={"question": "Where?"})).json()["chunks"]
         chunks[0]["chunk_ids"].append(found[0]["chunk_id"])
-        run = await ended(api, (await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})).json())
+        run = await finished(api, (await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})).json())
         assert run["results"]["notes"][0].startswith("1 of 2 labelled chunks are not in the collection")
 
 
-async def test_a_channel_without_weight_is_measured_too(settings, services, labelled, provider):
+async def test_single_channel_scores_ignore_calibrated_weights(settings, services, labelled, provider):
     equal, chosen = Weights(), Weights(questions=0, text=1, bm25=0)
-    wanted = {"questions": labelled, "strategies": ["default", "questions", "text", "text+bm25 rrf"]}
+    request = {"questions": labelled, "strategies": ["default", "questions", "text", "text+bm25 rrf"]}
     tables = []
     async with serving(settings, services) as api:
         for weights in (equal, chosen):
@@ -149,23 +151,23 @@ async def test_a_channel_without_weight_is_measured_too(settings, services, labe
                     text("UPDATE collections SET calibration = CAST(:value AS jsonb)"),
                     {"value": json.dumps(calibration)},
                 )
-            run = await ended(api, (await api.post(RUNS, json=wanted)).json())
+            run = await finished(api, (await api.post(RUNS, json=request)).json())
             tables.append({row["strategy"]: row["ndcg@10"] for row in run["results"]["rows"]})
     before, after = tables
-    assert after["default"] == pytest.approx(after["text"])  # as users are answered
-    assert after["questions"] == pytest.approx(before["questions"]) == pytest.approx(BY_HAND, abs=1e-4)
+    assert after["default"] == pytest.approx(after["text"])  # with the weights of users' queries
+    assert after["questions"] == pytest.approx(before["questions"]) == pytest.approx(EXPECTED_NDCG, abs=1e-4)
     assert after["text+bm25 rrf"] == pytest.approx(before["text+bm25 rrf"])
 
 
-async def test_running_evaluation_is_retained_over_later_ones(services, library):
+async def test_old_evaluations_are_deleted_but_running_ones_kept(services, library):
     await library.add("Herons nest in reeds.", "herons")
     evaluations = services.ledger.evaluations
-    first, *_, last = [await evaluations.begin("default", "default", None, 1) for _ in range(102)]
+    first, *_, last = [await evaluations.start("default", "default", None, 1) for _ in range(102)]
     for run in (first, last):
         assert (await evaluations.run_of("default", "default", run.id)).state == "running"
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-    await evaluations.begin("default", "default", None, 1)
+    await evaluations.start("default", "default", None, 1)
     assert len(await evaluations.runs("default", "default")) == 100
 
 
@@ -187,7 +189,7 @@ LABELLED = {"question": "a", "external_ids": ["herons"]}
         ({"questions": [LABELLED, {"question": "b", "chunk_ids": [str(uuid4())]}]}, (422, "Label all questions by")),
     ],
 )
-async def test_impossible_run_explains_why(settings, services, library, body, refusal):
+async def test_invalid_evaluation_is_refused_with_reason(settings, services, library, body, refusal):
     await library.add("Herons nest in reeds.", "herons")
     async with serving(settings, services) as api:
         refused = await api.post(RUNS, json=body)
@@ -205,51 +207,51 @@ async def test_run_stops_on_deletion_and_process_exit(settings, services, labell
         await api.delete(f"{RUNS}/{first['id']}")
     assert refused.status_code == 429
     async with serving(settings, services) as api:
-        left = (await api.get(RUNS)).json()["items"]
-    assert [(run["id"], run["state"]) for run in left] == [(second["id"], "interrupted")]
+        remaining = (await api.get(RUNS)).json()["items"]
+    assert [(run["id"], run["state"]) for run in remaining] == [(second["id"], "interrupted")]
 
 
-async def test_failed_run_has_reason_abandoned_run_is_interrupted(settings, services, labelled, provider):
+async def test_failed_run_has_reason_and_abandoned_is_interrupted(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(refuse_containing=labelled[0]["question"])
-        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
-        run = await ended(api, begun)
+        started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        run = await finished(api, started)
     assert run["state"] == "failed"
     assert "the embedding provider answered 400" in run["error"]
 
-    begun = await services.ledger.evaluations.begin("default", "default", None, 3)
+    started = await services.ledger.evaluations.start("default", "default", None, 3)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-    assert (await services.ledger.evaluations.run_of("default", "default", begun.id)).state == "interrupted"
+    assert (await services.ledger.evaluations.run_of("default", "default", started.id)).state == "interrupted"
 
 
 async def test_run_waits_for_unavailable_provider(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(down=True)
-        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
+        started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
         await asyncio.sleep(1)
-        assert (await api.get(f"{RUNS}/{begun['id']}")).json()["state"] == "running"
+        assert (await api.get(f"{RUNS}/{started['id']}")).json()["state"] == "running"
         provider.script(down=False)
-        run = await ended(api, begun)
+        run = await finished(api, started)
     assert run["state"] == "done"
-    assert run["results"]["rows"][0]["ndcg@10"] == pytest.approx(BY_HAND, abs=1e-5)
+    assert run["results"]["rows"][0]["ndcg@10"] == pytest.approx(EXPECTED_NDCG, abs=1e-5)
 
 
 async def test_long_search_is_not_mistaken_for_interruption(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=3)
-        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
         async with services.database.begin() as connection:
             await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
         await asyncio.sleep(1.5)
-        assert (await api.get(f"{RUNS}/{begun['id']}")).json()["state"] == "running"
+        assert (await api.get(f"{RUNS}/{started['id']}")).json()["state"] == "running"
 
 
 async def test_run_over_replaced_build_fails(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
-        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
-        build = await services.ledger.builds.begin(
+        started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        build = await services.ledger.builds.start(
             "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
         )
         while await services.ledger.builds.fill():
@@ -257,6 +259,6 @@ async def test_run_over_replaced_build_fails(settings, services, labelled, provi
         while await services.ledger.work.due():
             await work(services)
         await services.ledger.builds.switch("default", "default", build.number)
-        run = await ended(api, begun)
+        run = await finished(api, started)
     assert (run["state"], run["results"]) == ("failed", None)
-    assert run["error"].startswith("Another build went live")
+    assert run["error"].startswith("Another build replaced")

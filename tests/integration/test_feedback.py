@@ -1,4 +1,4 @@
-"""Feedback: a user's question becomes one of its chunk, stays through versions, and goes again without a trace."""
+"""Feedback: a user's question is added to a chunk, survives new versions, and can be removed completely."""
 
 from dataclasses import replace
 from uuid import UUID, uuid4
@@ -18,12 +18,14 @@ from tests.support.api import as_tenant, calling, with_keys, work
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}
 TWO = "# Leave\n\n{leave}\n\n# Pay\n\n{pay}"
-STRANGE = "May somebody stay home with sick children on the last Friday?"  # its words are nearer to PAY's
+USER_QUESTION = (
+    "May somebody stay home with sick children on the last Friday?"  # its words are closer to PAY than to LEAVE
+)
 
 
 @pytest.fixture
 async def indexed(client, services, provider):
-    """Two documents, and their ids by filename; the provider has counted nothing since."""
+    """Index two documents, reset the provider's counters, and return the ids by filename."""
     ids = {}
     for body in (LEAVE, PAY):
         ids[body["filename"]] = (await client.post("/v1/documents", json=body)).json()["id"]
@@ -32,8 +34,8 @@ async def indexed(client, services, provider):
     return ids
 
 
-async def asked(client, question=STRANGE, **more):
-    """A query's name, and its chunks by the document's name, best first."""
+async def ask(client, question=USER_QUESTION, **more):
+    """Return a query's id and its chunks by external id, best first."""
     reply = await client.post("/v1/retrieve", json={"question": question} | more)
     found = RetrieveReply.model_validate_json(reply.content)
     return str(found.metadata.query_id), {chunk.external_id: chunk for chunk in found.chunks}
@@ -44,9 +46,9 @@ async def give(client, query_id, chunk_id, *, helpful=True, **more):
     return await client.post("/v1/feedback", json=body, **more)
 
 
-async def accept(client, question=STRANGE, name="leave.md"):
-    """Say that a document's chunk answers a question; return what was done."""
-    query_id, chunks = await asked(client, question)
+async def accept(client, question=USER_QUESTION, name="leave.md"):
+    """Accept a question for a document's chunk, and return the reply."""
+    query_id, chunks = await ask(client, question)
     reply = await give(client, query_id, chunks[name].chunk_id)
     assert reply.status_code == 200, reply.text
     return FeedbackReply.model_validate_json(reply.content)
@@ -58,7 +60,7 @@ async def accepted(client, **more):
 
 
 async def points(services, collection="default", tenant="default"):
-    """Users' questions as they stand in Qdrant, by id."""
+    """Return the payloads of users' questions in Qdrant, by point id."""
     found = await services.ledger.collections.get(tenant, collection)
     records, _ = await services.index._client.scroll(
         found.index_name, collection_points(found.location), limit=10_000, with_payload=True
@@ -77,42 +79,42 @@ async def state_of(client, document_id):
 
 
 async def test_accepted_question_finds_chunk_by_other_words(client, indexed, services, provider):
-    query_id, before = await asked(client)
+    query_id, before = await ask(client)
     assert list(before) == ["pay.md", "leave.md"]
 
     given = await give(client, query_id, before["leave.md"].chunk_id)
     assert given.json() == {
         "outcome": "accepted",
         "chunk_id": before["leave.md"].chunk_id,
-        "question": STRANGE,
-        "accepted_id": str(accepted_id(UUID(before["leave.md"].chunk_id), STRANGE)),
+        "question": USER_QUESTION,
+        "accepted_id": str(accepted_id(UUID(before["leave.md"].chunk_id), USER_QUESTION)),
     }
     assert (await accepted(client))[0].state == "waiting"
-    assert set((await asked(client))[1]) == set(before)  # searchable while it is written
+    assert set((await ask(client))[1]) == set(before)  # the chunk remains searchable in the meantime
     await work(services, "index")
 
-    _, after = await asked(client)
+    _, after = await ask(client)
     assert list(after) == ["leave.md", "pay.md"]
     best = after["leave.md"]
-    assert (best.matched_question, best.matched_question_source) == (STRANGE, "user")
+    assert (best.matched_question, best.matched_question_source) == (USER_QUESTION, "user")
     assert after["pay.md"].matched_question_source in ("generated", None)
     (own,) = await accepted(client)
-    assert (own.state, own.question, str(own.query_id)) == ("indexed", STRANGE, query_id)
+    assert (own.state, own.question, str(own.query_id)) == ("indexed", USER_QUESTION, query_id)
     assert (own.external_id, str(own.document_id)) == ("leave.md", indexed["leave.md"])
     assert await state_of(client, indexed["leave.md"]) == "ready"
     assert provider.stats()["calls"] == 0
     assert await verified(services) == []
 
 
-@pytest.mark.parametrize("way", ["feedback", "delete"])
-async def test_retraction_is_undone_completely(client, indexed, services, way):
-    before = (await asked(client))[1]
+@pytest.mark.parametrize("route", ["feedback", "delete"])
+async def test_retraction_restores_previous_results(client, indexed, services, route):
+    before = (await ask(client))[1]
     given = await accept(client)
     await work(services, "index")
     assert len(await points(services)) == 1
 
-    if way == "feedback":
-        query_id, chunks = await asked(client)
+    if route == "feedback":
+        query_id, chunks = await ask(client)
         reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
         assert reply.json()["outcome"] == "taken_back"
     else:
@@ -124,21 +126,21 @@ async def test_retraction_is_undone_completely(client, indexed, services, way):
     await services.cleaner.clean()
 
     assert await points(services) == {}
-    after = (await asked(client))[1]
+    after = (await ask(client))[1]
     assert {name: chunk.score for name, chunk in after.items()} == {n: c.score for n, c in before.items()}
     assert await verified(services) == []
-    assert (await accept(client)).outcome == "accepted"  # and it may come again
+    assert (await accept(client)).outcome == "accepted"  # the question can be accepted again
 
 
 async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed, services):
     given = await accept(client)
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
-    away = Index("http://127.0.0.1:9")  # discard: nobody listens
+    unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
-        await replace(services.cleaner, index=away).delete_taken_back()
+        await replace(services.cleaner, index=unreachable).delete_taken_back()
     finally:
-        await away.aclose()
+        await unreachable.aclose()
     assert len(await points(services)) == 1
 
     await services.cleaner.clean()
@@ -146,11 +148,11 @@ async def test_retraction_during_qdrant_outage_is_applied_later(client, indexed,
     assert await services.ledger.feedback.claim_removals(10) == []
 
 
-async def test_the_same_question_is_accepted_once(client, indexed, services):
+async def test_repeated_question_is_accepted_once(client, indexed, services):
     first = await accept(client)
     await work(services, "index")
 
-    again = await accept(client, f"  {STRANGE.upper()} ")
+    again = await accept(client, f"  {USER_QUESTION.upper()} ")
 
     assert (again.outcome, again.accepted_id) == ("already_accepted", first.accepted_id)
     assert len(await accepted(client)) == len(await points(services)) == 1
@@ -169,7 +171,7 @@ async def test_existing_chunk_question_is_not_added(client, indexed, services):
 
 
 async def test_unaccepted_question_cannot_be_retracted(client, indexed):
-    query_id, chunks = await asked(client)
+    query_id, chunks = await ask(client)
 
     reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
 
@@ -177,22 +179,22 @@ async def test_unaccepted_question_cannot_be_retracted(client, indexed):
     assert await accepted(client) == []
 
 
-async def test_question_limit_retracts_oldest(services, settings, indexed):
+async def test_question_limit_retracts_oldest_questions(services, settings, indexed):
     async with calling(settings.model_copy(update={"tuning": Tuning(accepted_per_chunk=2)}), services) as client:
         for number in range(4):
-            await accept(client, f"{STRANGE} {number}")
+            await accept(client, f"{USER_QUESTION} {number}")
             await work(services, "index")
-        kept = [own.question for own in await accepted(client)]
+        remaining = [own.question for own in await accepted(client)]
     await services.cleaner.clean()
 
-    assert kept == [f"{STRANGE} 3", f"{STRANGE} 2"]
-    assert {payload["question"] for payload in (await points(services)).values()} == set(kept)
+    assert remaining == [f"{USER_QUESTION} 3", f"{USER_QUESTION} 2"]
+    assert {payload["question"] for payload in (await points(services)).values()} == set(remaining)
     assert await verified(services) == []
 
 
 async def test_feedback_on_unreturned_chunk_is_rejected(client, indexed):
-    query_id, chunks = await asked(client, top_k=1)
-    _, others = await asked(client)
+    query_id, chunks = await ask(client, top_k=1)
+    _, others = await ask(client)
     shown, hidden = chunks["pay.md"].chunk_id, others["leave.md"].chunk_id
 
     for named, chunk, helpful, status, field in (
@@ -207,24 +209,24 @@ async def test_feedback_on_unreturned_chunk_is_rejected(client, indexed):
         assert (reply.status_code, reply.json()["field"]) == (status, field), reply.text
 
 
-async def test_feedback_on_deleted_chunk_is_rejected_by_name(client, indexed, services):
-    query_id, chunks = await asked(client)
+async def test_feedback_on_deleted_chunk_is_rejected(client, indexed, services):
+    query_id, chunks = await ask(client)
     await accept(client, name="leave.md")
     await client.delete(f"/v1/documents/{indexed['leave.md']}")
-    assert await accepted(client) == []  # users' questions go with their document at once
+    assert await accepted(client) == []  # users' questions are deleted with their document
 
     reply = await give(client, query_id, chunks["leave.md"].chunk_id)
 
     assert (reply.status_code, reply.json()["field"]) == (404, "chunk_id")
 
 
-async def test_no_tenant_gives_feedback_on_or_sees_anothers(services, settings, provider):
+async def test_tenants_cannot_use_or_see_each_others_feedback(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         alice, bob = as_tenant("alice"), as_tenant("bob")
         for headers in (alice, bob):
             await client.post("/v1/documents", json=LEAVE, headers=headers)
         await work(services)
-        found = (await client.post("/v1/retrieve", json={"question": STRANGE}, headers=alice)).json()
+        found = (await client.post("/v1/retrieve", json={"question": USER_QUESTION}, headers=alice)).json()
         named, chunk = found["metadata"]["query_id"], found["chunks"][0]["chunk_id"]
 
         for helpful in (True, False):
@@ -239,9 +241,9 @@ async def test_no_tenant_gives_feedback_on_or_sees_anothers(services, settings, 
         assert await points(services, tenant="bob") == {}
 
 
-async def test_list_continues_after_page(client, indexed):
+async def test_accepted_list_is_paged_newest_first(client, indexed):
     for number in range(5):
-        await accept(client, f"{STRANGE} {number}")
+        await accept(client, f"{USER_QUESTION} {number}")
     seen, cursor = [], None
     while True:
         page = (await client.get("/v1/collections/default/accepted", params={"limit": 2} | (cursor or {}))).json()
@@ -250,7 +252,7 @@ async def test_list_continues_after_page(client, indexed):
             break
         cursor = {"cursor": page["next_cursor"]}
 
-    assert seen == [f"{STRANGE} {number}" for number in reversed(range(5))]
+    assert seen == [f"{USER_QUESTION} {number}" for number in reversed(range(5))]
     assert (await client.get("/v1/collections/nowhere/accepted")).status_code == 404
 
 
@@ -260,7 +262,7 @@ LONG_PAY = "Salaries are paid on the last working day. " * 30
 
 @pytest.fixture
 async def two_chunks(client, services):
-    """A document of two chunks, and its id."""
+    """Index a document of two chunks and return its id."""
     body = {"text": TWO.format(leave=LONG_LEAVE, pay=LONG_PAY), "external_id": "both.md"}
     document_id = (await client.post("/v1/documents", json=body)).json()["id"]
     await work(services)
@@ -273,13 +275,13 @@ async def edit(client, **parts):
     await client.post("/v1/documents", json={"text": text, "external_id": "both.md"})
 
 
-async def accept_of_leave(client, question=STRANGE):
+async def accept_of_leave(client, question=USER_QUESTION):
     reply = (await client.post("/v1/retrieve", json={"question": question})).json()
     chunk = next(c for c in reply["chunks"] if "thirty days" in c["text"])
     return (await give(client, reply["metadata"]["query_id"], chunk["chunk_id"])).json()
 
 
-async def test_question_lives_as_long_as_its_chunk(client, two_chunks, services):
+async def test_accepted_question_is_deleted_with_its_chunk(client, two_chunks, services):
     await accept_of_leave(client)
     await work(services, "index")
 
@@ -325,7 +327,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
     assert {payload["version"] for payload in (await points(services)).values()} == {2}
     assert [own.state for own in await accepted(client)] == ["waiting"]
 
-    await unreadable(client)
+    await upload_unreadable(client)
     await work(services)
     await services.cleaner.clean()
 
@@ -334,7 +336,7 @@ async def test_question_accepted_during_failed_edit_reaches_live_version(client,
     assert await verified(services) == []
 
 
-async def unreadable(client):
+async def upload_unreadable(client):
     body = {"text": "%PDF-1.4 cut short", "external_id": "both.md", "filename": "both.pdf"}
     await client.post("/v1/documents", json=body)
 
@@ -347,7 +349,7 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
     edited = [c for c in await services.ledger.work.claim_to_index(10) if c.hidden]
-    await services.ledger.work.give_back("chunks", [live.lease])
+    await services.ledger.work.release("chunks", [live.lease])
     await accept_of_leave(client, "Who may be ill?")
     (live,) = await services.ledger.work.claim_to_index(10)
     assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
@@ -395,7 +397,7 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
 async def test_late_writer_does_not_restore_retracted_question(client, indexed, services):
     given = await accept(client)
     late = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
     await services.cleaner.clean()
@@ -414,13 +416,13 @@ async def test_question_is_not_reaccepted_during_removal(client, indexed, servic
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
 
-    (going,) = await services.ledger.feedback.claim_removals(10)
-    query_id, chunks = await asked(client)
+    (removal,) = await services.ledger.feedback.claim_removals(10)
+    query_id, chunks = await ask(client)
     refused = await give(client, query_id, chunks["leave.md"].chunk_id)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-    assert going.versions == [1]
-    await services.index.delete_by_id(going.location, [accepted_point_id(going.id, 1)])
-    await services.ledger.feedback.settle_removals([going], {going.id})
+    assert removal.versions == [1]
+    await services.index.delete_by_id(removal.location, [accepted_point_id(removal.id, 1)])
+    await services.ledger.feedback.settle_removals([removal], {removal.id})
     assert (await accept(client)).outcome == "accepted"
     await work(services, "index")
 
@@ -433,12 +435,12 @@ async def test_retried_dead_chunk_gets_its_accepted_questions(client, two_chunks
     await work(services, "index")
     options = (await client.get("/v1/collections/default")).json()["options"]
     changed = await client.put("/v1/collections/default", json=options | {"prepend_questions": True})
-    assert changed.status_code == 200  # and so the texts have to be embedded again
+    assert changed.status_code == 200  # so that the texts must be embedded again
     await client.post("/v1/collections/default/reindex")
     await work(services, "parse")
     provider.script(down=True)
     claimed = await services.ledger.work.claim_to_index(10)
-    while claimed:  # until it is given up
+    while claimed:  # until the chunk is dead
         await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
@@ -472,8 +474,8 @@ async def test_unembeddable_question_is_rejected_and_blocks_nothing(client, inde
     assert [own.state for own in await accepted(client)] == ["indexed"]
 
 
-@pytest.mark.parametrize("damage", ["lost", "nobody's"])
-async def test_verification_knows_users_questions(client, indexed, services, provider, damage):
+@pytest.mark.parametrize("damage", ["lost", "orphaned"])
+async def test_verification_repairs_lost_and_orphaned_accepted_questions(client, indexed, services, provider, damage):
     await accept(client)
     await work(services, "index")
     collection = await services.ledger.collections.get("default", "default")
@@ -494,7 +496,7 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
     assert provider.stats()["calls"] == 0
 
 
-async def test_the_newest_accepted_questions_are_labelled_ones(client, indexed, services, monkeypatch):
+async def test_only_newest_accepted_questions_are_used_as_labels(client, indexed, services, monkeypatch):
     monkeypatch.setattr("shared.ledger.feedback.feedback._MOST_PAIRS", 2)
     for question in ("How long may I be away?", "What was that?", "Who is it?"):
         await accept(client, question)
@@ -505,13 +507,13 @@ async def test_the_newest_accepted_questions_are_labelled_ones(client, indexed, 
     assert [question for question, _ in newest] == ["What was that?", "Who is it?"]
 
 
-async def test_accepted_questions_are_labelled_ones(client, indexed, services):
+async def test_accepted_questions_are_returned_as_labels(client, indexed, services):
     await accept(client, "How long may I be away?")
     await accept(client, "When does the money come?", "pay.md")
-    query_id, chunks = await asked(client, "How long may I be away")
+    query_id, chunks = await ask(client, "How long may I be away")
     await give(client, query_id, chunks["pay.md"].chunk_id)
     await accept(client, "What was that?")
-    query_id, _ = await asked(client, "What was that?")
+    query_id, _ = await ask(client, "What was that?")
     await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
 
     collection = await services.ledger.collections.get("default", "default")
@@ -528,11 +530,11 @@ async def test_retraction_during_verification_is_not_a_finding(client, indexed, 
     await work(services, "index")
     stored_points = services.index.stored_points
 
-    async def slow(place, ids):
+    async def slow(location, ids):
         if await points(services):
             await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
             await services.cleaner.clean()
-        return await stored_points(place, ids)
+        return await stored_points(location, ids)
 
     monkeypatch.setattr(services.index, "stored_points", slow)
 
@@ -541,8 +543,8 @@ async def test_retraction_during_verification_is_not_a_finding(client, indexed, 
 
 
 async def test_question_is_accepted_for_unreturned_chunk(client, indexed, services, wakes):
-    _, chunks = await asked(client)
-    body = {"question": STRANGE, "chunk_id": chunks["leave.md"].chunk_id}
+    _, chunks = await ask(client)
+    body = {"question": USER_QUESTION, "chunk_id": chunks["leave.md"].chunk_id}
     path = "/v1/collections/default/accepted"
 
     given = FeedbackReply.model_validate_json((await client.post(path, json=body)).content)
@@ -551,7 +553,7 @@ async def test_question_is_accepted_for_unreturned_chunk(client, indexed, servic
     assert (given.outcome, given.accepted_id, waiting.query_id) == ("accepted", waiting.id, None)
     assert "index" in wakes
     await work(services)
-    _, found = await asked(client)
+    _, found = await ask(client)
     assert found["leave.md"].matched_question_source == "user"
     assert (await client.post(path, json=body)).json()["outcome"] == "already_accepted"
     for wrong in ({"chunk_id": str(uuid4())}, {"question": " "}):

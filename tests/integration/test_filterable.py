@@ -1,4 +1,4 @@
-"""Declared metadata fields: filters find the same by an index as without one, whoever else declares what."""
+"""Declared metadata fields: filters match equally with and without an index, for every tenant."""
 
 import asyncio
 import operator
@@ -15,7 +15,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict
 from shared.domain.index_location import IndexLocation
 from shared.domain.states import DocumentState
-from shared.ledger.documents.documents import _write
+from shared.ledger.documents.submission import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
@@ -32,7 +32,7 @@ FIELDS = (
     ("at", "datetime"),
     ("until", "datetime"),
 )
-# The same names for another tenant, each with another type.
+# Another tenant's fields, with the same names and other types.
 OTHER_FIELDS = tuple((name, "keyword") for name, kind in FIELDS if kind != "keyword")
 
 TEXTS = st.sampled_from(["", "a", "b", "A", "ü", "a=b", "true", "1", "2024-01-01", "annual report", "department=a"])
@@ -55,7 +55,7 @@ NUMBERS = INTEGERS | FLOATS | st.sampled_from([0.25, 1.5, 2023.5, -(2.0**63)])
 
 
 def metadata(fields):
-    """Values, lists of them, null, or nothing."""
+    """Return a strategy for metadata: values, lists of values, null, or missing fields."""
     values = {name: VALUES[kind] | st.none() | st.lists(VALUES[kind], max_size=3) for name, kind in fields}
     return st.fixed_dictionaries({}, optional=values)
 
@@ -80,7 +80,7 @@ CONDITIONS = (
 
 
 def conditions(kind):
-    """Conditions on a field, most of them of its own type."""
+    """Return a strategy for conditions on a field, most of them with values of its type."""
     compared = DATES if kind == "datetime" else NUMBERS
     listed = lists(VALUES[kind] if kind in ("keyword", "integer") else INTEGERS)
     of_lists = st.tuples(st.sampled_from(["any", "none"]), listed).map(lambda pair: dict([pair]))
@@ -92,7 +92,7 @@ FILTERS = st.lists(PAIRS, min_size=1, max_size=2).map(dict)
 
 
 def points(location, documents, fields):
-    """A point for each document, with the fields declared."""
+    """Yield a point for each document, with the given declared fields."""
     content = ChunkContent.whole("The text.")
     for document, values in documents.items():
         context = PointContext(location, document, uuid4(), 1, 1, 0, "a.md", EPOCH, metadata=values, filterable=fields)
@@ -101,7 +101,7 @@ def points(location, documents, fields):
 
 @pytest.fixture(scope="module")
 async def shared_collection(session_services):
-    """A collection of Qdrant for all examples; each has places of its own."""
+    """Yield a Qdrant collection for all examples; each example uses its own groups."""
     name = f"test-{uuid4().hex}"
     await session_services.index.ensure_collection(name, 3)
     yield name
@@ -109,9 +109,9 @@ async def shared_collection(session_services):
 
 
 async def found(index, location, filter_, fields):
-    """The documents that a filter finds."""
-    where = visible_points(location, caller_conditions(filter_, None, fields))
-    (hits,) = await index.search(location.index_name, [{"filter": where.texts, "limit": 100, "with_payload": True}])
+    """Return the ids of the documents that match a filter."""
+    selection = visible_points(location, caller_conditions(filter_, None, fields))
+    (hits,) = await index.search(location.index_name, [{"filter": selection.texts, "limit": 100, "with_payload": True}])
     return sorted(hit.payload["document_id"] for hit in hits)
 
 
@@ -124,7 +124,7 @@ async def found(index, location, filter_, fields):
 @example(
     documents=[{"department": ["1", "true"], "year": 1, "draft": True, "at": "2024-01-01"}],
     others=[],
-    # Values whose text is the text of a value of the field's own type.
+    # Values that have the same text as a value of the field's type.
     filters=[
         {"department": 1},
         {"department": True},
@@ -150,7 +150,7 @@ async def test_declared_field_matches_like_undeclared_field(
         assert await found(index, declared, filter_, FIELDS) == expected, filter_
 
 
-# Values and conditions whose meaning is plain; the odd ones are above.
+# Values and conditions with an obvious meaning; the unusual ones are above.
 PLAIN_TEXTS, PLAIN_NUMBERS = st.sampled_from(["a", "b", "c"]), st.integers(0, 4)
 PLAIN = {
     "department": PLAIN_TEXTS,
@@ -162,9 +162,9 @@ PLAIN_FIELDS = tuple((name, kind) for name, kind in FIELDS if name in PLAIN)
 PLAIN_METADATA = st.fixed_dictionaries(
     {}, optional={name: values | st.none() | st.lists(values, max_size=2) for name, values in PLAIN.items()}
 )
-OF_ANY_FIELD = st.none() | st.booleans().map(lambda yes: {"exists": yes})
+EXISTENCE = st.none() | st.booleans().map(lambda yes: {"exists": yes})
 PLAIN_PAIRS = st.one_of(
-    st.tuples(st.sampled_from(list(PLAIN)), OF_ANY_FIELD),
+    st.tuples(st.sampled_from(list(PLAIN)), EXISTENCE),
     st.tuples(st.just("department"), PLAIN_TEXTS | lists(PLAIN_TEXTS).map(lambda values: {"none": values})),
     st.tuples(st.just("year"), PLAIN_NUMBERS | lists(PLAIN_NUMBERS).map(lambda values: {"any": values})),
     st.tuples(st.sampled_from(["year", "price"]), bounds(PLAIN_NUMBERS)),
@@ -182,12 +182,12 @@ NESTED_FILTERS = st.recursive(
 COMPARISONS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
 
-def holds(filter_, metadata):
-    """What a filter means, told in Python."""
+def matches(filter_, metadata):
+    """Evaluate a filter in Python, as the reference."""
     nested = {
-        "all": lambda filters: all(holds(each, metadata) for each in filters),
-        "any": lambda filters: any(holds(each, metadata) for each in filters),
-        "not": lambda one: not holds(one, metadata),
+        "all": lambda filters: all(matches(each, metadata) for each in filters),
+        "any": lambda filters: any(matches(each, metadata) for each in filters),
+        "not": lambda one: not matches(one, metadata),
     }
     parts = filter_.items()
     return all(nested[name](part) if name in nested else _fits(metadata.get(name), part) for name, part in parts)
@@ -211,14 +211,14 @@ def _fits(value, condition):
     filters=st.lists(NESTED_FILTERS, min_size=6, max_size=10),
 )
 @example(documents=[{}, {"year": None}, {"year": []}, {"year": 1}], filters=[{"year": None}, {"not": {"year": None}}])
-async def test_nested_filters_match_as_written(session_services, shared_collection, documents, filters):
+async def test_nested_filters_match_reference_evaluation(session_services, shared_collection, documents, filters):
     index = session_services.index
     declared, undeclared = (IndexLocation(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b"))
     same = {uuid4(): values for values in documents}
     await index.upsert(shared_collection, [*points(declared, same, PLAIN_FIELDS), *points(undeclared, same, ())])
 
     for filter_ in filters:
-        expected = sorted(str(document) for document, values in same.items() if holds(filter_, values))
+        expected = sorted(str(document) for document, values in same.items() if matches(filter_, values))
         assert await found(index, undeclared, filter_, ()) == expected, filter_
         assert await found(index, declared, filter_, PLAIN_FIELDS) == expected, filter_
 
@@ -242,15 +242,15 @@ async def test_nested_filters_match_as_written(session_services, shared_collecti
 )
 async def test_declared_field_filters_have_documented_meaning(session_services, shared_collection, filter_, expected):
     location = IndexLocation(shared_collection, "a", uuid4().hex)
-    of_names = {
+    by_name = {
         "leave": {"department": "hr", "year": 2026, "draft": True, "price": 2, "at": "2024-06-01T10:00:00Z"},
         "law": {"department": "law", "year": 2024, "draft": False, "price": 2.0, "at": "2024-06-02"},
         "list": {"department": ["x", "hr"], "year": [2024, 2025], "draft": []},
         "null": {"department": None, "year": None, "at": None},
         "none": {},
     }
-    ids = {name: uuid4() for name in of_names}
-    documents = {ids[name]: values for name, values in of_names.items()}
+    ids = {name: uuid4() for name in by_name}
+    documents = {ids[name]: values for name, values in by_name.items()}
     await session_services.index.upsert(shared_collection, list(points(location, documents, FIELDS)))
 
     hits = await found(session_services.index, location, filter_, FIELDS)
@@ -258,7 +258,7 @@ async def test_declared_field_filters_have_documented_meaning(session_services, 
     assert sorted(name for name, document in ids.items() if str(document) in hits) == expected
 
 
-async def test_key_index_precedes_points_and_is_checked_once(services):
+async def test_key_index_is_created_before_points_only_once(services):
     index, name = services.index, f"test-{uuid4().hex}"
     await index.ensure_collection(name, 3)
     location, documents = IndexLocation(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
@@ -279,7 +279,7 @@ async def test_key_index_precedes_points_and_is_checked_once(services):
 
 @contextmanager
 def requests_to_qdrant(index):
-    """The requests that Qdrant is sent meanwhile."""
+    """Record the requests to Qdrant in this context."""
     client, sent = index._client.http.client, []
     send = client.send
 
@@ -311,9 +311,9 @@ async def test_documents_are_found_by_declared_fields(client, services, provider
         assert (await upload(client, name, department=department, year=year)).status_code == 202
     await work(services)
 
-    asked = {"question": "What does the text say?", "collection": "a"}
+    query = {"question": "What does the text say?", "collection": "a"}
     for filter_, expected in (({"department": "hr", "year": {"gte": 2026}}, {"pay"}), ({"year": 2026}, {"pay", "law"})):
-        reply = await client.post("/v1/retrieve", json=asked | {"filter": filter_})
+        reply = await client.post("/v1/retrieve", json=query | {"filter": filter_})
         assert {chunk["external_id"] for chunk in reply.json()["chunks"]} == expected
     collection = await services.ledger.collections.get("default", "a")
     stored, _ = await services.index._client.scroll(collection.index_name, limit=100)
@@ -338,15 +338,18 @@ async def test_wrong_metadata_type_is_rejected_at_upload(client, wrong):
     assert (await upload(client, "b")).status_code == 202
 
 
-async def test_fields_are_declared_before_documents_and_stay(client, services):
+async def test_fields_are_added_only_before_first_document(client, services):
     await put(client, filterable={"year": "integer"})
     more = await put(client, filterable={"department": "keyword", "month": "integer"}, questions_per_chunk=4)
     assert more.json()["options"]["filterable"] == {"year": "integer", "department": "keyword", "month": "integer"}
     stored = (await services.ledger.collections.get("default", "a")).options.filterable
     assert stored == (("year", "integer"), ("department", "keyword"), ("month", "integer"))
 
-    kept = await put(client, questions_per_chunk=5)
-    assert (kept.json()["options"]["filterable"], kept.json()["options"]["questions_per_chunk"]) == (dict(stored), 5)
+    unchanged = await put(client, questions_per_chunk=5)
+    assert (unchanged.json()["options"]["filterable"], unchanged.json()["options"]["questions_per_chunk"]) == (
+        dict(stored),
+        5,
+    )
     other_type = await put(client, filterable={"year": "keyword"})
     assert (other_type.status_code, other_type.json()["field"]) == (409, "filterable")
 
@@ -379,10 +382,10 @@ async def test_invalid_declaration_creates_no_collection(client, declared):
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
-async def test_a_type_that_does_not_exist_is_named(client):
-    reply = await put(client, filterable={"place": "geo"})
+async def test_unknown_field_type_is_rejected_by_name(client):
+    reply = await put(client, filterable={"position": "geo"})
 
-    assert (reply.status_code, reply.json()["field"]) == (422, "filterable.place")
+    assert (reply.status_code, reply.json()["field"]) == (422, "filterable.position")
 
 
 async def declare(services, *fields):
@@ -403,7 +406,7 @@ async def test_declaration_waits_for_running_document_write(services, library):
         await declaring
 
 
-async def test_undeclared_document_fails_with_remedy(services, library):
+async def test_document_with_wrong_metadata_type_fails_with_remedy(services, library):
     await declare(services, ("year", "integer"))
     document = await library.add("The text.", metadata={"year": "2026"})
     await work(services, "parse")

@@ -1,6 +1,6 @@
-"""The API under requests that are made from its own description: nothing breaks, and nothing is answered undeclared.
+"""The API under requests generated from its OpenAPI description: no server error and no undeclared reply.
 
-Short among the other tests; `make fuzz` makes hundreds of requests for each operation.
+The test suite runs a short version; `make fuzz` sends hundreds of requests for each operation.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import pytest
 from tests.support import fuzz_hooks
 from tests.support.api import KEYS, serving, with_keys
 
-# That each value is refused which the description refuses is left to the tests of each route. An address such as
-# /v1/dead/retry has an answer to GET too, for `retry` could be an id.
+# The tests of each route check that invalid values are refused. An address such as /v1/dead/retry answers GET, too,
+# because `retry` could be an id.
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -23,9 +23,9 @@ CHECKS = (
     "response_headers_conformance",
     "response_schema_conformance",
 )
-CASES = {"short": 1, "full": 200, "soak": 1000}  # of an operation
+CASES = {"short": 1, "full": 200, "soak": 1000}  # requests per operation
 PHASES = {"short": "examples,fuzzing", "full": "examples,coverage,fuzzing,stateful"}
-OPEN_ENDED = "/v1/events"  # a client would wait for its end
+OPEN_ENDED = "/v1/events"  # the stream has no end
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def size(request):
 
 
 async def fuzz(client, size, folder, *more):
-    """Run Schemathesis against a server; return its exit code and what it printed."""
+    """Run Schemathesis against a server; return its exit code and output."""
     arguments = ["--checks", ",".join(CHECKS), "--exclude-path", OPEN_ENDED, "--max-examples", str(CASES[size])]
     arguments += ["--phases", PHASES.get(size, PHASES["full"]), "--generation-deterministic", "--no-color", *more]
     process = await asyncio.create_subprocess_exec(
@@ -49,8 +49,8 @@ async def fuzz(client, size, folder, *more):
     return process.returncode, printed.decode()
 
 
-async def test_no_request_breaks_the_api(services, settings, tmp_path, size):
-    """With a key; at length also without it, and on a server that asks for none."""
+async def test_generated_requests_cause_no_server_error(services, settings, tmp_path, size):
+    """With a key; in the long versions also without a key, and on a server without keys."""
     key = ["--header", f"authorization:Bearer {KEYS['alice']}"]
     keyed = with_keys(settings)
     runs = [(keyed, key), (keyed, []), (settings, [])]

@@ -1,4 +1,4 @@
-"""The gate opens for a build that is equal, and stays closed for one that lacks something or finds less."""
+"""The gate opens for an equal build and stays closed for an incomplete or worse build."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -30,7 +30,7 @@ NAME = ("default", "default")
 
 
 class Shuffled:
-    """An embedder that gives every text the vector of other words."""
+    """An embedder that returns vectors of reversed texts."""
 
     def __init__(self, embedder):
         self.embedder = embedder
@@ -45,25 +45,25 @@ class Shuffled:
 
 
 class Refusing(Shuffled):
-    """An embedder that one text is not for."""
+    """An embedder that refuses one text."""
 
     async def embed(self, texts, billed=None):
         if any("alpha3 " in each for each in texts):
-            raise Refused("this text is not for it")
+            raise Refused("this text is refused")
         return await self.embedder.embed(texts, billed)
 
 
 @pytest.fixture
 def fill(services, library):
-    """Index documents, begin a build, and fill it by an indexer."""
+    """Return a function that indexes documents, starts a build, and fills it with an indexer."""
 
     async def fill(indexer=None):
         for number in range(DOCUMENTS):
             await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
         await work(services)
         builds, model = services.ledger.builds, services.settings.embedding_model
-        build = await builds.begin(*NAME, options=CollectionOptions(), embedding_model=model)
-        if indexer is not None:  # in a collection of Qdrant of its own, where no vectors of the live build are
+        build = await builds.start(*NAME, options=CollectionOptions(), embedding_model=model)
+        if indexer is not None:  # in another Qdrant collection, without the vectors of the live build
             elsewhere = f"test-{uuid4().hex}-{services.indexer.space}"
             await run(services, "UPDATE collections SET index_name = :name WHERE id = :id", name=elsewhere, id=build.id)
         while await builds.fill():
@@ -92,7 +92,7 @@ async def run(services, statement, **parameters):
         return (await connection.execute(text(statement), parameters)).rowcount
 
 
-async def test_an_equal_build_passes(fill, gate):
+async def test_equal_build_passes_gate(fill, gate):
     report = await report_of(gate, await fill(), LABELLED)
 
     assert (report.is_open, report.reasons) == (True, ())
@@ -102,7 +102,7 @@ async def test_an_equal_build_passes(fill, gate):
     assert report.latency.questions == DOCUMENTS
 
 
-async def test_a_shuffled_embedder_is_stopped(services, fill, gate):
+async def test_build_with_worse_results_fails_gate(services, fill, gate):
     shuffled = replace(services.indexer, embedder=Shuffled(services.indexer.embedder))
     report = await report_of(gate, await fill(shuffled), LABELLED)
 
@@ -110,7 +110,7 @@ async def test_a_shuffled_embedder_is_stopped(services, fill, gate):
     assert [reason.partition(":")[0] for reason in report.reasons] == ["The build finds less, by more than chance"]
 
 
-async def test_chosen_weights_are_tested_and_survive_switch(services, fill, gate):
+async def test_calibrated_weights_survive_gate_and_switch(services, fill, gate):
     build = await fill()
     live = await services.ledger.collections.get(*NAME)
     chosen = {"questions": 3.0, "text": 1.0, "bm25": 0.0}
@@ -168,14 +168,14 @@ async def test_single_missing_point_fails_gate(services, fill, gate):
     assert report.reasons == ("Points that differ from the ledger: 1 missing, 0 stale, 0 orphaned.",)
 
 
-async def test_build_only_failures_count_and_may_be_accepted(services, fill, gate):
+async def test_build_only_failures_close_gate_unless_accepted(services, fill, gate):
     refusing = replace(services.indexer, embedder=Refusing(services.indexer.embedder))
     build = await fill(refusing)
     assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, only in the build: 1.",)
     assert (await report_of(replace(gate, accepted_failures=1), build)).is_open
 
 
-async def test_unindexed_document_closes_gate(services, library, fill, gate):
+async def test_unindexed_document_fails_gate(services, library, fill, gate):
     build = await fill()
     await library.add("One more.", "more.md", questions=[])
     await work(replace(services, indexers={}), "parse")
@@ -205,13 +205,13 @@ async def test_slower_build_fails_gate(services, fill, gate, monkeypatch):
     assert report.reasons == ("Queries take longer: 95 % within 200 ms instead of 100.",)
 
 
-async def test_a_busy_second_stops_no_build(services, fill, gate, monkeypatch):
+async def test_short_slowdown_does_not_fail_gate(services, fill, gate, monkeypatch):
     build = await fill()
-    retrieve, clock, asked = services.retriever.retrieve, [0.0], [0]
+    retrieve, clock, queries = services.retriever.retrieve, [0.0], [0]
 
     async def timed(searched, query: Query):
-        asked[0] += 1
-        clock[0] += 0.2 if searched.id == build.id and asked[0] < 2 * len(LABELLED) else 0.1
+        queries[0] += 1
+        clock[0] += 0.2 if searched.id == build.id and queries[0] < 2 * len(LABELLED) else 0.1
         return await retrieve(searched, query)
 
     monkeypatch.setattr(services.retriever, "retrieve", timed)

@@ -1,4 +1,4 @@
-"""What is paid for is paid for once, stands under the key of the request that was sent, and is counted."""
+"""Generate stage: content is paid once, stored under the key of the sent request, and counted."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ PROMPT = "{count} {title} {headings} {text}"
 
 
 class Interrupted:
-    """The model of a generator, whose call of a certain number fails or never ends."""
+    """A model whose nth call fails or never finishes."""
 
     def __init__(self, model, number, error=None):
         self.model = model
@@ -45,7 +45,7 @@ class Interrupted:
 
 
 async def one_chunk(services, library, words=KEEPER):
-    """A claimed chunk whose questions are to be written."""
+    """Return a claimed chunk whose questions are due."""
     await library.add(words, "a.md")
     await work(services, "parse", "index")
     return await claimed(services)
@@ -69,7 +69,7 @@ async def make_due(services):
         await connection.execute(text("UPDATE chunks SET due_at = now()"))
 
 
-async def prompt(services, name):
+async def set_prompt(services, name):
     return await services.ledger.collections.ensure(
         "default",
         "default",
@@ -79,29 +79,29 @@ async def prompt(services, name):
 
 
 async def test_questions_are_stored_under_sent_prompt_key(services, library, provider):
-    await prompt(services, "PROMPT-A")
+    await set_prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
-    await prompt(services, "PROMPT-B")
+    await set_prompt(services, "PROMPT-B")
     await work(services)
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [0, 1]
 
-    await services.ledger.documents.reindex(await prompt(services, "PROMPT-A"))
+    await services.ledger.documents.reindex(await set_prompt(services, "PROMPT-A"))
     await work(services)
-    await services.ledger.documents.reindex(await prompt(services, "PROMPT-B"))
+    await services.ledger.documents.reindex(await set_prompt(services, "PROMPT-B"))
     await work(services)
 
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [1, 1]
 
 
-async def test_paid_prompt_change_costs_no_call(services, library, provider):
-    await prompt(services, "PROMPT-A")
+async def test_return_to_paid_prompt_costs_no_call(services, library, provider):
+    await set_prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
     await work(services)
-    await prompt(services, "PROMPT-B")
+    await set_prompt(services, "PROMPT-B")
     await library.add(KEEPER, "b.md")
     await work(services, "parse", "index")
-    await prompt(services, "PROMPT-A")
+    await set_prompt(services, "PROMPT-A")
     await work(services)
 
     assert provider.stats()["calls"] == 1
@@ -110,26 +110,26 @@ async def test_paid_prompt_change_costs_no_call(services, library, provider):
 
 async def test_chunks_with_equal_keys_are_paid_once(services, library, provider):
     for number, name in enumerate(("PROMPT-A", "PROMPT-B")):
-        await prompt(services, name)
+        await set_prompt(services, name)
         await library.add(KEEPER, f"{number}.md")
         await work(services, "parse", "index")
-    await prompt(services, "PROMPT-C")
+    await set_prompt(services, "PROMPT-C")
     await work(services)
 
     assert provider.stats()["calls"] == 1
     assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
 
 
-async def test_interrupted_repair_resumes(services, library, provider):
+async def test_interrupted_reply_repair_resumes_with_paid_reply(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
 
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
-    kept = await row(services)
-    assert (kept.calls, kept.replies, kept.attempts) == (1, 1, 0)
-    assert kept.prompt_tokens > 0
+    stored = await row(services)
+    assert (stored.calls, stored.replies, stored.attempts) == (1, 1, 0)
+    assert stored.prompt_tokens > 0
 
     provider.script(malformed_containing="")
     await make_due(services)
@@ -137,10 +137,10 @@ async def test_interrupted_repair_resumes(services, library, provider):
     assert provider.stats()["calls"] == 2
     done = await row(services)
     assert (done.calls, done.replies) == (2, None)
-    assert done.prompt_tokens > kept.prompt_tokens
+    assert done.prompt_tokens > stored.prompt_tokens
 
 
-async def test_settling_a_failure_twice_counts_its_cost_once(services, library, provider):
+async def test_failure_settled_twice_is_counted_once(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
@@ -153,27 +153,27 @@ async def test_settling_a_failure_twice_counts_its_cost_once(services, library, 
 
 
 @pytest.fixture
-def question_by_question(services):
-    """A generator that makes a call for each question."""
+def per_question_generator(services):
+    """Return a generator that makes one call per question."""
     defaults = services.generator.defaults
     generation = replace(defaults.generation, strategy="per-question")
     return replace(services.generator, defaults=replace(defaults, generation=generation))
 
 
-async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, question_by_question):
+async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 4)
-    stage = generate_stage(replace(question_by_question, model=interrupted))
+    stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
     killed = asyncio.create_task(stage.work(chunk, lambda: None))
     await interrupted.reached.wait()
     killed.cancel()
-    kept = await row(services)
-    assert (kept.calls, kept.replies) == (3, 3)
+    stored = await row(services)
+    assert (stored.calls, stored.replies) == (3, 3)
 
     await make_due(services)
-    stage = generate_stage(question_by_question)
+    stage = generate_stage(per_question_generator)
     (chunk,) = await stage.claim(1)
     outcome = await stage.work(chunk, lambda: None)
     await stage.settle([outcome])
@@ -182,20 +182,20 @@ async def test_kill_between_calls_costs_only_inflight_call(services, library, pr
     assert done.calls == provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_edit_between_calls_repays_nothing(services, library, provider, question_by_question):
+async def test_edit_between_calls_reuses_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
-    stage = generate_stage(replace(question_by_question, model=interrupted))
+    stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
-    in_work = asyncio.create_task(stage.work(chunk, lambda: None))
+    running = asyncio.create_task(stage.work(chunk, lambda: None))
     await interrupted.reached.wait()
     await library.add(f"{KEEPER}\n", "a.md")
-    in_work.cancel()
+    running.cancel()
     await stage.release([chunk.lease])
 
     await work(services, "parse", "index")
-    stage = generate_stage(question_by_question)
+    stage = generate_stage(per_question_generator)
     (again,) = await stage.claim(1)
     outcome = await stage.work(again, lambda: None)
 
@@ -203,31 +203,31 @@ async def test_edit_between_calls_repays_nothing(services, library, provider, qu
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_replies_after_edit_are_kept_for_same_content(services, library, provider, question_by_question):
+async def test_late_replies_are_kept_for_unchanged_content(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
-    stage = generate_stage(replace(question_by_question, model=interrupted))
+    stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
     outcome = await stage.work(chunk, lambda: None)
     await library.add(f"{KEEPER}\n", "a.md")
     async with services.database.begin() as connection:
-        await connection.execute(text("DELETE FROM paid_replies"))  # as if none had been kept before the edit
+        await connection.execute(text("DELETE FROM paid_replies"))  # as if no reply had been stored before the edit
     await services.ledger.work.settle_generated([outcome])
 
     await work(services, "parse", "index")
-    stage = generate_stage(question_by_question)
+    stage = generate_stage(per_question_generator)
     (again,) = await stage.claim(1)
     outcome = await stage.work(again, lambda: None)
 
     assert provider.stats()["calls"] == len(outcome.questions)
 
 
-async def test_unneeded_replies_are_deleted(services, library, question_by_question):
+async def test_expired_paid_replies_are_deleted(services, library, per_question_generator):
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
     await services.ledger.work.settle_generated(
-        [await generate(replace(question_by_question, model=interrupted), chunk)]
+        [await generate(replace(per_question_generator, model=interrupted), chunk)]
     )
 
     await services.ledger.work.forget_replies(timedelta(days=1))
@@ -249,23 +249,23 @@ async def test_retried_dead_letter_repeats_its_calls(services, library, provider
     assert (await services.ledger.documents.get("default", document.id)).state is DocumentState.READY
 
 
-async def test_graceful_stop_pays_nothing_twice_and_counts(services, library, provider, question_by_question):
+async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
-    stage = generate_stage(replace(question_by_question, model=interrupted))
+    stage = generate_stage(replace(per_question_generator, model=interrupted))
     running = asyncio.create_task(Drain(stage, limits, stopping).run())
     await interrupted.reached.wait()
     stopping.set()
     await running
 
-    kept = await row(services)
-    assert (kept.calls, kept.replies, kept.leased_by) == (2, 2, None)
+    stored = await row(services)
+    assert (stored.calls, stored.replies, stored.leased_by) == (2, 2, None)
 
 
-async def test_a_refusal_that_was_billed_is_counted(services, library):
+async def test_billed_refusal_is_counted(services, library):
     chunk = await one_chunk(services, library)
     refusing = Interrupted(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
@@ -276,15 +276,15 @@ async def test_a_refusal_that_was_billed_is_counted(services, library):
     assert (await row(services))[:2] == (1, 100)
 
 
-async def test_replies_to_another_prompt_are_not_taken(services, library, provider, question_by_question):
+async def test_replies_to_another_prompt_are_not_reused(services, library, provider, per_question_generator):
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
-    outcome = await generate(replace(question_by_question, model=interrupted), chunk)
+    outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
 
-    await prompt(services, "PROMPT-B")
+    await set_prompt(services, "PROMPT-B")
     await make_due(services)
-    stage = generate_stage(question_by_question)
+    stage = generate_stage(per_question_generator)
     (chunk,) = await stage.claim(1)
     outcome = await stage.work(chunk, lambda: None)
 
@@ -314,7 +314,7 @@ async def test_no_call_starts_after_possible_lease_expiry(services, library, pro
     assert provider.stats()["calls"] == 0
 
 
-async def test_malformed_replies_that_end_a_chunk_are_counted(services, library, provider):
+async def test_malformed_replies_of_dead_chunk_are_counted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     document = await library.add(KEEPER, "a.md")
     await work(services)
@@ -330,20 +330,20 @@ async def test_rejected_provider_key_pauses_without_burning_attempts(services, l
     await work(services, "parse", "index")
     provider.script(status=401)
     await work(services, "generate")
-    tried = provider.stats()["calls"]
-    assert tried >= 1
+    calls = provider.stats()["calls"]
+    assert calls >= 1
 
     await make_due(services)
     await work(services, "generate")
 
-    assert provider.stats()["calls"] == tried
+    assert provider.stats()["calls"] == calls
     async with services.database.begin() as connection:
         found = await connection.execute(text("SELECT DISTINCT state, attempts, leased_by, lost_leases FROM chunks"))
         assert found.all() == [("generating", 0, None, 0)]
 
 
 async def test_claim_skips_content_claimed_by_other_worker(services, library):
-    await library.add("Something else that nobody holds.", "c.md")
+    await library.add("Another text, which is not claimed.", "c.md")
     for name in ("a.md", "b.md"):
         await library.add(KEEPER, name)
     await work(services, "parse", "index")
@@ -355,16 +355,16 @@ async def test_claim_skips_content_claimed_by_other_worker(services, library):
             )
         )
         claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))
-        await asyncio.sleep(0.2)  # it waits for this transaction
+        await asyncio.sleep(0.2)  # the claim waits for this transaction
 
-    assert [chunk.content.text for chunk in (await claiming).chunks] == ["Something else that nobody holds."]
+    assert [chunk.content.text for chunk in (await claiming).chunks] == ["Another text, which is not claimed."]
 
 
 @pytest.mark.parametrize(
     ("bound", "statement"),
     [("statement_timeout", "SELECT pg_sleep(5)"), ("lock_timeout", "SELECT pg_advisory_xact_lock(4711)")],
 )
-async def test_cancelled_statement_is_retried(services, bound, statement):
+async def test_timed_out_statement_raises_unavailable(services, bound, statement):
     async def bounded():
         async with services.database.begin() as connection:
             await connection.execute(text(f"SET LOCAL {bound} = '20ms'"))

@@ -1,4 +1,4 @@
-"""Asking over the wire: what is sent, and what becomes of replies that are not what was asked for."""
+"""Question generation over HTTP: the requests, and the handling of unusable replies."""
 
 import pickle
 from datetime import timedelta
@@ -22,7 +22,7 @@ GOOD = orjson.dumps({"questions": ["When does a lease end?", "Who renews a lease
 
 
 class Wire:
-    """An endpoint that gives the replies it is told to, one a call, the last for ever, and keeps the requests."""
+    """An endpoint that returns the given replies in order, repeats the last one, and records requests."""
 
     def __init__(self):
         self.replies, self.requests = [], []
@@ -73,10 +73,10 @@ async def provider():
 
 
 async def test_single_call_returns_questions_and_costs(provider):
-    asked = await generate_questions(provider.model, SUBJECT, GenerationOptions())
-    assert len(asked.questions) == 5
-    assert asked.calls == provider.stats.chats.total() == 1
-    assert asked.usage.prompt_tokens > 0
+    generated = await generate_questions(provider.model, SUBJECT, GenerationOptions())
+    assert len(generated.questions) == 5
+    assert generated.calls == provider.stats.chats.total() == 1
+    assert generated.usage.prompt_tokens > 0
 
 
 async def test_reply_schema_uses_common_strict_subset(wire):
@@ -93,9 +93,9 @@ async def test_reply_schema_uses_common_strict_subset(wire):
 
 async def test_malformed_reply_is_retried_with_explicit_shape(wire):
     wire.replies = [("Sure! " + GOOD[:30], "stop"), (GOOD, "stop")]
-    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions())
-    assert asked.questions == ("When does a lease end?", "Who renews a lease?")
-    assert (asked.calls, asked.usage) == (2, Usage(200, 20))
+    generated = await generate_questions(wire.model, SUBJECT, GenerationOptions())
+    assert generated.questions == ("When does a lease end?", "Who renews a lease?")
+    assert (generated.calls, generated.usage) == (2, Usage(200, 20))
     first, second = wire.requests
     assert second["messages"][0]["content"].startswith(first["messages"][0]["content"])
     assert second["messages"][0] != first["messages"][0]
@@ -104,8 +104,8 @@ async def test_malformed_reply_is_retried_with_explicit_shape(wire):
 
 async def test_truncated_reply_is_retried_with_fewer_questions(wire):
     wire.replies = [(GOOD, "length"), (GOOD, "stop")]
-    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=6))
-    assert asked.calls == 2
+    generated = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=6))
+    assert generated.calls == 2
     first, second = wire.requests
     assert "Number of questions: 6" in first["messages"][1]["content"]
     assert "Number of questions: 3" in second["messages"][1]["content"]
@@ -113,7 +113,7 @@ async def test_truncated_reply_is_retried_with_fewer_questions(wire):
 
 
 @pytest.mark.parametrize("reply", ['{"questions": []}', '{"questions": ["no", "."]}', "", '{"questions": [1]}'])
-async def test_two_repairs_and_no_more(wire, reply):
+async def test_malformed_reply_is_repaired_at_most_twice(wire, reply):
     wire.replies = [(reply, "stop")]
     with pytest.raises(BadQuestions) as caught:
         await generate_questions(wire.model, SUBJECT, GenerationOptions())
@@ -122,14 +122,14 @@ async def test_two_repairs_and_no_more(wire, reply):
     assert pickle.loads(pickle.dumps(caught.value)).usage == Usage(300, 30)
 
 
-async def test_chatty_model_is_cut_at_twice_requested(wire):
+async def test_excess_questions_are_cut_at_twice_requested_number(wire):
     wire.replies = [(orjson.dumps([f"What is number {i}?" for i in range(100)]).decode(), "stop")]
-    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=4))
-    assert len(asked.questions) == 8
+    generated = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=4))
+    assert len(generated.questions) == 8
 
 
 @pytest.mark.parametrize("strategy", ["list", "per-question"])
-async def test_a_refusal_is_not_repeated(wire, strategy):
+async def test_refused_request_is_not_repeated(wire, strategy):
     wire.replies = [("", "refusal")]
     with pytest.raises(Refused) as caught:
         await generate_questions(wire.model, SUBJECT, GenerationOptions(strategy))
@@ -139,29 +139,29 @@ async def test_a_refusal_is_not_repeated(wire, strategy):
 
 @pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable), (401, Unavailable)])
 @pytest.mark.parametrize("strategy", ["list", "per-question"])
-async def test_acceptable_reply_is_not_repaired(provider, status, error, strategy):
+async def test_provider_error_is_raised_without_repair(provider, status, error, strategy):
     provider.script.status = status
     with pytest.raises(error):
         await generate_questions(provider.model, SUBJECT, GenerationOptions(strategy))
     assert provider.stats.chats.total() == 1
 
 
-async def test_word_by_word_every_word_has_its_call(wire):
+async def test_per_question_mode_makes_one_call_per_question(wire):
     wire.replies = [('{"question": "What is a lease?"}', "stop")]
-    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question"))
-    assert asked.calls == len(wire.requests) == len(asked.questions)
-    assert asked.usage == Usage(100 * asked.calls, 10 * asked.calls)
+    generated = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question"))
+    assert generated.calls == len(wire.requests) == len(generated.questions)
+    assert generated.usage == Usage(100 * generated.calls, 10 * generated.calls)
     assert all(body["temperature"] < 1 for body in wire.requests)
 
 
-async def test_single_question_mode_bad_reply_costs_one_question(wire):
+async def test_per_question_mode_bad_reply_costs_one_question(wire):
     wire.replies = [('{"question": "What i', "length"), ('{"question": "Who renews a lease?"}', "stop")]
-    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
-    assert asked.questions == ("Who renews a lease?",) * 2
-    assert asked.calls == 3
+    generated = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
+    assert generated.questions == ("Who renews a lease?",) * 2
+    assert generated.calls == 3
 
 
-async def test_single_question_mode_without_questions_is_bad_reply(wire):
+async def test_per_question_mode_without_questions_raises_bad_questions(wire):
     wire.replies = [("{}", "stop")]
     with pytest.raises(BadQuestions) as caught:
         await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))

@@ -1,4 +1,4 @@
-"""Ready-made questions: so many for a chunk, each like its text, and marked as given where they match."""
+"""Given questions: limited per chunk, similar to its text, and marked as given in hits."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from tests.support.api import work
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 
 
-async def test_chunk_limits_given_questions_and_explains_others(client, services, library):
+async def test_given_questions_above_limit_are_dropped_with_reason(client, services, library):
     document = await library.add(KEEPER, questions=[f"Where does keeper {n} live alone?" for n in range(22)])
     await work(services)
 

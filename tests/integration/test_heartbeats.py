@@ -1,4 +1,4 @@
-"""Heartbeats: whoever runs it sees which workers live."""
+"""Heartbeats: the operator sees which workers are alive."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ async def seen(services):
     return found
 
 
-async def test_process_is_listed_while_alive(services, monkeypatch):
+async def test_worker_is_listed_while_alive(services, monkeypatch):
     monkeypatch.setattr(heartbeats, "BEAT_EVERY", timedelta(seconds=0.02))
     in_work = 3
     async with services.ledger.heartbeats.beating("parse", lambda: in_work):
@@ -31,7 +31,7 @@ async def test_process_is_listed_while_alive(services, monkeypatch):
     assert not await services.ledger.heartbeats.seen()
 
 
-async def test_a_process_that_died_is_silent_and_forgotten(services):
+async def test_dead_worker_is_not_alive_and_forgotten_later(services):
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(
             "INSERT INTO workers (id, role, host, pid, in_work, seen_at) VALUES"
@@ -41,15 +41,15 @@ async def test_a_process_that_died_is_silent_and_forgotten(services):
     assert not await services.ledger.heartbeats.beats("parse", "a")
     await services.ledger.heartbeats.forget()
 
-    (left,) = await services.ledger.heartbeats.seen()
-    assert (left.role, left.alive) == ("parse", False)
+    (remaining,) = await services.ledger.heartbeats.seen()
+    assert (remaining.role, remaining.alive) == ("parse", False)
 
 
 def invoke(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-async def test_command_line_lists_live_processes(services, settings, monkeypatch, tmp_path):
+async def test_health_and_status_commands_report_live_workers(services, settings, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
     async with services.ledger.heartbeats.beating("index", lambda: 7):

@@ -1,4 +1,4 @@
-"""Hits of channels are ids and scores: what they say is what their payloads would say."""
+"""Hits of channels are ids and scores, and equal the results computed from payloads."""
 
 import pytest
 
@@ -11,17 +11,17 @@ from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points
 from tests.support.api import work
 
-STRANGE = "opening hours of the port please"
-ASKED = ("What is about alpha number?", STRANGE, "When does the harbour open?", "beta7 is about")
+USER_QUESTION = "opening hours of the port please"
+QUERIES = ("What is about alpha number?", USER_QUESTION, "When does the harbour open?", "beta7 is about")
 
 
 @pytest.fixture
 async def collection(services, library, provider):
-    """Generated questions, an accepted one, a chunk that two versions show, and an edit that is hidden."""
+    """Index generated, given and accepted questions, a chunk visible in two versions, and a hidden edit."""
     edited = await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1})
     await library.add(SEVEN, "b.md", questions=["When does the harbour open?", "What opens at seven?"])
     await work(services)
-    await accepted_of(services, library, "seven in the morning", STRANGE)
+    await accepted_of(services, library, "seven in the morning", USER_QUESTION)
     await work(services, "index")
     await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2})
     await library.add(NINE, "b.md", questions=["When does the harbour open?"])
@@ -34,15 +34,15 @@ async def collection(services, library, provider):
 
 
 async def by_payload(services, collection, query):
-    """The chunks that a query finds, told by the payloads of all hits."""
+    """Return the chunks that a query finds, computed from the payloads of all hits."""
     (vector,) = await services.indexer.embedder.embed([query.question])
-    asked = ChannelQuery(vector, query_vector(query.question))
+    channel_query = ChannelQuery(vector, query_vector(query.question))
     conditions = caller_conditions(query.filter, None)
-    where = visible_points(collection.location, conditions)
+    selection = visible_points(collection.location, conditions)
     limits = {channel: limit_of(channel, query.top_k) for channel in CHANNELS}
-    searches = [search_of(c, asked, where, limits[c]) | {"with_payload": True} for c in CHANNELS]
+    searches = [search_of(c, channel_query, selection, limits[c]) | {"with_payload": True} for c in CHANNELS]
     hits = dict(zip(CHANNELS, await services.index.search(collection.index_name, searches), strict=True))
-    full = full_bm25(asked.terms, await services.index.count_chunks(collection.location))
+    full = full_bm25(channel_query.terms, await services.index.count_chunks(collection.location))
     channels, questions, versions = {}, {}, {}
     for channel in CHANNELS:
         assert len(hits[channel]) < limits[channel]
@@ -74,7 +74,7 @@ async def by_payload(services, collection, query):
 @pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
 @pytest.mark.parametrize("filter_", [None, {"edition": 1}], ids=["all", "filtered"])
 async def test_query_hits_equal_payload_scan(services, collection, fusion, filter_):
-    for question in ASKED:
+    for question in QUERIES:
         query = Query(question, fusion=fusion, filter=filter_, top_k=50)
 
         found = (await services.retriever.retrieve(collection, query)).chunks
@@ -85,8 +85,8 @@ async def test_query_hits_equal_payload_scan(services, collection, fusion, filte
         assert len(found) == (2 if filter_ else 3)
 
 
-async def test_the_corpus_has_every_kind_of_question(services, collection):
-    found = [(await services.retriever.retrieve(collection, Query(question))).chunks for question in ASKED]
+async def test_fixture_contains_every_kind_of_question(services, collection):
+    found = [(await services.retriever.retrieve(collection, Query(question))).chunks for question in QUERIES]
 
     assert {c.matched_question_source for chunks in found for c in chunks} == {"user", "generated", "given", None}
     assert {c.version for chunks in found for c in chunks} == {1, 2}
@@ -94,7 +94,7 @@ async def test_the_corpus_has_every_kind_of_question(services, collection):
 
 async def test_hidden_question_is_not_readable_by_id(services, library, collection):
     hidden = [i for i, payload in (await points(services, library, hidden=True)).items() if "question" in payload]
-    where = visible_points(collection.location)
+    selection = visible_points(collection.location)
 
     assert hidden
-    assert await services.index.chunk_payloads(where, {}, hidden) == ({}, {})
+    assert await services.index.chunk_payloads(selection, {}, hidden) == ({}, {})

@@ -1,4 +1,4 @@
-"""What index workers take, how they write it, and what they do while Qdrant takes nothing."""
+"""Index workers: claims, writes, and behaviour while Qdrant refuses writes."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +26,7 @@ async def states(services, table):
         return [tuple(row) for row in found]
 
 
-async def test_a_worker_with_another_embedding_model_takes_nothing(services, provider, settings):
+async def test_worker_with_other_embedding_model_claims_nothing(services, provider, settings):
     library = Library(services, "alice")
     for number in range(5):
         await library.add(f"Text number {number}.", questions=["Which number?"])
@@ -46,58 +46,60 @@ async def test_a_worker_with_another_embedding_model_takes_nothing(services, pro
     assert await states(services, "documents") == [("ready", 5)]
 
 
-async def test_chunks_of_many_collections_go_in_few_batches(services, provider):
+async def test_chunks_of_many_collections_share_embedding_requests(services, provider):
     for number in range(12):
         await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
     await work(services, "parse")
 
     await work(services, "index")
 
-    assert provider.stats()["embeddings"] <= 2  # one learns the length of the vectors
+    assert provider.stats()["embeddings"] <= 2  # one request measures the vector size
     assert await states(services, "documents") == [("ready", 12)]
 
 
 @pytest.fixture
 def refuse_writes(services, monkeypatch):
-    """Let Qdrant answer so many writes as a full disk does, while it answers every other request."""
+    """Return a function that makes Qdrant answer a number of writes as with a full disk."""
     client = services.index._client.http.client
     request = client.request
 
     def refuse(times):
-        left = [None] * times
+        remaining = [None] * times
 
         async def answer(**arguments):
-            if left and arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
-                left.pop()
+            if remaining and arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
+                remaining.pop()
                 raise UnexpectedResponse(507, "Insufficient Storage", b"{}", {})
             return await request(**arguments)
 
         monkeypatch.setattr(client, "request", answer)
-        return left
+        return remaining
 
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     return refuse
 
 
-async def test_vectors_are_held_while_qdrant_takes_no_write(services, library, provider, refuse_writes):
+async def test_vectors_are_kept_while_qdrant_refuses_writes(services, library, provider, refuse_writes):
     await library.add("The keeper lives alone.", questions=["Who lives alone?"])
     await work(services, "parse")
-    left = refuse_writes(4)
+    remaining = refuse_writes(4)
 
     await work(services, "index")
 
-    assert (left, await states(services, "documents")) == ([], [("ready", 1)])
-    assert provider.stats()["embedded_inputs"] <= 3  # the text, its question, and what learns the length
+    assert (remaining, await states(services, "documents")) == ([], [("ready", 1)])
+    assert (
+        provider.stats()["embedded_inputs"] <= 3
+    )  # the text, its question, and the request that measures the vector size
 
 
-async def test_held_vectors_are_let_go_with_the_lease(services, library, refuse_writes):
+async def test_kept_vectors_are_dropped_when_lease_is_lost(services, library, refuse_writes):
     await library.add("The keeper lives alone.", questions=["Who lives alone?"])
     await work(services, "parse")
     refuse_writes(1000)
-    asked = iter([None, None, LeaseLost()])
+    checks = iter([None, None, LeaseLost()])
 
     def require_lease():
-        if error := next(asked):
+        if error := next(checks):
             raise error
 
     (failed,) = await index_batch(services.indexer, await services.ledger.work.claim_to_index(1), require_lease)
@@ -106,7 +108,7 @@ async def test_held_vectors_are_let_go_with_the_lease(services, library, refuse_
     assert not failed.decision.burns_attempt
 
 
-async def test_readonly_collection_blocks_no_other(services, provider, monkeypatch):
+async def test_unwritable_collection_does_not_block_others(services, provider, monkeypatch):
     monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(writer, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
     for tenant in ("refused", "taken"):
@@ -126,7 +128,7 @@ async def test_readonly_collection_blocks_no_other(services, provider, monkeypat
 
 
 class OddEmbedder:
-    """An embedder that gives some texts a vector that is too short for their collection."""
+    """An embedder that returns too short vectors for some texts."""
 
     def __init__(self, embedder, odd):
         self.embedder = embedder
@@ -144,7 +146,7 @@ class OddEmbedder:
 
 @pytest.fixture
 def upserts(services, monkeypatch):
-    """The upserts that Qdrant is sent."""
+    """Return a list that receives the upserts sent to Qdrant."""
     client, sent = services.index._client.http.client, []
     request = client.request
 
@@ -158,7 +160,7 @@ def upserts(services, monkeypatch):
 
 
 async def collection_with(services, library, *names):
-    """A collection that lacks some of the vectors of our points."""
+    """Create a Qdrant collection with the named vectors only, and return its name."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
     name = (await library.collection()).index_name
     await services.index._client.create_collection(
@@ -201,13 +203,13 @@ async def test_rejected_chunk_does_not_fail_others(services, library, provider, 
     assert named == {str(failure.lease.id) for failure in refused}
 
 
-async def test_a_refused_request_may_have_written_points(services, library, provider, monkeypatch):
-    """A server writes the other points of a request of which it refuses one."""
+async def test_dead_chunk_leaves_no_partially_written_points(services, library, provider, monkeypatch):
+    """Qdrant may write the other points of a request in which it refuses one."""
     client = services.index._client.http.client
     request = client.request
 
     async def misnamed(**arguments):
-        """Send the keeper's question with a vector that the collection has not."""
+        """Send the keeper's question with a vector name that does not exist in the collection."""
         if arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
             body = orjson.loads(arguments["content"])
             for point in body["points"]:
@@ -229,7 +231,7 @@ async def test_a_refused_request_may_have_written_points(services, library, prov
     assert await states(services, "chunks") == [("dead", 1), ("indexed", 7)]
 
 
-async def test_collection_rejecting_all_points_is_abandoned_soon(services, library, provider, upserts):
+async def test_collection_rejecting_all_points_is_abandoned_early(services, library, provider, upserts):
     await collection_with(services, library, "dense")
     for number in range(32):
         await library.add(f"Text number {number}.", questions=[])
@@ -243,7 +245,7 @@ async def test_collection_rejecting_all_points_is_abandoned_soon(services, libra
     assert len(upserts) == 1 + 2 + 4 + 8
 
 
-async def test_batches_are_limited_by_slots(services, provider):
+async def test_index_claims_are_limited_by_slots(services, provider):
     for number in range(12):
         await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
     await work(services, "parse")

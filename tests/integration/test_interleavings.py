@@ -1,4 +1,4 @@
-"""What stands in Qdrant is what the ledger says, whoever else writes, edits or dies in between."""
+"""Qdrant's points match the ledger, regardless of concurrent writes, edits and crashes."""
 
 import asyncio
 from contextlib import suppress
@@ -41,8 +41,8 @@ async def end_leases(services):
     await run(services, "UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL")
 
 
-async def cleaned(services):
-    """Clean up until no sweep is left, as when every lease has ended."""
+async def clean_completely(services):
+    """Clean up until no sweep is left, as if every lease had expired."""
     while True:
         await services.cleaner.clean()
         if not await run(services, "SELECT 1 FROM sweeps"):
@@ -60,11 +60,11 @@ async def indexed(indexer, batch):
 
 
 def during(monkeypatch, services, action, *, before):
-    """Do something before or after the first request that changes points by several operations."""
+    """Run an action before or after the first request that changes points with several operations."""
     request = services.index._client.batch_update_points
     done = []
 
-    async def meddling(*arguments, **named):
+    async def interrupted_request(*arguments, **named):
         first = not done
         done.append(True)
         if first and before:
@@ -74,10 +74,10 @@ def during(monkeypatch, services, action, *, before):
             await action()
         return result
 
-    monkeypatch.setattr(services.index._client, "batch_update_points", meddling)
+    monkeypatch.setattr(services.index._client, "batch_update_points", interrupted_request)
 
 
-# --- versions that follow each other ---
+# --- successive versions ---
 
 
 async def test_never_live_version_is_invisible_after_next_fails(services, library, provider):
@@ -96,7 +96,7 @@ async def test_never_live_version_is_invisible_after_next_fails(services, librar
     assert await points(services, library) == {}
 
 
-async def test_edit_of_never_live_version_waits_for_nothing(services, library, provider):
+async def test_edit_of_never_live_version_becomes_ready(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
@@ -114,15 +114,15 @@ async def test_late_writer_of_never_live_version_leaves_nothing(services, librar
     late = await services.ledger.work.claim_to_index(10)
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    await cleaned(services)
+    await clean_completely(services)
 
     await indexed(services.indexer, late)
-    await cleaned(services)
+    await clean_completely(services)
 
     assert await points(services, library) == {}
 
 
-async def test_superseded_hidden_points_are_removed_after_failure(services, library, provider):
+async def test_hidden_points_of_abandoned_edit_are_removed(services, library, provider):
     await library.add(SEVEN, "a.md")
     await work(services)
     before = await points(services, library)
@@ -133,7 +133,7 @@ async def test_superseded_hidden_points_are_removed_after_failure(services, libr
 
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    await cleaned(services)
+    await clean_completely(services)
 
     assert await points(services, library) == before
     assert await differences(services, library) == []
@@ -151,10 +151,10 @@ async def words_found(services, library):
 
 
 async def common_chunk(services):
-    """Claim what is to be indexed and return the chunk that two versions share, without the others."""
+    """Claim due chunks, return the chunk that two versions share, and release the others."""
     claimed = await services.ledger.work.claim_to_index(10)
     (common,) = [chunk for chunk in claimed if "gamma" in chunk.content.text]
-    await services.ledger.work.give_back("chunks", [c.lease for c in claimed if c is not common])
+    await services.ledger.work.release("chunks", [c.lease for c in claimed if c is not common])
     return common
 
 
@@ -177,7 +177,7 @@ async def test_edit_during_show_leaves_no_gap(services, library, provider, monke
     assert await words_found(services, library) == ["beta", "gamma"]
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    await cleaned(services)
+    await clean_completely(services)
 
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
@@ -207,12 +207,12 @@ async def test_edit_after_kill_during_show_leaves_no_gap(services, library, prov
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
     assert await words_found(services, library) == ["beta", "gamma"]
-    await cleaned(services)
+    await clean_completely(services)
     assert await differences(services, library) == []
 
 
 async def whole_points(services, library):
-    """Every point with its payload and vectors."""
+    """Return the payload and vectors of every point, by id."""
     name = (await library.collection()).index_name
     records, _ = await services.index._client.scroll(name, limit=10_000, with_payload=True, with_vectors=True)
     return {record.id: (record.payload, record.vector) for record in records}
@@ -232,14 +232,14 @@ async def test_abandoned_edit_leaves_no_trace_on_shared_chunks(services, library
 
     await library.add(UNREADABLE, "a.md")
     await work(services)
-    await cleaned(services)
+    await clean_completely(services)
 
     assert await whole_points(services, library) == before
     assert await differences(services, library) == []
     await services.ledger.dead_letters.discard("default", Choice())
     assert await services.ledger.documents.reindex(await library.collection()) == 1
     await work(services)
-    await cleaned(services)
+    await clean_completely(services)
     assert await run(services, "SELECT state FROM documents") == [("ready",)]
     after = await points(services, library)
     assert len(after) == len(before)
@@ -266,7 +266,7 @@ async def test_version_is_shown_before_older_is_deleted(services, library, provi
     assert await run(services, "SELECT again, due_at > now() FROM sweeps") == [(False, True)]
 
 
-async def test_group_documents_finish_together(services, library):
+async def test_documents_of_large_batch_finish_together(services, library):
     for number in range(120):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")
@@ -277,19 +277,19 @@ async def test_group_documents_finish_together(services, library):
     assert await run(services, "SELECT state, count(*) FROM documents GROUP BY state") == [("ready", 120)]
 
 
-# --- writers that come late ---
+# --- late writers ---
 
 
 async def pay_for(services, library, content):
-    """Have the questions of a content paid for: whoever hands it in again needs no call."""
-    document = await library.add(content, "paid for.md")
+    """Pay the questions of a content, so that another upload of it needs no call."""
+    document = await library.add(content, "paid.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
-    await cleaned(services)
+    await clean_completely(services)
 
 
 async def second_version(services, library):
-    """A document whose second version waits for the indexer, with its questions."""
+    """Add a document whose second version has questions and waits for indexing."""
     await pay_for(services, library, NINE)
     await library.add(SEVEN, "a.md")
     await work(services)
@@ -309,14 +309,14 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, prov
     await indexed(services.indexer, late)
 
     assert await texts_found(services, library, QUESTION) == [NINE]
-    await cleaned(services)
+    await clean_completely(services)
     assert await points(services, library) == before
     assert await differences(services, library) == []
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before it settles"])
+@pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
 async def test_late_writer_leaves_no_dropped_question(services, library, provider, dies):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
@@ -328,7 +328,7 @@ async def test_late_writer_leaves_no_dropped_question(services, library, provide
     if not dies:
         await _settle(services.indexer, [outcomes])
     assert (await points(services, library)).keys() > before.keys()
-    await cleaned(services)
+    await clean_completely(services)
 
     assert await points(services, library) == before
 
@@ -344,7 +344,7 @@ async def test_late_writer_before_settlement_leaves_nothing(services, library, p
     await indexed(services.indexer, late)
     await services.cleaner.clean()
     await _settle(strict, [successor])
-    await cleaned(services)
+    await clean_completely(services)
 
     assert (await points(services, library)).keys() == {i for i, p in written.items() if p["version"] == 2}
     assert await differences(services, library) == []
@@ -365,7 +365,7 @@ async def test_rewritten_chunk_keeps_no_dropped_question(services, library, prov
     assert await differences(services, library) == []
 
 
-async def test_first_write_needs_no_deletion(services, library, provider, monkeypatch):
+async def test_first_version_is_written_without_deletion_requests(services, library, provider, monkeypatch):
     await library.add(TWO_SECTIONS, "a.md")
 
     async def unwanted(*_, **__):
@@ -378,35 +378,35 @@ async def test_first_write_needs_no_deletion(services, library, provider, monkey
     assert await differences(services, library) == []
 
 
-# --- settlements that are made twice ---
+# --- repeated settlements ---
 
 
-async def test_a_settlement_that_is_repeated_changes_nothing(services, library, provider):
+async def test_repeated_settlement_changes_nothing(services, library, provider):
     await second_version(services, library)
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     for _ in range(2):
         await _settle(services.indexer, [outcomes])
-    await cleaned(services)
+    await clean_completely(services)
 
     assert await texts_found(services, library, QUESTION) == [NINE]
     assert await differences(services, library) == []
 
 
-async def test_a_stale_settlement_needs_no_qdrant(services, library, provider):
+async def test_stale_settlement_sends_no_request_to_qdrant(services, library, provider):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     outcomes = await index_batch(services.indexer, late)
     await end_leases(services)
     await services.ledger.work.claim_to_index(10)
-    away = Index("http://127.0.0.1:9")  # discard: nobody listens
+    unreachable = Index("http://127.0.0.1:9")  # the discard port, without a listener
     try:
-        finisher = replace(services.indexer.finisher, index=away)
-        await _settle(replace(services.indexer, index=away, finisher=finisher), [outcomes])
+        finisher = replace(services.indexer.finisher, index=unreachable)
+        await _settle(replace(services.indexer, index=unreachable, finisher=finisher), [outcomes])
     finally:
-        await away.aclose()
+        await unreachable.aclose()
 
 
-async def test_a_failure_that_is_recorded_twice_counts_once(services, library):
+async def test_failure_settled_twice_counts_once(services, library):
     ledger, decision = services.ledger.work, Retry(timedelta(seconds=5), "500")
     await library.add("one two three", "a.md")
     (document,) = await ledger.claim_documents(1)
@@ -450,16 +450,16 @@ async def test_document_with_live_worker_is_not_suspect(services, library):
     assert document.lost_leases == 0
 
 
-# --- users' questions, and the collection itself ---
+# --- users' questions and the collection ---
 
 
 async def accepted(services, library, question):
-    """Accept a question for the one chunk that there is; return what takes it back."""
+    """Accept a question for the only chunk; return a function that retracts it."""
     return await accepted_of(services, library, "", question)
 
 
 async def accepted_of(services, library, words, question):
-    """Accept a question for the live chunk that has these words; return what takes it back."""
+    """Accept a question for the live chunk with these words; return a function that retracts it."""
     collection = await library.collection()
     live = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
     contents = "chunk_contents t ON t.chunk_id = c.id AND t.version = c.version"
@@ -467,18 +467,18 @@ async def accepted_of(services, library, words, question):
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
     await services.ledger.query_log.append([entry])
     await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
-    return partial(services.ledger.feedback.take_back, "default", entry.id, chunk)
+    return partial(services.ledger.feedback.retract, "default", entry.id, chunk)
 
 
 async def test_question_retracted_while_waiting_is_not_found(services, library, provider):
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
-    take_back = await accepted(services, library, "vacation allowance please tell")
+    retract = await accepted(services, library, "vacation allowance please tell")
     await work(services, "index")
     await accepted(services, library, "holiday entitlement please tell")
     assert len(await points(services, library, source="user")) == 1
 
-    await take_back()
+    await retract()
     await services.cleaner.clean()
 
     assert await points(services, library, source="user") == {}
@@ -492,9 +492,9 @@ async def test_question_retracted_during_write_leaves_no_point(services, library
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     collection = await library.collection()
-    take_back = await accepted(services, library, "vacation allowance please tell")
+    retract = await accepted(services, library, "vacation allowance please tell")
     writing = await services.ledger.work.claim_to_index(10)
-    await take_back()
+    await retract()
 
     (question,) = await services.ledger.feedback.claim_removals(10)
     await services.index.delete_by_id(collection.location, [accepted_point_id(question.id, 1)])
@@ -535,7 +535,7 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provid
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     await services.ledger.work.settle_indexed(outcomes)
-    assert await services.ledger.work.finish([document.id]) != []  # and the worker dies
+    assert await services.ledger.work.finish([document.id]) != []  # the worker dies here
 
     async def seen():
         found = await services.ledger.documents.get("default", document.id)

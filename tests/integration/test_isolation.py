@@ -1,4 +1,4 @@
-"""Tenants share a collection of Qdrant: none sees a point, a count or a score that comes of another's."""
+"""Tenants share a Qdrant collection, but never see points, counts or scores of another tenant."""
 
 from uuid import UUID
 
@@ -17,11 +17,11 @@ from tests.support.api import as_tenant, calling, with_keys, work
 
 WORDS = st.sampled_from(["harbour", "tide", "keeper", "lighthouse", "rope", "anchor", "storm", "gull"])
 TEXTS = st.lists(st.lists(WORDS, min_size=3, max_size=12).map(" ".join), min_size=1, max_size=3)
-ASKED = "Where does the keeper of the lighthouse tie the rope?"
+QUESTION = "Where does the keeper of the lighthouse tie the rope?"
 
 
-async def hand_in(services, tenant, texts):
-    """Hand in documents of the same names and texts, and a tenant's own."""
+async def index_documents(services, tenant, texts):
+    """Index documents of a tenant, with the same names for every tenant."""
     library = Library(services, tenant)
     for number, text in enumerate(texts):
         await library.add(f"The text says {text}.", f"{number}.md")
@@ -29,27 +29,28 @@ async def hand_in(services, tenant, texts):
 
 
 async def seen(services, tenant):
-    """All that a tenant can see of the index, with scores."""
+    """Return everything that a tenant can see of the index, with scores."""
     collection = await Library(services, tenant).collection()
-    index, place = services.index, collection.location
-    (found,) = await services.retriever.search_channels(collection, [ASKED], Baseline())
-    stored, _ = await index.scroll_points(place)
+    index, location = services.index, collection.location
+    (found,) = await services.retriever.search_channels(collection, [QUESTION], Baseline())
+    stored, _ = await index.scroll_points(location)
     verification = Verification(services.ledger.audit, index, collection, repair=True)
     return {
         "scores": {channel: dict(hits.scores) for channel, hits in found.items()},
         "hits": {channel: hits.points for channel, hits in found.items()},
         "retrieved": [
-            (c.chunk_id, c.score, c.text) for c in (await services.retriever.retrieve(collection, Query(ASKED))).chunks
+            (c.chunk_id, c.score, c.text)
+            for c in (await services.retriever.retrieve(collection, Query(QUESTION))).chunks
         ],
         "stored": stored,
-        "points": await index.count_points(place),
-        "chunks": await index.count_chunks(place),
+        "points": await index.count_points(location),
+        "chunks": await index.count_chunks(location),
         "differences": [item async for item in verification.run() if isinstance(item, Finding)],
     }
 
 
 def without_ids(view):
-    """What is the same for two tenants of equal content."""
+    """Return the part of a view that is equal for two tenants with equal content."""
     return {
         "scores": {channel: sorted(scores.values()) for channel, scores in view["scores"].items()},
         "retrieved": sorted((score, text) for _, score, text in view["retrieved"]),
@@ -59,19 +60,19 @@ def without_ids(view):
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS, others=TEXTS)
-async def test_other_tenants_writes_change_nothing(services, provider, texts, others):
+async def test_another_tenants_writes_change_no_results(services, provider, texts, others):
     await empty(services)
-    await hand_in(services, "alice", texts)
+    await index_documents(services, "alice", texts)
     before = await seen(services, "alice")
     assert before["points"] > before["chunks"] >= len(texts)
 
-    await hand_in(services, "bob", texts)
+    await index_documents(services, "bob", texts)
     same = await seen(services, "bob")
     assert await seen(services, "alice") == before
     assert without_ids(same) == without_ids(before)
     assert not {p.id for p in same["stored"]} & {p.id for p in before["stored"]}
 
-    await hand_in(services, "bob", [*others, *texts, *others])
+    await index_documents(services, "bob", [*others, *texts, *others])
     assert await seen(services, "alice") == before
 
     documents = {p.document_id for p in (await seen(services, "bob"))["stored"]}
@@ -83,29 +84,29 @@ async def test_other_tenants_writes_change_nothing(services, provider, texts, ot
 
 
 @pytest.mark.parametrize("other", [("bob", "default"), ("alice", "second")], ids=["a tenant", "a collection"])
-async def test_the_ids_of_another_open_nothing(services, provider, other):
-    await hand_in(services, "alice", ["harbour tide keeper"])
+async def test_foreign_ids_read_and_change_nothing(services, provider, other):
+    await index_documents(services, "alice", ["harbour tide keeper"])
     before = await seen(services, "alice")
     mine = (await Library(services, "alice").collection()).location
     tenant, name = other
-    place = (await Library(services, tenant).collection(name)).location
+    location = (await Library(services, tenant).collection(name)).location
     index, ids = services.index, [point.id for point in before["stored"]]
     (document,) = {point.document_id for point in before["stored"]}
     chunks = [str(point.chunk_id) for point in before["stored"]]
     versions = dict.fromkeys(chunks, 1)
-    assert place.index_name == mine.index_name
+    assert location.index_name == mine.index_name
 
-    assert await index.stored_points(place, ids) == {}
-    assert await index.chunk_payloads(visible_points(place), versions, ids) == ({}, {})
-    where = visible_points(place, caller_conditions(None, [document]))
-    assert await index.chunk_payloads(where, versions, ids) == ({}, {})
-    assert await index.text_vectors(visible_points(place), chunks) == {}
+    assert await index.stored_points(location, ids) == {}
+    assert await index.chunk_payloads(visible_points(location), versions, ids) == ({}, {})
+    selection = visible_points(location, caller_conditions(None, [document]))
+    assert await index.chunk_payloads(selection, versions, ids) == ({}, {})
+    assert await index.text_vectors(visible_points(location), chunks) == {}
     section = SectionKey(str(document), 1, 0, 100)
-    assert await index.section_payloads(place, [section]) == {section: []}
-    assert await index.scroll_points(place) == ([], None)
-    await index.show(place, ids)
-    await index.delete_by_id(place, ids)
-    await index.delete_document(place, document)
+    assert await index.section_payloads(location, [section]) == {section: []}
+    assert await index.scroll_points(location) == ([], None)
+    await index.show(location, ids)
+    await index.delete_by_id(location, ids)
+    await index.delete_document(location, document)
 
     assert await seen(services, "alice") == before
     own = await index.chunk_payloads(visible_points(mine), versions, ids)
@@ -114,13 +115,13 @@ async def test_the_ids_of_another_open_nothing(services, provider, other):
 
 
 def groups_of(selected):
-    """The groups in which a filter selects; none where it does not say."""
+    """Return the groups that a filter selects, or an empty set without a condition on groups."""
     named = [condition["match"] for condition in selected["must"] if condition.get("key") == "group"]
     return {value for match in named for value in match.get("any") or [match["value"]]}
 
 
 def requests_of(path, body):
-    """The groups of each search, scroll, count and change in one request to Qdrant."""
+    """Yield the groups of each search, scroll, count and change in one request to Qdrant."""
     if path.endswith("/query/batch"):
         for search in body["searches"]:
             yield groups_of(search["filter"])
@@ -132,13 +133,13 @@ def requests_of(path, body):
             yield groups_of(change["filter"])
     elif path.endswith("/points") and "points" in body:
         yield {point["payload"]["group"] for point in body["points"]}
-    elif "ids" not in body:  # ids are made of the collection's
+    elif "ids" not in body:  # point ids are derived from the collection's id
         yield groups_of(body["filter"])
 
 
 @pytest.fixture
 def sent(services, monkeypatch):
-    """The path and the groups of every request about points that Qdrant is sent."""
+    """Return a list that receives the path and groups of every request about points."""
     client, reads, sent = services.index._client.http.client, services.index._read_pool, []
     send, read = client.send, reads.read
 
@@ -157,7 +158,7 @@ def sent(services, monkeypatch):
     return sent
 
 
-async def test_every_request_to_qdrant_stays_within_a_collection(services, settings, provider, sent):
+async def test_every_qdrant_request_stays_within_one_collection(services, settings, provider, sent):
     alice = as_tenant("alice")
     async with calling(with_keys(settings), services) as client:
         sizes = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}
@@ -167,8 +168,8 @@ async def test_every_request_to_qdrant_stays_within_a_collection(services, setti
             body = {"text": f"{text}\n\nThe {edition}.", "external_id": "a.md"}
             document = (await client.post("/v1/documents", json=body, headers=alice)).json()["id"]
             await work(services)
-        asked = {"question": ASKED, "unit": "section", "diversity": 0.5, "filter": {"x": {"none": ["y"]}}}
-        reply = (await client.post("/v1/retrieve", json=asked, headers=alice)).json()
+        query = {"question": QUESTION, "unit": "section", "diversity": 0.5, "filter": {"x": {"none": ["y"]}}}
+        reply = (await client.post("/v1/retrieve", json=query, headers=alice)).json()
         feedback = {"query_id": reply["metadata"]["query_id"], "chunk_id": reply["chunks"][0]["chunk_id"]}
         given = await client.post("/v1/feedback", json=feedback | {"helpful": True}, headers=alice)
         assert given.status_code in (200, 202), given.text
@@ -189,7 +190,7 @@ async def test_every_request_to_qdrant_stays_within_a_collection(services, setti
     assert {path for path, _ in sent} >= {"", "/batch", "/count", "/delete", "/query/batch", "/scroll"}
 
 
-async def test_qdrant_makes_graphs_for_groups_alone(services):
+async def test_qdrant_builds_graphs_per_group_only(services):
     await services.index.ensure_collection("graphs", 3)
     info = await services.index._client.get_collection("graphs")
     graphs = info.config.hnsw_config

@@ -1,4 +1,4 @@
-"""Keys: made, listed and revoked while the API runs; their scopes and filters; and what the operator's sees."""
+"""Keys: created, listed and revoked while the API runs; scopes, filters, and the operator's keys."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from api.access.auth import Needs
 from api.access.key_cache import KeyCache
 from api.app import create
-from api.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status
@@ -32,7 +32,7 @@ SECRET = {"text": "# Leave\n\nDirectors have sixty days of leave.", "metadata": 
 
 @pytest.fixture
 def keyed(settings):
-    """Settings with a key of each tenant and one of the operator."""
+    """Return settings with a key of each tenant and an operator's key."""
     operators = (ApiKey.parse_operator(OPERATORS_KEY),)
     return with_keys(settings).model_copy(update={"operator_keys": operators})
 
@@ -61,7 +61,7 @@ async def status_of(client, key):
 
 
 def key_cache_of(client):
-    return client._transport.app.state.key_cache
+    return client._transport.app.state.api.key_cache
 
 
 async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed, provider):
@@ -84,7 +84,7 @@ async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed
         assert await status_of(other, made["key"]) == 401
 
 
-async def test_tenant_keys_are_separate_and_two_can_coexist(client):
+async def test_tenants_manage_only_their_own_keys(client):
     old = await make(client, "read", name="app-2025")
     new = await make(client, "read", name="app-2026")
     assert await status_of(client, old["key"]) == await status_of(client, new["key"]) == 200
@@ -98,7 +98,7 @@ async def test_tenant_keys_are_separate_and_two_can_coexist(client):
     assert await status_of(client, new["key"]) == 200
 
 
-async def test_a_key_ends_when_it_expires(client, services):
+async def test_expired_key_is_rejected(client, services):
     key = (await make(client, "read", expires_in_seconds=60))["key"]
     assert await status_of(client, key) == 200
 
@@ -117,9 +117,9 @@ async def test_revoked_key_disconnects_listeners(services, keyed, provider):
             assert (await anext(events))[0] == "progress"
             await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)
             async with asyncio.timeout(30):
-                told = [event async for event in events]
+                remaining = [event async for event in events]
 
-    assert [(name, problem["status"]) for name, problem in told] == [("error", 401)]
+    assert [(name, problem["status"]) for name, problem in remaining] == [("error", 401)]
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ async def test_revoked_key_disconnects_listeners(services, keyed, provider):
         ({"expires_in_seconds": 0}, "expires_in_seconds"),
     ],
 )
-async def test_a_key_that_cannot_be_is_refused(client, change, field):
+async def test_invalid_key_request_is_rejected_by_field(client, change, field):
     reply = await client.post("/v1/keys", json={"name": "one", "scopes": ["ask"]} | change, headers=MANAGER)
 
     assert (reply.status_code, reply.json()["field"]) == (422, field)
 
 
-async def test_key_creation_without_keys_is_rejected(services, settings, provider):
+async def test_key_creation_on_keyless_server_is_rejected(services, settings, provider):
     async with calling(settings, services) as client:
         reply = await client.post("/v1/keys", json={"name": "one", "scopes": ["ask"]})
     assert reply.status_code == 409
@@ -152,7 +152,7 @@ async def test_key_creation_without_keys_is_rejected(services, settings, provide
 
 
 def needs_of(dependant):
-    """The scopes that a route declares, also those of what it depends on."""
+    """Return the scopes that a route and its dependencies declare."""
     own = [dependant.call.scope] if isinstance(dependant.call, Needs) else []
     return own + [scope for each in dependant.dependencies for scope in needs_of(each)]
 
@@ -168,8 +168,8 @@ def test_every_route_declares_one_scope():
     assert {route.path for route in EVERY} - {route.path for route in ROUTES} == {
         "/openapi.json",
         "/docs/files",
-        "/mcp",  # looks at the key itself: `test_mcp.py`
-        *ADDRESSES,  # the page has nothing of a tenant, and asks for a key itself
+        "/mcp",  # checks the key itself: `test_mcp.py`
+        *ADDRESSES,  # the page contains no tenant's data and asks for a key itself
         f"{Page().address}/{{name:path}}",
     }
     described = {(path, method.upper()) for path, operations in APP.openapi()["paths"].items() for method in operations}
@@ -180,8 +180,8 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    of = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery", "evaluation", "other")
-    ids = {f"{each}_id": uuid4() for each in of}
+    kinds = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery", "evaluation", "other")
+    ids = {f"{each}_id": uuid4() for each in kinds}
     path = route.path.format(**ids, number=1, name="handbook", labelled_set="set", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)
@@ -199,7 +199,7 @@ async def test_routes_reject_keys_without_scope(client):
             assert reply.status_code == 403, (route.path, scope)
             problem = reply.json()
             expected = f"This needs a key with the scope '{needed}', which this key lacks."
-            if "error" in problem:  # as clients of OpenAI read it
+            if "error" in problem:  # in OpenAI's format
                 assert problem["error"]["code"] == "forbidden"
                 assert problem["error"]["message"] == expected
                 continue
@@ -251,27 +251,31 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
         ids[body["metadata"]["audience"]] = reply.json()["id"]
     await work(services)
     key = bearer((await make(client, "ask", filter=PUBLIC["metadata"]))["key"])
-    asked = {"question": "How many days of leave do directors have?"}
+    query_body = {"question": "How many days of leave do directors have?"}
 
     for query in QUERIES:
-        mine = (await client.post("/v1/retrieve", json=asked | query, headers=MANAGER)).json()["chunks"]
-        theirs = await client.post("/v1/retrieve", json=asked | query, headers=key)
-        answer = await client.post("/v1/query", json=asked | query, headers=key)
-        chat = {"model": "default", "messages": [{"role": "user", "content": asked["question"]}], "foreask": query}
-        told = await client.post("/v1/chat/completions", json=chat, headers=key)
-        assert told.status_code == 200, told.text
+        mine = (await client.post("/v1/retrieve", json=query_body | query, headers=MANAGER)).json()["chunks"]
+        theirs = await client.post("/v1/retrieve", json=query_body | query, headers=key)
+        answer = await client.post("/v1/query", json=query_body | query, headers=key)
+        chat = {"model": "default", "messages": [{"role": "user", "content": query_body["question"]}], "foreask": query}
+        completion = await client.post("/v1/chat/completions", json=chat, headers=key)
+        assert completion.status_code == 200, completion.text
         assert ids["board"] in {chunk["document_id"] for chunk in mine}
         expected = [] if query.get("filter") == SECRET["metadata"] else [ids["public"]]
         assert [chunk["document_id"] for chunk in theirs.json()["chunks"]] == expected
-        assert "sixty" not in theirs.text + answer.text + told.text
+        assert "sixty" not in theirs.text + answer.text + completion.text
 
-    hidden = (await client.post("/v1/retrieve", json=asked | {"filter": SECRET["metadata"]}, headers=MANAGER)).json()
+    hidden = (
+        await client.post("/v1/retrieve", json=query_body | {"filter": SECRET["metadata"]}, headers=MANAGER)
+    ).json()
     expected = {"explain": True, "expected": [hidden["chunks"][0]["chunk_id"]]}
-    found = (await client.post("/v1/retrieve", json=asked | expected, headers=key)).json()
-    (placed,) = found["metadata"]["explain"]["expected"]
-    assert (placed["left_out"], placed["channels"], placed["question"]) == ("absent", {}, None)
-    body = {"questions": [asked["question"]], "collection": "default", "chunk_ids": expected["expected"]}
-    await client.post("/v1/documents", json=PUBLIC, headers=as_tenant("bob"))  # who has a collection of that name, too
+    found = (await client.post("/v1/retrieve", json=query_body | expected, headers=key)).json()
+    (explained,) = found["metadata"]["explain"]["expected"]
+    assert (explained["left_out"], explained["channels"], explained["question"]) == ("absent", {}, None)
+    body = {"questions": [query_body["question"]], "collection": "default", "chunk_ids": expected["expected"]}
+    await client.post(
+        "/v1/documents", json=PUBLIC, headers=as_tenant("bob")
+    )  # the other tenant has a collection with this name, too
     for headers, absent in ((key, True), (as_tenant("bob"), True), (MANAGER, False)):
         compared = (await client.post("/v1/similarity", json=body, headers=headers)).json()
         assert (compared["absent"] == expected["expected"], not compared["chunks"]) == (absent, absent)
@@ -282,10 +286,10 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
     assert (await client.get(f"/v1/documents/{ids['public']}", headers=key)).status_code == 403
 
 
-# What is logged, and what PostgreSQL does
+# Logs and statements
 
 
-async def test_logs_name_the_key_and_never_show_it(client):
+async def test_logs_contain_key_names_but_no_keys(client):
     key = (await make(client, "read", name="website"))["key"]
     wrong = "fa_wrong-0123456789abcdef"
 
@@ -318,7 +322,7 @@ async def test_last_use_is_recorded_once_a_minute(client, services):
     first = await used()
     assert datetime.now(UTC) - datetime.fromisoformat(first) < timedelta(seconds=30)
     assert await used() == first
-    key_cache._recorded.clear()  # as another process, which the ledger tells the time
+    key_cache._recorded.clear()  # like another process, which reads the time from the ledger
     assert await used() == first
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
@@ -327,60 +331,60 @@ async def test_last_use_is_recorded_once_a_minute(client, services):
 
 
 class Counted:
-    """The ledger's keys, with the number of lookups, and the most that were under way at once."""
+    """The ledger's keys with the number of lookups and the maximum of concurrent ones."""
 
     def __init__(self, keys):
         self._keys = keys
-        self.lookups = self.under_way = self.at_once = 0
+        self.lookups = self.running = self.at_once = 0
 
     async def find(self, hashes):
         self.lookups += 1
-        self.under_way += 1
-        self.at_once = max(self.at_once, self.under_way)
+        self.running += 1
+        self.at_once = max(self.at_once, self.running)
         found = await self._keys.find(hashes)
-        self.under_way -= 1
+        self.running -= 1
         return found
 
 
-async def test_wrong_keys_flood_runs_one_statement_at_once(services):
+async def test_flood_of_wrong_keys_runs_one_statement(services):
     counted = Counted(services.ledger.keys)
-    known = KeyCache(counted)
+    cache = KeyCache(counted)
     right = draw()
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), hash_of(right))
     hashes = [hash_of(f"wrong-{number}") for number in range(500)]
 
-    found = await asyncio.gather(*(known.find(sha256) for sha256 in [*hashes, hash_of(right), *hashes]))
+    found = await asyncio.gather(*(cache.find(sha256) for sha256 in [*hashes, hash_of(right), *hashes]))
     assert [key.name for key in found if key] == ["one"]
     assert counted.lookups == 1
-    await asyncio.gather(*(known.find(sha256) for sha256 in hashes))
+    await asyncio.gather(*(cache.find(sha256) for sha256 in hashes))
     assert counted.lookups == 1
 
     later = []
     for number in range(100):
-        later.append(asyncio.create_task(known.find(hash_of(f"later-{number}"))))
+        later.append(asyncio.create_task(cache.find(hash_of(f"later-{number}"))))
         await asyncio.sleep(0)
     await asyncio.gather(*later)
     assert counted.at_once == 1
     assert counted.lookups < 100
 
 
-async def test_bounded_wrong_key_cache_evicts_no_valid_key(services, monkeypatch):
+async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
     monkeypatch.setattr("api.access.key_cache._MOST", 10)
     counted = Counted(services.ledger.keys)
-    known = KeyCache(counted)
+    cache = KeyCache(counted)
     right = hash_of(draw())
     await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), right)
-    assert await known.find(right)
+    assert await cache.find(right)
     for number in range(25):
-        assert await known.find(hash_of(f"wrong-{number}")) is None
+        assert await cache.find(hash_of(f"wrong-{number}")) is None
 
     lookups = counted.lookups
-    assert await known.find(right)
+    assert await cache.find(right)
     assert counted.lookups == lookups
-    assert len(known._wrong) <= 10
+    assert len(cache._invalid) <= 10
 
 
-async def test_ledger_keys_need_ledger_configured_keys_do_not(services, keyed, provider):
+async def test_configured_keys_work_during_ledger_outage(services, keyed, provider):
     from embedded.ports import free_port
 
     nowhere = type(keyed.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
@@ -393,7 +397,7 @@ async def test_ledger_keys_need_ledger_configured_keys_do_not(services, keyed, p
 # The operator
 
 
-async def test_the_operator_sees_the_state_of_every_tenant(client):
+async def test_operator_sees_state_of_every_tenant(client):
     for body, tenant in ((PUBLIC, "alice"), (SECRET, "alice"), (PUBLIC, "bob")):
         await client.post("/v1/documents", json=body, headers=as_tenant(tenant))
 
@@ -445,7 +449,7 @@ async def test_operator_repairs_collections_but_reads_nothing(client, services):
     assert again.json()["missing"] == 0
 
 
-async def test_operators_keys_are_made_in_the_ledger_too(client, services):
+async def test_operator_key_from_ledger_is_accepted(client, services):
     key = draw()
     await services.ledger.keys.make(NewKey(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
 
@@ -459,7 +463,7 @@ async def test_operators_keys_are_made_in_the_ledger_too(client, services):
 
 @pytest.fixture
 def command(services, keyed, monkeypatch, capsys):
-    """Run a command with the settings of these engines; return what it prints."""
+    """Return a function that runs a command with the settings of these engines and returns its output."""
     for name, value in keyed.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -470,7 +474,7 @@ def command(services, keyed, monkeypatch, capsys):
     return run
 
 
-async def test_keys_are_managed_in_ledger_without_server(client, command):
+async def test_key_commands_work_without_server(client, command):
     printed = await command(commands.make, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
     key = printed.split("FOREASK_API_KEY=")[1].strip()
     assert await status_of(client, key) == 200
@@ -484,11 +488,11 @@ async def test_keys_are_managed_in_ledger_without_server(client, command):
     assert (await client.get("/v1/operator/status", headers=operators)).status_code == 200
 
 
-async def test_keys_are_looked_after_through_the_api(services, keyed, provider, command):
+async def test_key_commands_work_over_the_api(services, keyed, provider, command):
     async with serving(keyed, services) as client:
         server = {"url": str(client.base_url), "key": KEYS["alice"]}
         printed = await command(commands.make, "website", filters=["audience=public"], **server)
-        made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a line of the log may follow
+        made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a log line may follow
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 200
         assert "website  ask  valid" in await command(commands.list_, **server)
         await command(commands.revoke, "website", **server)

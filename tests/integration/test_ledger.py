@@ -1,4 +1,4 @@
-"""The ledger's promises: claims exclude each other, stale settlements change nothing, content is paid for once."""
+"""The ledger: claims are exclusive, stale settlements change nothing, content is paid once."""
 
 import asyncio
 from datetime import timedelta
@@ -16,7 +16,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.ledger.documents import documents
+from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 
 NOW = timedelta()
@@ -29,7 +29,7 @@ def new_chunk(words, ordinal=0, ready_questions=None):
 
 
 async def parsed(services, library, *texts, external_id=None, ready_questions=None):
-    """A document whose chunks wait for their texts to be indexed."""
+    """Add a document whose chunks wait for their texts to be indexed."""
     document = await library.add("unused " + " ".join(texts), external_id)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
@@ -38,13 +38,13 @@ async def parsed(services, library, *texts, external_id=None, ready_questions=No
 
 
 async def index_texts(work):
-    """Have the texts found of all chunks whose questions are still to be written."""
+    """Settle the texts of all chunks without questions as indexed."""
     texts = [chunk for chunk in await work.claim_to_index(100) if chunk.text_only]
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
 
 
 async def claim_to_generate(work, limit=10):
-    """Claim chunks to generate, after their texts are found."""
+    """Claim chunks to generate, after their texts are indexed."""
     await index_texts(work)
     return (await work.claim_to_generate(limit)).chunks
 
@@ -61,7 +61,7 @@ async def end_leases(services):
             )
 
 
-async def test_the_same_content_again_changes_nothing(services, library):
+async def test_resubmitted_content_changes_nothing(services, library):
     first = await library.add("same", "a.md")
     again = await library.add("same", "a.md")
 
@@ -75,7 +75,7 @@ async def test_different_content_starts_next_version(services, library):
     assert (second.id, second.version, second.state) == (first.id, 2, DocumentState.QUEUED)
 
 
-async def test_ten_concurrent_submissions_create_one_document(services, library):
+async def test_concurrent_submissions_create_one_document(services, library):
     await library.collection()
     documents = await asyncio.gather(*(library.add("same", "a.md") for _ in range(10)))
 
@@ -107,7 +107,7 @@ async def test_expired_claim_is_rejected_after_next_claim(services, library):
     assert [chunk.content.text for chunk in chunks] == ["quick"]
 
 
-async def test_an_extended_lease_is_not_due(services, library):
+async def test_extended_lease_is_not_due(services, library):
     await library.add("text")
     short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
     (claimed,) = await short.claim_documents(1)
@@ -117,17 +117,17 @@ async def test_an_extended_lease_is_not_due(services, library):
     assert await short.claim_documents(1) == []
 
 
-async def test_released_claim_is_due_without_counting_as_kill(services, library):
+async def test_released_claim_is_due_without_lost_lease(services, library):
     await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
-    await work.give_back("documents", [claimed.lease])
+    await work.release("documents", [claimed.lease])
     (again,) = await work.claim_documents(1)
 
     assert (again.lost_leases, again.attempts) == (0, 0)
 
 
-async def test_paid_result_is_stored_despite_stale_claim(services, library):
+async def test_first_paid_result_is_stored_despite_stale_claim(services, library):
     await parsed(services, library, "one chunk")
     work = services.ledger.work
     (slow,) = await claim_to_generate(work)
@@ -135,9 +135,11 @@ async def test_paid_result_is_stored_despite_stale_claim(services, library):
     (quick,) = await claim_to_generate(work)
     await work.settle_generated([paid(slow, "Paid first?")])
 
-    (asked,) = await work.claim_to_index(10)
-    assert asked.questions == ("Paid first?",)
-    await work.settle_generated([paid(quick, "Paid second?")])  # too late: it is asked already, and stays as it is
+    (generated,) = await work.claim_to_index(10)
+    assert generated.questions == ("Paid first?",)
+    await work.settle_generated(
+        [paid(quick, "Paid second?")]
+    )  # too late: the first result is stored already and is kept
     async with services.database.begin() as connection:
         assert (await connection.execute(text("SELECT questions FROM completions"))).scalars().all() == [
             ["Paid first?"]
@@ -157,7 +159,7 @@ async def test_same_content_is_generated_once_at_a_time(services, library):
     assert len(await work.claim_to_index(10)) == 2
 
 
-async def test_content_paid_for_before_needs_no_call(services, library):
+async def test_paid_content_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
     work = services.ledger.work
     (first,) = await claim_to_generate(work)
@@ -197,7 +199,9 @@ async def test_retry_is_due_at_ledger_time(services, library):
     await parsed(services, library, "chunk")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
-    await work.settle_generated([FailedAttempt(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="away"))])
+    await work.settle_generated(
+        [FailedAttempt(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="unavailable"))]
+    )
 
     assert await claim_to_generate(work) == []
     await asyncio.sleep(0.4)
@@ -205,14 +209,14 @@ async def test_retry_is_due_at_ledger_time(services, library):
     assert again.attempts == 1
 
 
-async def test_questionless_chunk_is_indexed_and_ends_dead(services, library):
+async def test_chunk_without_questions_is_indexed_and_dead(services, library):
     document = await parsed(services, library, "chunk")
     work = services.ledger.work
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
-    (asked,) = await work.claim_to_index(10)
-    assert (asked.questions, asked.error) == ((), "no JSON")
-    await work.settle_indexed([IndexOutcome(asked, [], 0, asked.error)])
+    (generated,) = await work.claim_to_index(10)
+    assert (generated.questions, generated.error) == ((), "no JSON")
+    await work.settle_indexed([IndexOutcome(generated, [], 0, generated.error)])
     await work.finish(await work.find_ended())
 
     found = await services.ledger.documents.get("default", document.id)
@@ -235,7 +239,7 @@ async def test_dead_chunks_can_be_revived(services, library):
     assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
 
 
-async def test_only_failures_can_be_retried(services, library):
+async def test_only_failed_document_can_be_retried(services, library):
     document = await library.add("text")
 
     with pytest.raises(Conflict, match="queued"):
@@ -254,7 +258,7 @@ async def test_failed_document_has_reason_and_is_retryable(services, library):
     assert len(await work.claim_documents(1)) == 1
 
 
-async def test_document_is_live_with_texts_finished_with_chunks(services, library):
+async def test_document_is_live_with_texts_ready_with_questions(services, library):
     document = await parsed(services, library, "one", "two")
     work = services.ledger.work
 
@@ -276,7 +280,7 @@ async def test_document_is_live_with_texts_finished_with_chunks(services, librar
     assert await shown(IndexOutcome(second, [], 1)) == (DocumentState.READY, 1, 2, 2)
 
 
-async def test_claims_are_at_most_three_quarters_unsearchable_texts(services, library):
+async def test_index_claims_contain_at_most_three_quarters_texts(services, library):
     work = services.ledger.work
     await parsed(services, library, *(f"paid {number}" for number in range(12)), external_id="paid")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work, 20)])
@@ -288,7 +292,7 @@ async def test_claims_are_at_most_three_quarters_unsearchable_texts(services, li
 
 
 async def test_points_hidden_before_going_live_are_shown(services, library):
-    """The version becomes live while an earlier text's questions are written."""
+    """The version becomes live while the questions of an earlier text are written."""
     work = services.ledger.work
     document = await parsed(services, library, "old", external_id="a", ready_questions=())
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
@@ -313,8 +317,8 @@ async def test_reopened_document_is_not_finished(services, library):
     work = services.ledger.work
     (chunk,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
-    (asked,) = await work.claim_to_index(10)
-    await work.settle_indexed([IndexOutcome(asked, [], 0, "refused")])
+    (generated,) = await work.claim_to_index(10)
+    await work.settle_indexed([IndexOutcome(generated, [], 0, "refused")])
     await work.finish(await work.find_ended())
     await services.ledger.documents.retry("default", document.id)
 
@@ -323,7 +327,7 @@ async def test_reopened_document_is_not_finished(services, library):
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.SEARCHABLE
 
 
-async def test_replaced_document_keeps_visible_version(services, library):
+async def test_replaced_document_keeps_live_version(services, library):
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
     work = services.ledger.work
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
@@ -340,8 +344,8 @@ async def test_replaced_document_keeps_visible_version(services, library):
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
     assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
-        assert [tuple(row) for row in kept] == [("one", 1)]
+        remaining = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
+        assert [tuple(row) for row in remaining] == [("one", 1)]
 
 
 async def test_resubmission_during_deletion_creates_new_document(services, library):
@@ -349,32 +353,32 @@ async def test_resubmission_during_deletion_creates_new_document(services, libra
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1 FROM documents FOR UPDATE"))
         adding = asyncio.create_task(library.add("two", "a.md"))
-        await waits_for_a_lock(services)
+        await wait_for_lock(services)
         await connection.execute(text("UPDATE documents SET state = 'deleting'"))
 
     assert (await adding).id != document.id
 
 
-@pytest.mark.parametrize("known", [True, False])
-async def test_batch_documents_are_locked_in_name_order(services, library, known):
-    """Two who write the same documents would else wait for each other."""
+@pytest.mark.parametrize("existing", [True, False])
+async def test_batch_documents_are_locked_in_name_order(services, library, existing):
+    """Otherwise, two writers of the same documents would wait for each other."""
     new = {name: await library.new("one", name) for name in ("a", "b")}
-    if known:
+    if existing:
         await services.ledger.documents.submit_many(list(new.values()))
     theirs = [await library.new("two", name) for name in ("b", "a")]
 
-    async def take(connection, name):
-        if known:
-            await documents._lock(connection, new[name].collection, {name})
+    async def lock(connection, name):
+        if existing:
+            await submission._lock(connection, new[name].collection, {name})
         else:
-            await documents._write(connection, [new[name]])
+            await submission._write(connection, [new[name]])
 
     async with services.database.begin() as connection:
-        await take(connection, "a")
+        await lock(connection, "a")
         writing = asyncio.create_task(services.ledger.documents.submit_many(theirs))
-        await waits_for_a_lock(services)
-        async with asyncio.timeout(0.5):  # PostgreSQL looks for deadlocks after a second
-            await take(connection, "b")
+        await wait_for_lock(services)
+        async with asyncio.timeout(0.5):  # PostgreSQL checks for deadlocks after one second
+            await lock(connection, "b")
 
     assert [(each.accepted, each.document.external_id, each.document.version) for each in await writing] == [
         (True, "b", 2),
@@ -382,14 +386,14 @@ async def test_batch_documents_are_locked_in_name_order(services, library, known
     ]
 
 
-async def test_any_number_of_uploads_can_be_asked_for(services, library):
+async def test_uploads_in_use_are_found_among_many_names(services, library):
     await library.add("one")
-    (kept,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
+    (stored,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
-    assert await services.ledger.documents.stored_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
+    assert await services.ledger.documents.stored_in_use([stored, *(uuid4().hex for _ in range(40_000))]) == {stored}
 
 
-async def waits_for_a_lock(services):
+async def wait_for_lock(services):
     waiting = text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
     while True:
         async with services.database.begin() as connection:
@@ -398,7 +402,7 @@ async def waits_for_a_lock(services):
         await asyncio.sleep(0.02)
 
 
-async def test_a_stale_indexing_is_not_recorded(services, library):
+async def test_stale_index_settlement_is_not_recorded(services, library):
     await parsed(services, library, "one")
     work = services.ledger.work
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
@@ -451,13 +455,13 @@ async def test_deleted_document_is_invisible_and_rejects_writers(services, libra
         await services.ledger.documents.get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
-    assert await work.deletable() == []  # its versions go first
+    assert await work.deletable() == []  # its versions are deleted first
     await work.purge_versions()
     (deleted,) = await work.deletable()
     assert deleted.id == document.id
 
 
-async def test_a_deleted_documents_name_is_free_again(services, library):
+async def test_deleted_documents_name_is_reusable(services, library):
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
 
@@ -479,7 +483,7 @@ async def test_deleted_document_is_swept_again_after_leases(services, library):
     assert await work.due_sweeps() == []
 
 
-async def test_another_tenant_sees_nothing(services, library):
+async def test_another_tenant_sees_no_documents_or_collections(services, library):
     document = await library.add("secret")
 
     with pytest.raises(NotFound):
@@ -492,7 +496,7 @@ async def test_another_tenant_sees_nothing(services, library):
     assert await services.ledger.collections.find("other", "default") is None
 
 
-async def test_pages_follow_each_other_without_gap_or_repetition(services, library):
+async def test_document_pages_have_no_gaps_or_repeats(services, library):
     ids = {(await library.add(f"text {number}")).id for number in range(7)}
     seen, after = [], None
     while page := await services.ledger.documents.page("default", after=after, limit=3):
@@ -503,7 +507,7 @@ async def test_pages_follow_each_other_without_gap_or_repetition(services, libra
     assert set(seen) == ids
 
 
-async def test_due_names_the_queues_that_have_work(services, library):
+async def test_due_returns_queues_with_work(services, library):
     work = services.ledger.work
     assert await work.due() == []
     await library.add("one")
@@ -518,7 +522,7 @@ async def test_due_names_the_queues_that_have_work(services, library):
     assert await work.due() == ["index"]
 
 
-async def test_migrating_twice_changes_nothing(services):
+async def test_repeated_schema_migration_changes_nothing(services):
     from shared.ledger.postgres.schema import migrate
 
     await migrate(services.database.engine)
@@ -527,8 +531,8 @@ async def test_migrating_twice_changes_nothing(services):
         assert (await connection.execute(text("SELECT count(*) FROM alembic_version"))).scalar() == 1
 
 
-async def test_replacement_is_retried_after_worker_collision(services, library):
-    """It locks the document and then its chunks; a settlement locks chunks and then their document."""
+async def test_replacement_is_retried_after_deadlock(services, library):
+    """A replacement locks the document, then its chunks; a settlement locks them in the opposite order."""
     document = await parsed(services, library, "one", external_id="a")
 
     async with services.database.begin() as worker:
@@ -541,27 +545,27 @@ async def test_replacement_is_retried_after_worker_collision(services, library):
     assert (await replacement).version == 2
 
 
-async def open_for(services, age):
-    """Let open documents be so old."""
+async def set_age(services, age):
+    """Set the age of open documents."""
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET updated_at = now() - CAST(:age AS interval)"), {"age": age})
 
 
-async def test_dead_workers_leftovers_are_found_within_a_minute(services, library):
+async def test_finished_old_document_is_found_within_a_minute(services, library):
     document = await parsed(services, library, "one", ready_questions=())
     work = services.ledger.work
-    await open_for(services, timedelta(hours=1))
-    assert await work.find_ended() == []  # its text does not stand
+    await set_age(services, timedelta(hours=1))
+    assert await work.find_ended() == []  # its text is not indexed
 
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    assert await work.find_ended() == []  # it was looked at a moment ago
+    assert await work.find_ended() == []  # it was checked a moment ago
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET due_at = due_at - interval '1 minute'"))
     assert await work.find_ended() == [document.id]
 
 
-async def test_a_young_document_is_looked_at_each_time(services, library):
+async def test_finished_new_document_is_found_at_once(services, library):
     document = await parsed(services, library, "one", ready_questions=())
     work = services.ledger.work
     assert await work.find_ended() == []
@@ -571,7 +575,7 @@ async def test_a_young_document_is_looked_at_each_time(services, library):
     assert await work.find_ended() == [document.id]
 
 
-async def test_unfinishable_document_does_not_block_others(services, library):
+async def test_limited_search_finds_every_finished_document(services, library):
     work = services.ledger.work
     documents = {(await parsed(services, library, f"text {number}", ready_questions=())).id for number in range(3)}
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])

@@ -1,4 +1,4 @@
-"""Models that wait for leave, against the scripted provider."""
+"""Models that wait for the limiter, with the scripted provider."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def exits():
 
 @pytest.fixture
 def pool(stack, provider, exits):
-    """A function that makes a process' chat model and limiter, of one pool."""
+    """Return a function that makes a process's chat model and limiter in one pool."""
     name = uuid4().hex
 
     def process(rates: Rates, **more):
@@ -54,10 +54,10 @@ def question(number: int) -> ChatRequest:
 
 WINDOW = Window(seconds=6, burst_seconds=0.2, jitter_seconds=1.0)
 LIMIT = 240  # calls in a window, of which the burst and the jitter leave 208
-USED = 0.8  # of the limit, in at least one window: a busy machine calls less often in the others
+USED = 0.8  # of the limit, in at least one window, because a busy machine makes fewer calls in others
 
 
-async def test_declared_limit_draws_no_429_and_is_used(pool, provider):
+async def test_calls_use_declared_limit_without_429(pool, provider):
     provider.script(requests_per_minute=2_400, window_seconds=WINDOW.seconds, latency_seconds=0.3)
     models = [LimitedChat(*pool(Rates(requests=LIMIT, window=WINDOW)), "acme") for _ in range(4)]
     numbers = iter(range(1_000_000))
@@ -95,7 +95,7 @@ async def test_stream_counts_and_reports_its_tokens(pool, provider):
     assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
 
 
-async def test_unread_stream_leaves_flight_count(pool):
+async def test_abandoned_stream_releases_its_slot(pool):
     chat, limiter = pool(Rates())
     stream = LimitedChat(chat, limiter, "acme").stream(question(1))
     await anext(stream)
@@ -105,7 +105,7 @@ async def test_unread_stream_leaves_flight_count(pool):
     assert (await limiter.usage("acme"))[0].in_flight == 0
 
 
-async def test_the_probe_shows_nobodys_work(pool, provider):
+async def test_breaker_probe_is_a_neutral_call(pool, provider):
     chat, limiter = pool(Rates(), timing=Timing(open=timedelta(seconds=0.2)))
     model = LimitedChat(chat, limiter, "acme")
     provider.script(down=True)
@@ -118,10 +118,10 @@ async def test_the_probe_shows_nobodys_work(pool, provider):
 
     await model.complete(question(77))
 
-    assert provider.stats()["calls"] == 2  # the neutral one and the work
+    assert provider.stats()["calls"] == 2  # the neutral call and the request
 
 
-async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
+async def test_vector_size_request_counts_toward_limit(pool, provider):
     _, limiter = pool(Rates())
     connection = Provider(component="embedding", base_url=provider.url, api_key=None, timeout=timedelta(seconds=20))
     embedder = LimitedEmbedder(OpenAIEmbedder(connection, "scripted-embedding"), limiter)
@@ -134,7 +134,7 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
     assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
 
 
-async def test_unavailable_provider_is_paused_and_burns_few_attempts(services, library, provider):
+async def test_unavailable_provider_is_paused_after_few_attempts(services, library, provider):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
     await work(services, "parse", "index")
@@ -154,6 +154,8 @@ async def test_unavailable_provider_is_paused_and_burns_few_attempts(services, l
     await asyncio.sleep(2.1)
     await work(services, "generate")
     async with services.database.begin() as connection:
-        asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")).scalar_one()
-    assert asked == 40
-    assert provider.stats()["calls"] == 41  # the neutral one and each chunk's
+        generated = (
+            await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")
+        ).scalar_one()
+    assert generated == 40
+    assert provider.stats()["calls"] == 41  # the neutral call and one per chunk

@@ -1,4 +1,4 @@
-"""The pool's limits against a real Valkey, with several limiters as several processes have them."""
+"""The pool's limits with a real Valkey and several limiters, as in several processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
 from shared.providers.limiter.script import Breaker, Grant, LimiterScript, SlotRequest, Terms, Timing, Wait
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
-# The pool waits a tenth or a fifth as long as by default, where a test waits with it.
+# A tenth to a fifth of the default times, for tests that wait for them.
 QUICK = Timing(lease=timedelta(seconds=1.5), open=timedelta(seconds=0.4), cooldown=timedelta(seconds=0.5))
 DOWN = Unavailable("down", component="llm", answered=True)
 
 
 class Pool:
-    """Several limiters of one provider, and what arrived at it."""
+    """Several limiters of one provider, and the arrival times of calls."""
 
     def __init__(self, redis_url: str, exits: AsyncExitStack) -> None:
         self._url = redis_url
@@ -72,7 +72,7 @@ class Pool:
                 raise error
 
     def fullest(self, window: float) -> int:
-        """The most arrivals that any window holds."""
+        """Return the largest number of arrivals in a window."""
         times = sorted(self.arrivals)
         return max(index + 1 - bisect_left(times, at - window) for index, at in enumerate(times))
 
@@ -111,7 +111,7 @@ async def failures(pool: Pool, limiter: Limiter, count: int, error: Exception = 
 async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not await condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         await asyncio.sleep(0.05)
 
 
@@ -119,10 +119,10 @@ async def use(limiter: Limiter, name: str = "llm requests"):
     return next(use for use in await limiter.usage("acme") if use.name == name)
 
 
-async def test_sliding_windows_stay_within_limit_and_use_it(pool):
+async def test_calls_use_limit_without_exceeding_any_window(pool):
     processes = [await pool.process(Rates(requests=150, window=SHORT)) for _ in range(4)]
     steady = []
-    for _ in range(3):  # a machine that is busy with others makes fewer calls for a while, and never too many
+    for _ in range(3):  # a busy machine makes fewer calls for a while, but never too many
         pool.arrivals.clear()
         await asyncio.gather(*(keep_calling(pool, process, 4, callers=30) for process in processes))
         assert pool.fullest(SHORT.seconds) <= 150
@@ -130,7 +130,7 @@ async def test_sliding_windows_stay_within_limit_and_use_it(pool):
         if steady[-1] >= 0.7 * 300:
             break
 
-    assert max(steady) >= 0.7 * 300, steady  # beside other tests; a machine to itself uses 0.85 and more
+    assert max(steady) >= 0.7 * 300, steady  # concurrently with other tests; an idle machine uses 0.85 and more
 
 
 async def test_flushed_pool_state_starts_empty(pool, redis_url):
@@ -141,28 +141,28 @@ async def test_flushed_pool_state_starts_empty(pool, redis_url):
     async with Redis.from_url(redis_url) as redis:
         await redis.flushall()
 
-    began = time.monotonic()
+    started = time.monotonic()
     await pool.call(limiter)
 
-    assert time.monotonic() - began > 0.9
+    assert time.monotonic() - started > 0.9
 
 
-async def test_unused_tokens_are_returned_excess_is_owed(pool):
+async def test_unused_tokens_are_returned_and_excess_is_owed(pool):
     limiter = await pool.process(Rates(tokens=60_000))  # about a thousand a second
 
     async def calls(count: int, took: int) -> float:
-        began = time.monotonic()
+        started = time.monotonic()
         for _ in range(count):
             async with limiter.call("acme", 800, 800) as call:
                 call.took(took, 0)
-        return time.monotonic() - began
+        return time.monotonic() - started
 
-    assert await calls(20, took=1) < 5  # 32 seconds, had they cost what was reserved
+    assert await calls(20, took=1) < 5  # 32 seconds if they cost the reserved tokens
     await calls(1, took=3_000)
     assert await calls(1, took=1) > 1
 
 
-async def test_a_call_larger_than_the_bucket_is_possible(pool):
+async def test_call_larger_than_bucket_is_granted(pool):
     limiter = await pool.process(Rates(tokens=6_000))
 
     async with asyncio.timeout(30), limiter.call("acme", 5_000, 500) as call:
@@ -171,7 +171,7 @@ async def test_a_call_larger_than_the_bucket_is_possible(pool):
     assert (await use(limiter, "llm tokens")).used in (5_100, 5_500)
 
 
-async def test_past_usage_predicts_next_call(pool):
+async def test_reservation_follows_past_usage(pool):
     limiter = await pool.process(Rates(tokens=6_000_000))
     for _ in range(3):
         async with limiter.call("acme", 100, 2_500) as call:
@@ -188,14 +188,14 @@ async def test_429_pauses_whole_pool_for_its_duration(pool):
     await pool.call(second)
 
     limited = RateLimited("slow down", retry_after=timedelta(seconds=1.5))
-    told = time.monotonic()
+    limited_at = time.monotonic()
     with pytest.raises(RateLimited):
         await pool.call(first, error=limited)
     pool.arrivals.clear()
     await asyncio.gather(*(pool.call(process) for process in (first, second) * 10))
 
-    assert min(pool.arrivals) - told >= 1.4
-    assert max(pool.arrivals) - min(pool.arrivals) >= 0.2  # paced: 44 in flight, and so 44 a second
+    assert min(pool.arrivals) - limited_at >= 1.4
+    assert max(pool.arrivals) - min(pool.arrivals) >= 0.2  # paced: 44 in flight, therefore 44 per second
 
 
 async def test_long_pause_returns_work_and_stops_claims(pool):
@@ -212,7 +212,7 @@ async def test_long_pause_returns_work_and_stops_claims(pool):
     assert await second.paused()
 
 
-async def test_429s_without_a_time_wait_longer_each_time(pool):
+async def test_repeated_429s_without_retry_time_back_off_exponentially(pool):
     limiter = await pool.process(timing=QUICK)
     cooldowns = []
     for _ in range(3):
@@ -223,7 +223,7 @@ async def test_429s_without_a_time_wait_longer_each_time(pool):
     assert cooldowns == [pytest.approx(seconds, abs=0.4 * seconds) for seconds in (0.5, 1, 2)]
 
 
-async def test_a_key_that_is_not_accepted_pauses_everyone(pool):
+async def test_rejected_provider_key_pauses_whole_pool(pool):
     first, second = await pool.process(), await pool.process()
     refused = Misconfigured("401", component="llm", retry_after=timedelta(seconds=30))
 
@@ -235,7 +235,7 @@ async def test_a_key_that_is_not_accepted_pauses_everyone(pool):
     assert (await use(second)).breaker == "closed"
 
 
-async def test_concurrency_grows_if_used_shrinks_per_failure(pool):
+async def test_concurrency_grows_with_use_and_shrinks_after_failure(pool):
     limiter = await pool.process(in_flight=4)
     await keep_calling(pool, limiter, 1.5, callers=40, seconds=0.05)
     grown = (await use(limiter)).in_flight_limit
@@ -246,7 +246,7 @@ async def test_concurrency_grows_if_used_shrinks_per_failure(pool):
     assert (await use(limiter)).in_flight_limit == pytest.approx(0.7 * grown, abs=1.5)
 
 
-async def test_calls_in_flight_do_not_grow_unused(pool):
+async def test_unused_concurrency_limit_does_not_grow(pool):
     limiter = await pool.process(in_flight=4)
     for _ in range(20):
         await pool.call(limiter)
@@ -257,8 +257,8 @@ async def test_calls_in_flight_do_not_grow_unused(pool):
 async def test_killed_process_frees_its_slots(pool, redis_url):
     killed, other = [await pool.process(in_flight=2, timing=QUICK) for _ in range(2)]
     calls = [asyncio.create_task(pool.call(killed, seconds=3600)) for _ in range(2)]
-    await eventually(lambda: _is(use(other), lambda u: u.in_flight == 2))
-    killed._client._task.cancel()  # as a kill does: nothing is told, nothing is renewed
+    await eventually(lambda: _satisfies(use(other), lambda u: u.in_flight == 2))
+    killed._client._task.cancel()  # like a kill: nothing is reported or renewed
     waiting = asyncio.create_task(pool.call(other))
     await asyncio.sleep(0.3)
     assert not waiting.done()
@@ -271,7 +271,7 @@ async def test_killed_process_frees_its_slots(pool, redis_url):
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_call_beyond_lease_keeps_its_slot(pool):
+async def test_call_longer_than_lease_keeps_its_slot(pool):
     limiter, other = [await pool.process(in_flight=1, timing=QUICK) for _ in range(2)]
     call = asyncio.create_task(pool.call(limiter, seconds=3600))
     await asyncio.sleep(2)
@@ -279,20 +279,20 @@ async def test_call_beyond_lease_keeps_its_slot(pool):
     assert (await use(other)).in_flight == 1
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    await eventually(lambda: _is(use(other), lambda u: u.in_flight == 0))
+    await eventually(lambda: _satisfies(use(other), lambda u: u.in_flight == 0))
 
 
-async def _is(reading, holds) -> bool:
-    return holds(await reading)
+async def _satisfies(reading, condition) -> bool:
+    return condition(await reading)
 
 
 async def test_ten_failures_open_breaker_without_burning_attempts(pool):
     first, second = await pool.process(), await pool.process()
-    begun = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
+    running = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
     await asyncio.sleep(0.2)
 
     errors = await failures(pool, first, 5) + await failures(pool, second, 5)
-    stragglers = await asyncio.gather(*begun, return_exceptions=True)
+    stragglers = await asyncio.gather(*running, return_exceptions=True)
     with pytest.raises(Unavailable) as refused:
         await pool.call(second)
 
@@ -305,7 +305,7 @@ async def test_ten_failures_open_breaker_without_burning_attempts(pool):
     assert pool.probes == 0
 
 
-async def test_single_neutral_call_closes_breaker(pool):
+async def test_breaker_is_closed_by_single_neutral_call(pool):
     first, second = [await pool.process(timing=QUICK) for _ in range(2)]
     await failures(pool, first, 10)
     pool.arrivals.clear()
@@ -325,7 +325,7 @@ async def test_single_neutral_call_closes_breaker(pool):
     assert (await use(second)).breaker == "closed"
 
 
-async def test_open_breaker_metric_lasts_as_long_as_reported(pool, monkeypatch):
+async def test_breaker_metric_resets_when_state_is_outdated(pool, monkeypatch):
     limiter = await pool.process()
     await failures(pool, limiter, 10)
     shown = {"component": "llm", "provider": pool.provider}
@@ -350,18 +350,18 @@ async def test_tenant_limit_blocks_no_other_tenant(pool):
     limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
     slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
     await asyncio.sleep(0.1)
-    began = time.monotonic()
+    started = time.monotonic()
     await asyncio.gather(*(pool.call(limiter, tenant="acme") for _ in range(50)))
-    assert time.monotonic() - began < 30  # the other tenant's fifty take fifty seconds
+    assert time.monotonic() - started < 30  # the other tenant's fifty calls take fifty seconds
 
     await asyncio.sleep(2)
-    done, took = sum(task.done() for task in slow), time.monotonic() - began
+    done, took = sum(task.done() for task in slow), time.monotonic() - started
     limiter.stop()
     await asyncio.gather(*slow, return_exceptions=True)
     assert 1 <= done <= took + 2
 
 
-async def test_single_call_overtakes_other_tenants_thousand(pool):
+async def test_single_call_overtakes_another_tenants_thousand_calls(pool):
     limiter = await pool.process(Rates(requests=1200))  # twenty a second
     many = [asyncio.create_task(pool.call(limiter, tenant="many")) for _ in range(1000)]
     await asyncio.sleep(0.3)
@@ -374,7 +374,7 @@ async def test_single_call_overtakes_other_tenants_thousand(pool):
     await asyncio.gather(*many, return_exceptions=True)
 
 
-def asked(count: int, *, is_query: bool = False) -> list[SlotRequest]:
+def slot_requests(count: int, *, is_query: bool = False) -> list[SlotRequest]:
     return [SlotRequest(uuid4().hex, "acme", 10, 10, is_query) for _ in range(count)]
 
 
@@ -383,12 +383,12 @@ def asked(count: int, *, is_query: bool = False) -> list[SlotRequest]:
     [(Rates(requests=2400), 36), (Rates(requests=100_000, tokens=120_000), 46), (Rates(), 3)],
     ids=["requests", "tokens", "in flight"],
 )
-async def test_ingest_leaves_a_share_to_queries(redis_url, rates, granted):
+async def test_ingest_leaves_share_of_limit_to_queries(redis_url, rates, granted):
     async with Redis.from_url(redis_url) as redis:
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
         await script([], [], [], {})
         await asyncio.sleep(1.1 if rates.declared else 0)  # a new bucket is empty
-        *ingest, query = (await script([*asked(60), *asked(1, is_query=True)], [], [], {})).answers
+        *ingest, query = (await script([*slot_requests(60), *slot_requests(1, is_query=True)], [], [], {})).answers
 
     assert sum(isinstance(answer, Grant) for answer in ingest) == pytest.approx(granted, abs=2 * (granted > 3))
     assert (type(ingest[-1]), type(query)) == (Wait, Grant)
@@ -396,13 +396,14 @@ async def test_ingest_leaves_a_share_to_queries(redis_url, rates, granted):
 
 @pytest.mark.parametrize("tenants", [{}, {"acme": Rates(requests=60).buckets()}], ids=["provider", "tenant"])
 async def test_waiting_query_blocks_ingest_calls(redis_url, tenants):
-    rates = Rates() if tenants else Rates(requests=60)  # a bucket of one: there is no share to leave
+    rates = Rates() if tenants else Rates(requests=60)  # a bucket of one has no share for queries
     async with Redis.from_url(redis_url) as redis:
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
-        waits = (await script(asked(1, is_query=True), [], [], tenants)).answers
+        waits = (await script(slot_requests(1, is_query=True), [], [], tenants)).answers
         await asyncio.sleep(1.1)
         answers = [
-            (await script(asked(1, is_query=is_query), [], [], tenants)).answers[0] for is_query in (False, True)
+            (await script(slot_requests(1, is_query=is_query), [], [], tenants)).answers[0]
+            for is_query in (False, True)
         ]
 
     assert [type(answer) for answer in [*waits, *answers]] == [Wait, Wait, Grant]
@@ -417,7 +418,7 @@ async def test_query_precedes_ingest_of_same_process(pool):
     arrived = len(pool.arrivals)
     await load
 
-    assert arrived == 4  # three of the ingest
+    assert arrived == 4  # three calls of the ingest and the query
 
 
 async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
@@ -435,7 +436,7 @@ async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
     assert pool.fullest(SHORT.seconds) <= 150
 
 
-async def test_query_names_its_tenants_own_limit(pool):
+async def test_query_over_tenant_limit_raises_tenant_limited(pool):
     limiter = await pool.process(tenants={"acme": Rates(requests=1)})
     short = replace(QUERY, at_most=timedelta(seconds=0.3))
     with pytest.raises(TenantLimited) as caught:
@@ -476,7 +477,7 @@ async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
     assert len(pool.arrivals) == 1
 
 
-async def test_query_waits_a_few_seconds_at_most(pool):
+async def test_query_waits_at_most_five_seconds_for_limit(pool):
     limiter = await pool.process(Rates(requests=1))
     async with asyncio.timeout(30):
         with pytest.raises(RateLimited) as caught:
@@ -487,7 +488,7 @@ async def test_query_waits_a_few_seconds_at_most(pool):
     assert pool.arrivals == []
 
 
-async def test_a_full_broker_keeps_the_limits(pool, redis_url):
+async def test_limits_apply_with_full_broker(pool, redis_url):
     async with Redis.from_url(redis_url) as redis:
         await redis.config_set("maxmemory", 1)
         try:
@@ -508,15 +509,15 @@ async def test_cancelled_caller_frees_its_slot(pool):
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
 
-    await eventually(lambda: _is(use(limiter), lambda u: u.in_flight == 0))
+    await eventually(lambda: _satisfies(use(limiter), lambda u: u.in_flight == 0))
     await pool.call(limiter)
 
 
-async def test_keys_show_nothing_and_end(pool, redis_url):
+async def test_limiter_keys_expire_and_share_one_slot(pool, redis_url):
     limiter = await pool.process(Rates(requests=600), tenant_rates=Rates(requests=600))
 
     async with limiter.call("acme", 10, 10), Redis.from_url(redis_url) as redis:
         keys = [key.decode() async for key in redis.scan_iter(f"*{pool.provider}*")]
         assert len(keys) == 3  # the provider's state, its calls in flight, the tenant's state
-        assert all(f"{{{pool.provider}}}" in key for key in keys)  # one slot of a cluster
+        assert all(f"{{{pool.provider}}}" in key for key in keys)  # all keys in one cluster slot
         assert all([await redis.pttl(key) > 0 for key in keys])

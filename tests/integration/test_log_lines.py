@@ -1,4 +1,4 @@
-"""Log lines: whoever is called at night finds the request, the document and the tenant in them."""
+"""Log lines contain the ids of the request, the document and the tenant."""
 
 import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
@@ -13,7 +13,7 @@ def lines_of(logs, event):
     return [line for line in logs if line["event"] == event]
 
 
-async def test_a_request_leaves_one_line(services, settings, provider):
+async def test_request_logs_one_line(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         with capture_logs([merge_contextvars]) as logs:
             await client.get("/v1/documents?limit=1", headers=as_tenant("alice") | {"x-request-id": "mine-1"})
@@ -23,7 +23,7 @@ async def test_a_request_leaves_one_line(services, settings, provider):
 
     listed, refused, nowhere = lines_of(logs, "request.served")
     assert listed.pop("ms") > 0
-    assert listed.pop("key").startswith("settings:")  # its name, not the key
+    assert listed.pop("key").startswith("settings:")  # the key's name
     assert listed == {
         "event": "request.served",
         "log_level": "info",
@@ -38,29 +38,29 @@ async def test_a_request_leaves_one_line(services, settings, provider):
     assert "secret" not in str([listed, refused, nowhere])
 
 
-async def test_a_workers_lines_name_document_collection_and_tenant(services, library, provider, monkeypatch):
+async def test_worker_log_lines_have_document_collection_and_tenant(services, library, provider, monkeypatch):
     from shared.ingest.parse.sandbox import ParsingSandbox
 
     parse = ParsingSandbox.parse
 
-    async def and_say(*arguments, **options):
+    async def log_and_parse(*arguments, **options):
         structlog.get_logger().info("somewhere.deep")
         return await parse(*arguments, **options)
 
-    monkeypatch.setattr(ParsingSandbox, "parse", and_say)
+    monkeypatch.setattr(ParsingSandbox, "parse", log_and_parse)
     first, second = await library.add("alpha beta"), await library.add("gamma delta")
     with capture_logs([merge_contextvars]) as logs:
         await work(services)
 
     deep = {line["document_id"]: line for line in lines_of(logs, "somewhere.deep")}
-    ended = {line["document_id"]: line for line in lines_of(logs, "document.ended")}
+    finished = {line["document_id"]: line for line in lines_of(logs, "document.ended")}
     for document in (first, second):
         ids = {"collection_id": str((await library.collection()).id), "tenant": "default"}
         assert deep[str(document.id)].items() >= (ids | {"stage": "parse"}).items()
-        assert ended[str(document.id)].items() >= (ids | {"state": "ready"}).items()
+        assert finished[str(document.id)].items() >= (ids | {"state": "ready"}).items()
 
 
-async def test_a_document_that_fails_leaves_a_line(services, client, provider):
+async def test_failed_document_is_logged(services, client, provider):
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
     with capture_logs() as logs:
         await work(services)
@@ -94,34 +94,34 @@ async def test_upload_log_line_has_request_and_document_ids(services, settings, 
     text = {"text": "Tides turn twice a day."}
     async with calling(with_keys(settings), services) as client:
         with capture_logs([merge_contextvars]) as logs:
-            for _ in range(2):  # the second changes nothing
+            for _ in range(2):  # the second upload changes nothing
                 await client.post("/v1/documents", json=text, headers=as_tenant("alice") | {"x-request-id": "mine-2"})
             await work(services)
 
-    (accepted,), (ended,) = lines_of(logs, "document.accepted"), lines_of(logs, "document.ended")
+    (accepted,), (finished,) = lines_of(logs, "document.accepted"), lines_of(logs, "document.ended")
     assert (accepted["request_id"], accepted["tenant"], accepted["version"]) == ("mine-2", "alice", 1)
     for name in ("document_id", "collection_id"):
-        assert accepted[name] == ended[name]
+        assert accepted[name] == finished[name]
 
 
-async def test_calls_carry_request_id_without_tenant(services, settings, provider):
-    asked = as_tenant("alice") | {"x-request-id": "mine-7"}
+async def test_provider_calls_carry_request_id_without_tenant(services, settings, provider):
+    request_headers = as_tenant("alice") | {"x-request-id": "mine-7"}
     async with calling(with_keys(settings), services) as client:
         text = "Boats are mended in the old yard behind the harbour."
-        await client.post("/v1/documents", json={"text": text}, headers=asked)
+        await client.post("/v1/documents", json={"text": text}, headers=request_headers)
         await work(services)
-        of_ingest = provider.stats()["headers"]
+        ingest_headers = provider.stats()["headers"]
         for stream in (False, True):
             provider.reset()
             reply = await client.post(
-                "/v1/query", json={"question": f"Where {stream}?", "stream": stream}, headers=asked
+                "/v1/query", json={"question": f"Where {stream}?", "stream": stream}, headers=request_headers
             )
             assert reply.status_code == 200, reply.text
-            of_query = provider.stats()["headers"]
-            assert set(of_query) == {"chat", "embeddings"}
-            for headers in of_query.values():
+            query_headers = provider.stats()["headers"]
+            assert set(query_headers) == {"chat", "embeddings"}
+            for headers in query_headers.values():
                 named = {name.lower(): value for name, value in headers.items()}
                 assert named["x-client-request-id"] == "mine-7"
                 assert "alice" not in str(named)
 
-    assert "request-id" not in str(of_ingest).lower()
+    assert "request-id" not in str(ingest_headers).lower()

@@ -1,4 +1,4 @@
-"""Nobody waits because another's request is large: the event loop never stands for more than 0.2 s."""
+"""Large requests do not delay others: the event loop is never blocked for more than 0.2 s."""
 
 import asyncio
 import random
@@ -42,28 +42,28 @@ LARGEST = {
 
 
 @pytest.mark.parametrize("name", LARGEST)
-async def test_the_largest_documents(client, wakes, name):
+async def test_largest_documents_do_not_block_event_loop(client, wakes, name):
     body, status = LARGEST[name]
-    stands = []
-    for _ in range(2):  # of two, since a neighbour of the tests may hold the processor
+    watches = []
+    for _ in range(2):  # two attempts, because another process may occupy the processor
         async with watched_loop() as watch:
             reply = await client.post("/v1/documents", content=body, headers=JSON)
-        assert reply.status_code == status or (stands and reply.status_code == 200), reply.text[:500]
-        stands.append(watch)
+        assert reply.status_code == status or (watches and reply.status_code == 200), reply.text[:500]
+        watches.append(watch)
         if watch.seconds <= LONGEST_SECONDS:
             break
 
-    min(stands, key=lambda watch: watch.seconds).require_free()
+    min(watches, key=lambda watch: watch.seconds).require_free()
 
 
-async def test_the_largest_comparison(client, provider):
+async def test_largest_comparison_does_not_block_event_loop(client, provider):
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
     some = [" ".join(words[n % 10] + str(n % (7 + number)) for n in range(400)) for number in range(50)]
     texts = [{"text": text, "questions": [f"Is it {number}?"]} for number, text in enumerate(some)]
-    asked = [f"{' '.join(words)} {n}? " * 100 for n in range(12)]
+    questions = [f"{' '.join(words)} {n}? " * 100 for n in range(12)]
 
     async with watched_loop() as watch:
-        reply = await client.post("/v1/similarity", json={"questions": asked, "texts": texts})
+        reply = await client.post("/v1/similarity", json={"questions": questions, "texts": texts})
 
     assert reply.status_code == 200
     assert len(reply.json()["items"]) == 50
@@ -83,14 +83,14 @@ async def test_the_largest_comparison(client, provider):
         ("/v1/collections/default/calibration", "POST"),
     ],
 )
-async def test_other_bodies_are_small(client, path, method):
+async def test_oversized_body_of_other_routes_is_rejected(client, path, method):
     body = b'{"question": "' + b"x" * 1_100_000 + b'"}'
 
     assert (await client.request(method, path, content=body, headers=JSON)).status_code == 413
 
 
 class MadeUpHits:
-    """Stands for a retriever over a large collection, where channels find hardly the same chunks."""
+    """A retriever over a large collection, in which channels find mostly different chunks."""
 
     def __init__(self, questions):
         chance = random.Random(5)
@@ -105,7 +105,7 @@ class MadeUpHits:
         return self.hits
 
 
-async def test_calibration_with_maximum_questions_yields_to_loop(services, library):
+async def test_largest_calibration_does_not_block_event_loop(services, library):
     collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
     embedder = services.indexer.embedder
     calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, Embedders([embedder]), services.index)
@@ -118,7 +118,7 @@ async def test_calibration_with_maximum_questions_yields_to_loop(services, libra
     watch.require_free()
 
 
-async def test_thousand_listeners_share_reads(services, library, settings, monkeypatch):
+async def test_thousand_listeners_share_ledger_reads(services, library, settings, monkeypatch):
     reads = Counter()
     changes = Documents.changes
 
@@ -128,19 +128,19 @@ async def test_thousand_listeners_share_reads(services, library, settings, monke
 
     monkeypatch.setattr(Documents, "changes", counted)
     feeds = ProgressFeeds(services.ledger.documents, settings)
-    told = Counter()
+    received = Counter()
     ready = asyncio.Barrier(1_001)
 
     async def listen():
         with feeds.joined("default") as feed:
             number, pieces = await feed.news(None)
-            told["first"] += b'"documents":{}' in pieces
+            received["first"] += b'"documents":{}' in pieces
             await ready.wait()
             async with asyncio.timeout(20):
                 while b"event: document" not in pieces:
                     await asyncio.sleep(0.25)
                     number, pieces = await feed.news(number)
-            told["second"] += b'"queued":1' in pieces
+            received["second"] += b'"queued":1' in pieces
 
     async with watched_loop() as watch, asyncio.TaskGroup() as listeners:
         for _ in range(1_000):
@@ -148,7 +148,7 @@ async def test_thousand_listeners_share_reads(services, library, settings, monke
         await ready.wait()
         await library.add("A text about a lighthouse and its keeper.")
 
-    assert told == {"first": 1_000, "second": 1_000}
+    assert received == {"first": 1_000, "second": 1_000}
     assert reads["default"] <= 10
     watch.require_free()
 
@@ -167,7 +167,7 @@ async def test_new_listener_receives_only_running_documents(services, library, s
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-async def test_a_clock_that_is_off_hides_no_change(services, library, hours):
+async def test_wrong_clock_hides_no_change(services, library, hours):
     documents = services.ledger.documents
     since = datetime.now(UTC) + timedelta(hours=hours)
     document = await library.add("alpha")
@@ -182,7 +182,7 @@ async def test_slow_transaction_is_reported_once_visible(services, library, sett
     with feeds.joined("default") as feed:
         number, _ = await feed.news(None)
         document = await library.add("alpha")
-        async with services.database.begin() as connection:  # as if it had begun 15 s before it was committed
+        async with services.database.begin() as connection:  # as if it had started 15 s before its commit
             await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '15 seconds'")
         await asyncio.sleep(0.6)
         _, pieces = await feed.news(number)
@@ -190,17 +190,17 @@ async def test_slow_transaction_is_reported_once_visible(services, library, sett
     assert str(document.id).encode() in pieces
 
 
-async def long_ago(services):
+async def age_documents(services):
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '1 hour'")
 
 
-async def test_chunk_change_rereads_document_awaiting_questions(services, library):
+async def test_chunk_changes_report_document_awaiting_questions(services, library):
     documents, ledger = services.ledger.documents, services.ledger.work
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
     await ledger.finish([document.id])
-    await long_ago(services)
+    await age_documents(services)
 
     async def changed(since):
         return [(d.id, d.progress.generated) for d in (await documents.changes("default", since)).documents]
@@ -212,13 +212,13 @@ async def test_chunk_change_rereads_document_awaiting_questions(services, librar
     await ledger.settle_generated([paid(chunk)])
     assert await changed(since) == [(document.id, 1)]
 
-    await long_ago(services)
+    await age_documents(services)
     (chunk,) = await ledger.claim_to_index(1)
     await ledger.settle_indexed([IndexOutcome(chunk, [], 1)])
     assert await changed(since) == [(document.id, 1)]
 
 
-async def test_document_change_is_recorded_every_five_seconds(services, library):
+async def test_chunk_progress_updates_document_time_rarely(services, library):
     ledger = services.ledger.work
     document = await parsed(services, library, "one", "two")
     await index_texts(ledger)
@@ -232,9 +232,9 @@ async def test_document_change_is_recorded_every_five_seconds(services, library)
     assert (await services.ledger.documents.get("default", document.id)).updated_at == before
 
 
-async def test_late_listener_receives_long_running_documents(services, library, settings):
+async def test_late_listener_receives_old_open_documents(services, library, settings):
     document = await parsed(services, library, "one")
-    await long_ago(services)
+    await age_documents(services)
     feeds = ProgressFeeds(services.ledger.documents, settings)
 
     with feeds.joined("default") as feed:
@@ -252,19 +252,19 @@ async def test_late_listener_receives_long_running_documents(services, library, 
 
 
 async def test_completions_during_ledger_outage_are_reported(services, library, settings, monkeypatch):
-    async def away(*_, **__):
-        raise Unavailable("away", component="ledger")
+    async def unavailable(*_, **__):
+        raise Unavailable("unavailable", component="ledger")
 
     document = await library.add("one")
     with ProgressFeeds(services.ledger.documents, settings).joined("default") as feed:
         number, _ = await feed.news(None)
         await asyncio.sleep(0.6)
         with monkeypatch.context() as patched:
-            patched.setattr(Documents, "changes", away)
+            patched.setattr(Documents, "changes", unavailable)
             number, pieces = await feed.news(number)
         assert b"event: error" in pieces
         await work(services)
-        async with services.database.begin() as connection:  # as if the ledger had been away for a minute
+        async with services.database.begin() as connection:  # as if the ledger had been unavailable for a minute
             await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '40 seconds'")
         feed._seen_at -= timedelta(minutes=1)
         await asyncio.sleep(0.6)
@@ -274,7 +274,7 @@ async def test_completions_during_ledger_outage_are_reported(services, library, 
     assert b'"state":"ready"' in pieces
 
 
-async def test_excess_changes_are_reported_as_such(services, library, settings, monkeypatch):
+async def test_excess_changes_are_reported_as_more(services, library, settings, monkeypatch):
     monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
     feeds = ProgressFeeds(services.ledger.documents, settings)
     await library.add("alpha")
@@ -299,11 +299,11 @@ async def test_excess_listener_is_asked_to_retry(services, settings):
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
 
 
-async def told(client, until, last_id=None, **wanted):
-    """The events of a stream until one of them holds a text, and the id of the last that has one."""
+async def events_until(client, until, last_id=None, **parameters):
+    """Return the names of a stream's events until one contains a text, and the last event id."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     names, seen = [], last_id
-    async with asyncio.timeout(30), client.stream("GET", "/v1/events", params=wanted, headers=headers) as stream:
+    async with asyncio.timeout(30), client.stream("GET", "/v1/events", params=parameters, headers=headers) as stream:
         async for line in stream.aiter_lines():
             kind, _, value = line.partition(": ")
             seen = value if kind == "id" else seen
@@ -311,7 +311,7 @@ async def told(client, until, last_id=None, **wanted):
                 names.append(value)
             if kind == "data" and until in value:
                 return names, seen
-    raise AssertionError("the stream has ended")
+    raise AssertionError("the stream ended")
 
 
 async def test_reconnect_resumes_without_gap_on_any_process(services, settings, monkeypatch):
@@ -319,33 +319,37 @@ async def test_reconnect_resumes_without_gap_on_any_process(services, settings, 
         return {"text": f"A text about {name}.", "external_id": name, "collection": collection}
 
     async with serving(settings, services) as client:
-        names, first = await told(client, "documents")
+        names, first = await events_until(client, "documents")
         assert (names, datetime.fromisoformat(first).tzinfo) == (["progress"], UTC)
         await client.post("/v1/documents", json=document("alpha"))
         await work(services)
         await client.post("/v1/documents", json=document("beta", "others"))
 
     async with serving(settings, services) as client:  # as another process
-        names, last = await told(client, '"cause":', first)
+        names, last = await events_until(client, '"cause":', first)
         assert names == ["document", "document", "progress", "status"]
-        assert (await told(client, "alpha", first, collection="default"))[0] == ["document"]
-        assert (await told(client, '"cause":', first, collection="default"))[0] == ["document", "progress", "status"]
+        assert (await events_until(client, "alpha", first, collection="default"))[0] == ["document"]
+        assert (await events_until(client, '"cause":', first, collection="default"))[0] == [
+            "document",
+            "progress",
+            "status",
+        ]
         assert last > first
         old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
         for unknown in ("rubbish", "2026-01-01T00:00:00", old):
-            assert (await told(client, '"documents":', unknown))[0][0] == "reset"
+            assert (await events_until(client, '"documents":', unknown))[0][0] == "reset"
         monkeypatch.setattr("api.progress.feeds._MOST_DOCUMENTS", 1)
-        assert (await told(client, '"documents":', first))[0][0] == "reset"
+        assert (await events_until(client, '"documents":', first))[0][0] == "reset"
 
 
-async def test_status_is_streamed_while_working_and_once_after(services, library, settings):
-    looked = []
+async def test_status_is_streamed_during_work_and_once_after(services, library, settings):
+    polls = []
 
-    async def look(tenant):
-        looked.append(tenant)
-        return {"looked": len(looked)}
+    async def poll(tenant):
+        polls.append(tenant)
+        return {"looked": len(polls)}
 
-    with ProgressFeeds(services.ledger.documents, settings, look).joined("default") as feed:
+    with ProgressFeeds(services.ledger.documents, settings, poll).joined("default") as feed:
         number, pieces = await feed.news(None)
         assert b"status" not in pieces
         document = await library.add("alpha")
@@ -357,4 +361,4 @@ async def test_status_is_streamed_while_working_and_once_after(services, library
         for _ in range(2):
             await asyncio.sleep(0.55)
             number, pieces = await feed.news(number)
-    assert looked == ["default"] * 3
+    assert polls == ["default"] * 3

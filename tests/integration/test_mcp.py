@@ -1,4 +1,4 @@
-"""The tools for language models, used by the SDK's own client over both transports."""
+"""The MCP tools, called with the SDK's client over both transports."""
 
 import os
 import sys
@@ -54,7 +54,7 @@ async def connected(served, headers, **options):
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_model_reads_and_adds_documents_over_http(served, services, mode):
+async def test_mcp_client_reads_and_adds_documents_over_http(served, services, mode):
     async with connected(served, as_tenant("alice"), mode=mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == [*READING, "add_document"]
         assert "is stored" in await called(client, "add_document", **LEAVE)
@@ -81,7 +81,7 @@ async def test_a_model_reads_and_adds_documents_over_http(served, services, mode
         assert "no collection" in await called(client, "list_collections")
 
 
-async def test_key_uses_tools_of_its_scopes(served):
+async def test_key_sees_only_tools_of_its_scopes(served):
     body = {"name": "reader", "scopes": ["ask"]}
     key = (await served.post("/v1/keys", json=body, headers=as_tenant("alice"))).json()["key"]
 
@@ -111,7 +111,7 @@ async def test_unauthenticated_and_foreign_origins_are_refused(served, services,
         assert (await keyless.post("/mcp", json=INITIALIZE, headers=rebound)).status_code == 401
 
 
-async def test_a_client_starts_it_as_a_program(served):
+async def test_mcp_client_starts_server_as_program(served):
     environment = {"FOREASK_URL": str(served.base_url), "FOREASK_API_KEY": KEYS["alice"], "HOME": os.environ["HOME"]}
     program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=environment)
     async with Client(program) as client:

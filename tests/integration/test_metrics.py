@@ -1,4 +1,4 @@
-"""Metrics: what the processes of a deployment show after work has gone through them."""
+"""Metrics that the processes of a deployment export after work."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def scraped(port):
     return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
 
 
-async def test_document_and_query_are_counted(services, settings, provider, client):
+async def test_document_and_query_increment_metrics(services, settings, provider, client):
     stages = ("parse", "generate", "index")
     before = {stage: value("foreask_attempts_total", stage=stage, outcome="done") for stage in stages}
     llm = {"component": "llm", "model": settings.llm_model}
@@ -36,7 +36,7 @@ async def test_document_and_query_are_counted(services, settings, provider, clie
     calls = value("foreask_model_call_seconds_count", **llm, outcome="ok")
     parsed = value("foreask_parse_seconds_count", outcome="ok")
     written = value("foreask_qdrant_seconds_count", outcome="ok")
-    asked = value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200)
+    requests = value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200)
 
     (await client.post("/v1/documents", json={"text": "alpha beta"})).raise_for_status()
     await work(services)
@@ -48,7 +48,7 @@ async def test_document_and_query_are_counted(services, settings, provider, clie
     assert value("foreask_model_call_seconds_count", **llm, outcome="ok") > calls
     assert value("foreask_parse_seconds_count", outcome="ok") == parsed + 1
     assert value("foreask_qdrant_seconds_count", outcome="ok") > written
-    assert value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200) == asked + 1
+    assert value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200) == requests + 1
     assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
 
 
@@ -62,7 +62,7 @@ async def test_search_before_first_points_is_not_a_failure(services, settings, p
     assert value("foreask_qdrant_seconds_count", outcome="ok") > before["ok"]
 
 
-async def test_dead_work_is_counted_by_kind(services, settings, provider, client):
+async def test_dead_work_is_counted_by_error_kind(services, settings, provider, client):
     before = value("foreask_dead_total", stage="parse", kind="Unreadable")
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
     await work(services)
@@ -83,7 +83,7 @@ async def test_scheduler_exports_waiting_work(services, library):
     assert value("foreask_backlog_oldest_seconds", stage="index", lane=0) == 0
 
 
-async def test_a_row_that_lost_its_lease_is_counted(services, library):
+async def test_lost_lease_is_counted(services, library):
     document = await library.add("alpha beta")
     before = value("foreask_leases_lost_total", stage="parse")
     await services.ledger.work.claim_documents(1)
@@ -95,7 +95,7 @@ async def test_a_row_that_lost_its_lease_is_counted(services, library):
     assert value("foreask_leases_lost_total", stage="parse") == before + 1
 
 
-async def test_processes_with_one_port_take_the_next_one(settings):
+async def test_second_process_uses_next_metrics_port(settings):
     host = settings.metrics_host
     async with metrics.serving("api", host, 0) as free:
         assert free is not None
@@ -118,7 +118,7 @@ def test_worker_exports_counters_before_first_event():
     assert lost == 0
 
 
-async def test_no_port_is_opened_unless_it_is_set(settings):
+async def test_unset_metrics_port_opens_no_port(settings):
     async with metrics.serving("api", settings.metrics_host, None) as port:
         assert port is None
 
@@ -134,7 +134,7 @@ async def test_unknown_address_creates_no_series(services, settings, provider):
     assert "/v1/documents/{document_id}" in routes
 
 
-def test_every_metric_is_documented_and_no_other():
+def test_metrics_reference_lists_every_metric():
     reference = (ROOT / "docs/reference/metrics.md").read_text()
     listed = set(re.findall(r"^\| `(foreask_\w+)` \|", reference, re.MULTILINE))
 
@@ -151,17 +151,17 @@ def expressions():
     yield from ((panel["title"], target["expr"]) for panel in panels for target in panel["targets"])
 
 
-def test_each_alert_fires_and_stays_silent_correctly():
+def test_every_alert_has_firing_and_silent_tests():
     alerts = [rule["alert"] for rule in rules()]
     tests = yaml.safe_load((ROOT / "deploy/alerts.test.yml").read_text())["tests"]
-    polls = [look for test in tests for look in test["alert_rule_test"]]
+    polls = [poll for test in tests for poll in test["alert_rule_test"]]
 
-    assert sorted({look["alertname"] for look in polls if look.get("exp_alerts")}) == sorted(alerts)
-    assert sorted({look["alertname"] for look in polls if not look.get("exp_alerts")}) == sorted(alerts)
+    assert sorted({poll["alertname"] for poll in polls if poll.get("exp_alerts")}) == sorted(alerts)
+    assert sorted({poll["alertname"] for poll in polls if not poll.get("exp_alerts")}) == sorted(alerts)
 
 
 def series():
-    """The labels of each name that a query may have: those of the registry's metrics, `le` with a bucket."""
+    """Yield the name and labels of each series; a bucket has the additional label `le`."""
     for metric in vars(metrics).values():
         if isinstance(metric, MetricWrapperBase):
             name, labels = metric._name, set(metric._labelnames)
@@ -173,16 +173,16 @@ def series():
 
 
 def test_alerts_and_dashboard_use_existing_metrics():
-    known, asked = dict(series()), set()
-    for where, expression in expressions():
+    labels_of, used = dict(series()), set()
+    for source, expression in expressions():
         found = set(re.findall(r"\bforeask_\w+", expression))
-        assert found, where
-        assert found <= known.keys(), (where, found - known.keys())
-        labels = set().union(*(known[name] for name in found)) | {"instance"}
+        assert found, source
+        assert found <= labels_of.keys(), (source, found - labels_of.keys())
+        labels = set().union(*(labels_of[name] for name in found)) | {"instance"}
         for group in re.findall(r"by \(([^)]*)\)", expression):
-            assert {label.strip() for label in group.split(",")} <= labels, (where, group)
+            assert {label.strip() for label in group.split(",")} <= labels, (source, group)
         for label in re.findall(r"[{,]\s*(\w+)\s*[=!]", expression):
-            assert label in labels, (where, label)
-        assert expression.count("(") == expression.count(")"), where
-        asked |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
-    assert asked == metrics.names(), metrics.names() - asked
+            assert label in labels, (source, label)
+        assert expression.count("(") == expression.count(")"), source
+        used |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
+    assert used == metrics.names(), metrics.names() - used

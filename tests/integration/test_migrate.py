@@ -1,4 +1,4 @@
-"""A collection goes to another embedding model, over HTTP and from the command line."""
+"""Migration of a collection to another embedding model, over HTTP and with commands."""
 
 import time
 from pathlib import Path
@@ -27,8 +27,8 @@ DOCUMENTS = 32
 
 
 @pytest.fixture
-async def both(settings, services, provider):
-    """Services with two embeddings beside the usual one: the page describes one of them."""
+async def two_embeddings(settings, services, provider):
+    """Yield services with two more embeddings, one of which is described on the page."""
     (described,) = settings_of(PAGE, "How do I migrate a collection?").values()
     described = described.replace("http://…/v1", provider.url)
     named = {"other": Embedding(model="scripted-other", dimensions=512)}
@@ -39,19 +39,19 @@ async def both(settings, services, provider):
 
 
 @pytest.fixture
-async def server(both, tmp_path, monkeypatch):
+async def server(two_embeddings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    async with serving(both.settings, both) as http:
+    async with serving(two_embeddings.settings, two_embeddings) as http:
         monkeypatch.setenv("FOREASK_URL", str(http.base_url))
         yield http
 
 
 @pytest.fixture
-async def filled(server, both):
-    """A collection with documents, each with a question of its own."""
+async def filled(server, two_embeddings):
+    """Index documents, each with its own question, and return the client."""
     for number in range(DOCUMENTS):
         await upload(server, number, f"The keeper wrote of alpha{number}.")
-    await work(both)
+    await work(two_embeddings)
     return server
 
 
@@ -61,10 +61,10 @@ async def upload(server, number, text, collection="default"):
     (await server.post("/v1/documents", json=body)).raise_for_status()
 
 
-async def do_all(both):
-    while await both.ledger.builds.fill():
+async def process_all(two_embeddings):
+    while await two_embeddings.ledger.builds.fill():
         pass
-    await work(both)
+    await work(two_embeddings)
 
 
 async def found(server, question, collection="default"):
@@ -74,24 +74,24 @@ async def found(server, question, collection="default"):
 
 
 @pytest.fixture
-def foreask(both, filled, capsys, monkeypatch):
-    """Run a command beside workers and the scheduler; return its exit code and what it said."""
-    return foreask_with_background(lambda: do_all(both), capsys, monkeypatch)
+def foreask(two_embeddings, filled, capsys, monkeypatch):
+    """Return a function that runs a command while work is processed; it returns exit code and output."""
+    return foreask_with_background(lambda: process_all(two_embeddings), capsys, monkeypatch)
 
 
-def label(path):
+def write_labels(path):
     lines = [{"question": f"Which beta{n} was it?", "external_ids": [f"{n}.md"]} for n in range(DOCUMENTS)]
     Path(path).write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
 
-async def test_build_lifecycle_works_over_http(filled, both, provider):
+async def test_build_lifecycle_works_over_http(filled, two_embeddings, provider):
     provider.reset()
-    begun = (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status().json()
-    assert (begun["build"], begun["state"], begun["embedding_model"]) == (2, "filling", "other")
-    assert (await filled.post(f"{BUILDS}/2/gate", json={})).status_code == 409  # it is not filled
+    started = (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status().json()
+    assert (started["build"], started["state"], started["embedding_model"]) == (2, "filling", "other")
+    assert (await filled.post(f"{BUILDS}/2/gate", json={})).status_code == 409  # the build is not filled
     assert (await filled.post(BUILDS, json={"chunk_max_chars": 900})).status_code == 409
-    await do_all(both)
-    assert (await filled.post(f"{BUILDS}/2/switch", json={})).status_code == 409  # no gate was tried
+    await process_all(two_embeddings)
+    assert (await filled.post(f"{BUILDS}/2/switch", json={})).status_code == 409  # the gate was not run
 
     report = (await filled.post(f"{BUILDS}/2/gate", json={})).raise_for_status().json()
     assert (report["open"], report["reasons"]) == (True, [])
@@ -104,18 +104,18 @@ async def test_build_lifecycle_works_over_http(filled, both, provider):
     assert await found(filled, "Which beta7 was it?") == [("7.md", "The keeper wrote of alpha7.")]
     assert (await filled.get("/v1/collections/default")).json()["embedding_model"] == "other"
 
-    await upload(filled, 7, "Nobody wrote of it.")
-    await work(both)
+    await upload(filled, 7, "The text was edited.")
+    await work(two_embeddings)
     (await filled.post(f"{BUILDS}/1/switch", json={})).raise_for_status()
-    assert await found(filled, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
+    assert await found(filled, "Which beta7 was it?") == [("7.md", "The text was edited.")]
     assert (await filled.delete(f"{BUILDS}/1")).status_code == 409
     assert (await filled.delete(f"{BUILDS}/2")).json()["state"] == "dropping"
     assert provider.stats()["calls"] == 0
 
 
-async def test_gate_streams_its_progress(filled, both):
+async def test_gate_streams_its_progress(filled, two_embeddings):
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
-    await do_all(both)
+    await process_all(two_embeddings)
     async with filled.stream("POST", f"{BUILDS}/2/gate", json={}, headers={"accept": "text/event-stream"}) as reply:
         names = [line.removeprefix("event: ") async for line in reply.aiter_lines() if line.startswith("event")]
 
@@ -125,92 +125,92 @@ async def test_gate_streams_its_progress(filled, both):
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [({"embedding": "nobody"}, 422), ({"filterable": {"year": "integer"}}, 422), ({"chunk_max_chars": 1}, 422)],
+    [({"embedding": "unknown"}, 422), ({"filterable": {"year": "integer"}}, 422), ({"chunk_max_chars": 1}, 422)],
 )
-async def test_impossible_build_options_are_rejected(filled, body, status):
+async def test_invalid_build_options_are_rejected(filled, body, status):
     assert (await filled.post(BUILDS, json=body)).status_code == status
     assert len((await filled.get(BUILDS)).json()["items"]) == 1
 
 
-async def test_paused_build_resumes(filled, both):
+async def test_paused_build_resumes(filled, two_embeddings):
     (await filled.post(BUILDS, json={"chunk_max_chars": 900})).raise_for_status()
     assert (await filled.post(f"{BUILDS}/2/pause")).json()["state"] == "paused"
-    await do_all(both)
+    await process_all(two_embeddings)
     assert (await filled.get(f"{BUILDS}/2")).json()["copied"] == 0
     assert (await filled.post(f"{BUILDS}/2/resume")).json()["state"] == "filling"
-    await do_all(both)
+    await process_all(two_embeddings)
     shown = (await filled.get(f"{BUILDS}/2")).json()
     assert (shown["state"], shown["documents"]) == ("following", {"ready": DOCUMENTS})
     assert (await filled.get(f"{BUILDS}/3")).status_code == 404
 
 
 async def test_single_command_migrates_collection(foreask, filled, provider):
-    label("labelled.jsonl")
+    write_labels("labelled.jsonl")
     provider.reset()
-    code, said = await foreask("foreask migrate default --embedding other --gate labelled.jsonl --yes")
+    code, output = await foreask("foreask migrate default --embedding other --gate labelled.jsonl --yes")
 
-    assert code in (0, None), said
-    assert "0 calls of the language model" in said
-    assert "open: no reason against the build" in said
-    assert "default is answered by build 2" in said
+    assert code in (0, None), output
+    assert "0 calls of the language model" in output
+    assert "open: no reason against the build" in output
+    assert "default is answered by build 2" in output
     assert provider.stats()["calls"] == 0
     assert await found(filled, "Which beta7 was it?") == [("7.md", "The keeper wrote of alpha7.")]
 
-    code, said = await foreask("foreask builds list default")
-    assert (code in (0, None), "following" in said, "live" in said) == (True, True, True)
+    code, output = await foreask("foreask builds list default")
+    assert (code in (0, None), "following" in output, "live" in output) == (True, True, True)
     assert "build 1 again" in (await foreask("foreask builds rollback default"))[1]
     assert "build 2 of default is being deleted" in (await foreask("foreask builds drop default 2"))[1]
 
 
-async def test_closed_gate_keeps_live_build_and_explains(foreask, filled, both):
+async def test_closed_gate_keeps_live_build_and_explains(foreask, filled, two_embeddings):
     await foreask("foreask builds list default")
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
-    await do_all(both)
-    async with both.database.begin() as connection:
+    await process_all(two_embeddings)
+    async with two_embeddings.database.begin() as connection:
         await connection.exec_driver_sql(
             "DELETE FROM documents WHERE external_id = '3.md' AND collection_id IN"
             " (SELECT id FROM collections WHERE build = 2)"
         )
-    code, said = await foreask("foreask builds gate default 2")
+    code, output = await foreask("foreask builds gate default 2")
 
     assert code == 4
-    assert "closed: Documents that the build lacks: 1." in said
+    assert "closed: Documents that the build lacks: 1." in output
     assert (await filled.get(f"{BUILDS}/1")).json()["state"] == "live"
 
 
 async def test_repeated_command_follows_running_migration(foreask, filled):
-    assert "Say what the new build has otherwise" in (await foreask("foreask migrate default"))[1]
+    assert "Name an option that changes" in (await foreask("foreask migrate default"))[1]
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
-    code, said = await foreask("foreask migrate default")
-    assert code in (0, None), said
-    assert "default is answered by build 2" in said
+    code, output = await foreask("foreask migrate default")
+    assert code in (0, None), output
+    assert "default is answered by build 2" in output
 
 
 # --- the page ---
 
 
 @pytest.fixture
-async def handbook(filled, both):
+async def handbook(filled, two_embeddings):
     """The collection of the page, with labelled questions."""
     for number in range(DOCUMENTS):
         await upload(filled, number, f"The keeper wrote of alpha{number}.", "handbook")
-    await work(both)
-    label("labelled.jsonl")
+    await work(two_embeddings)
+    write_labels("labelled.jsonl")
 
 
 async def states(server):
-    """The builds of the collection of the page, and what each is."""
+    """Return the states of the builds of the page's collection, by number."""
     builds = (await server.get("/v1/collections/handbook/builds")).raise_for_status().json()["items"]
     return {each["build"]: each["state"] for each in builds}
 
 
-async def test_documented_page_migration_and_rollback_work(foreask, filled, handbook, provider):
+async def test_documented_commands_migrate_and_roll_back(foreask, filled, handbook, provider):
     (migrate,) = commands_of(PAGE, "How do I migrate a collection?")[:1]
     rollback, drop = commands_of(PAGE, "How do I go back?")
     provider.reset()
 
-    code, said = await foreask(f"{migrate} --yes")
-    assert code == 0, said
+    code, output = await foreask(f"{migrate} --yes")
+    assert code == 0, output
     assert await states(filled) == {1: "following", 2: "live"}
     assert (await filled.get("/v1/collections/handbook")).json()["embedding_model"] == "e5"
     assert provider.stats()["calls"] == 0
@@ -224,7 +224,7 @@ async def test_documented_page_migration_and_rollback_work(foreask, filled, hand
     assert await states(filled) == {1: "dropping", 2: "live"}
 
 
-async def test_documented_page_stop_and_manual_gate_work(foreask, filled, handbook):
+async def test_documented_commands_pause_gate_switch_and_drop(foreask, filled, handbook):
     (await filled.post("/v1/collections/handbook/builds", json={"embedding": "e5"})).raise_for_status()
     listed, pause, resume, gate, switch, drop = commands_of(PAGE, "How do I stop a migration")[:6]
 
@@ -235,12 +235,14 @@ async def test_documented_page_stop_and_manual_gate_work(foreask, filled, handbo
     assert (await foreask(pause, nothing))[0] == 0
     assert await states(filled) == {1: "live", 2: "paused"}
     assert (await foreask(resume, nothing))[0] == 0
-    code, said = await foreask("foreask migrate handbook --despite")  # as the page says: it follows the build again
-    assert code == 0, said
+    code, output = await foreask(
+        "foreask migrate handbook --despite"
+    )  # the command resumes and follows the build, as documented
+    assert code == 0, output
     (await filled.post("/v1/collections/handbook/builds/1/switch", json={})).raise_for_status()
     for command in (gate, switch):
-        code, said = await foreask(command)
-        assert code == 0, said
+        code, output = await foreask(command)
+        assert code == 0, output
     assert await states(filled) == {1: "following", 2: "live"}
     (await filled.post("/v1/collections/handbook/builds/1/switch", json={})).raise_for_status()
     assert (await foreask(drop))[0] == 0
@@ -251,7 +253,7 @@ async def test_documented_page_stop_and_manual_gate_work(foreask, filled, handbo
 
 
 def once(monkeypatch, owner, name, action, *, after=False):
-    """Do something before or after the next call of a method of the product."""
+    """Run an action before or after the next call of a method."""
     original, due = getattr(owner, name), [action]
 
     async def method(*arguments, **named):
@@ -264,115 +266,115 @@ def once(monkeypatch, owner, name, action, *, after=False):
     monkeypatch.setattr(owner, name, method)
 
 
-async def answering(both):
-    """The number of the build in which the newest query was answered, by its log and by the chunks that it returned."""
+async def answering(two_embeddings):
+    """Return the number of the build that answered the newest query, by its log and its chunks."""
     statement = """
         SELECT l.build, b.build FROM (SELECT * FROM queries ORDER BY created_at DESC LIMIT 1) q
         JOIN collections l ON l.id = q.collection_id
         JOIN chunks c ON c.id = ANY(q.chunk_ids) JOIN documents d ON d.id = c.document_id
         JOIN collections b ON b.id = d.collection_id"""
-    async with both.database.begin() as connection:
+    async with two_embeddings.database.begin() as connection:
         ((logged, found),) = {tuple(row) for row in await connection.execute(text(statement))}
     assert logged == found
     return found
 
 
 @pytest.fixture
-async def two(filled, both):
-    """A collection of two builds with vectors of different sizes; the first one is live."""
+async def two_builds(filled, two_embeddings):
+    """Return a client of a collection with two builds of different vector sizes; the first is live."""
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
-    await do_all(both)
+    await process_all(two_embeddings)
     return filled
 
 
 ANSWER = [("7.md", "The keeper wrote of alpha7.")]
 
 
-async def test_query_uses_one_build_during_switches(two, both, monkeypatch):
+async def test_query_uses_one_build_during_switches(two_builds, two_embeddings, monkeypatch):
     live = 1
-    moments = (
+    interruptions = (
         (Collections, "find", True),
         (BatchingEmbedder, "embed", False),
         (Index, "search", False),
         (Index, "chunk_payloads", False),
         (QueryLog, "append", False),
     )
-    for owner, name, after in moments:
+    for owner, name, after in interruptions:
         other = 3 - live
 
         async def switch(number=other):
-            (await two.post(f"{BUILDS}/{number}/switch", json={"despite": True})).raise_for_status()
+            (await two_builds.post(f"{BUILDS}/{number}/switch", json={"despite": True})).raise_for_status()
 
-        await two.delete("/v1/collections/default/calibration")  # the API asks the ledger again
+        await two_builds.delete("/v1/collections/default/calibration")  # the API asks the ledger again
         with monkeypatch.context() as patch:
             once(patch, owner, name, switch, after=after)
-            assert await found(two, "Which beta7 was it?") == ANSWER, name
-        assert await answering(both) == live, name
-        assert await found(two, "Which beta7 was it?") == ANSWER, name
-        assert await answering(both) == other, name
+            assert await found(two_builds, "Which beta7 was it?") == ANSWER, name
+        assert await answering(two_embeddings) == live, name
+        assert await found(two_builds, "Which beta7 was it?") == ANSWER, name
+        assert await answering(two_embeddings) == other, name
         live = other
 
 
-async def test_stale_api_cache_serves_old_build_until_ttl(two, both):
-    app = application(both.settings, both)
+async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embeddings):
+    app = application(two_embeddings.settings, two_embeddings)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as another,
     ):
         assert await found(another, "Which beta7 was it?") == ANSWER
-        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
-        await upload(two, 7, "Nobody wrote of it.")
-        await work(both)
-        (await two.delete(f"{BUILDS}/1")).raise_for_status()
-        await both.cleaner.clean()
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        await upload(two_builds, 7, "The text was edited.")
+        await work(two_embeddings)
+        (await two_builds.delete(f"{BUILDS}/1")).raise_for_status()
+        await two_embeddings.cleaner.clean()
 
-        assert await found(another, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
-        assert await answering(both) == 1
-        app.state.collection_cache._now = lambda: time.monotonic() + 5
-        async with both.database.begin() as connection:
+        assert await found(another, "Which beta7 was it?") == [("7.md", "The text was edited.")]
+        assert await answering(two_embeddings) == 1
+        app.state.api.collection_cache._now = lambda: time.monotonic() + 5
+        async with two_embeddings.database.begin() as connection:
             await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
-        while await both.ledger.builds.delete_documents():
+        while await two_embeddings.ledger.builds.delete_documents():
             pass
-        assert await found(another, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
-        assert await answering(both) == 2
+        assert await found(another, "Which beta7 was it?") == [("7.md", "The text was edited.")]
+        assert await answering(two_embeddings) == 2
 
 
-async def test_query_over_dropped_build_is_repeated_on_live(two, both, monkeypatch):
+async def test_query_over_dropped_build_is_repeated_on_live(two_builds, two_embeddings, monkeypatch):
     async def drop():
-        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
-        (await two.delete(f"{BUILDS}/1")).raise_for_status()
-        later = "UPDATE collections SET live_until = live_until - interval '61 seconds' RETURNING 1"
-        await both.database.rows(text(later))
-        await cleaned(both)
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two_builds.delete(f"{BUILDS}/1")).raise_for_status()
+        statement = "UPDATE collections SET live_until = live_until - interval '61 seconds' RETURNING 1"
+        await two_embeddings.database.rows(text(statement))
+        await cleaned(two_embeddings)
 
     monkeypatch.setattr("shared.query.retrieve.live._LONG_SECONDS", 0.0)
-    (document,) = (await two.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
+    (document,) = (await two_builds.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
     once(monkeypatch, BatchingEmbedder, "embed", drop)
     body = {"question": "Which beta7 was it?", "document_ids": [document["id"]]}
-    reply = (await two.post("/v1/retrieve", json=body)).raise_for_status().json()
+    reply = (await two_builds.post("/v1/retrieve", json=body)).raise_for_status().json()
 
     assert [chunk["external_id"] for chunk in reply["chunks"]] == ["7.md"]
-    assert await answering(both) == 2
+    assert await answering(two_embeddings) == 2
 
 
-async def test_calibration_overtaken_by_switch_restores_no_build(two, both, monkeypatch):
+async def test_calibration_during_switch_does_not_restore_old_build(two_builds, two_embeddings, monkeypatch):
     async def switch():
-        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two_builds.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
 
     once(monkeypatch, Calibrations, "save", switch)
-    (await two.post("/v1/collections/default/calibration", json={})).raise_for_status()
+    (await two_builds.post("/v1/collections/default/calibration", json={})).raise_for_status()
 
-    assert await found(two, "Which beta7 was it?") == ANSWER
-    assert await answering(both) == 2
+    assert await found(two_builds, "Which beta7 was it?") == ANSWER
+    assert await answering(two_embeddings) == 2
 
 
-async def test_server_without_embedding_refuses_switch(two, services, settings):
+async def test_server_without_embedding_refuses_switch(two_builds, services, settings):
     async with calling(settings, services) as another:
         reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
 
     assert (reply.status_code, "'other'" in reply.json()["detail"]) == (409, True)
-    assert await found(two, "Which beta7 was it?") == ANSWER
+    assert await found(two_builds, "Which beta7 was it?") == ANSWER
 
 
 async def test_late_ledger_reply_does_not_extend_cache(services, library, monkeypatch):

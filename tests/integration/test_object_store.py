@@ -1,4 +1,4 @@
-"""Documents whose bytes are in an object store, from their upload until they are found; and the page that says how."""
+"""Documents in an object store, from upload to retrieval, and the page about object stores."""
 
 import asyncio
 from dataclasses import replace
@@ -26,8 +26,8 @@ def bucket(s3):
     return s3.make(f"bucket-{uuid4().hex}")
 
 
-def over(services, uploads):
-    """The services over another store."""
+def with_store(services, uploads):
+    """Return the services with another store."""
     return replace(
         services,
         uploads=uploads,
@@ -39,9 +39,9 @@ def over(services, uploads):
 
 @pytest.fixture
 def stored(services, s3, bucket):
-    """The services over a store in a bucket."""
+    """Return the services with a store in a bucket."""
     folder = services.settings.data_dir
-    return over(services, open_uploads(bucket, s3.options(), folder, services.ledger.deployment))
+    return with_store(services, open_uploads(bucket, s3.options(), folder, services.ledger.deployment))
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ async def found(client):
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
 
-async def test_document_is_found_and_its_bytes_are_deleted(client, stored, s3, bucket):
-    handed_in = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
-    assert handed_in.status_code == 202
+async def test_deleted_document_leaves_no_object(client, stored, s3, bucket):
+    uploaded = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
+    assert uploaded.status_code == 202
     assert len(objects(s3, bucket)) == 1
 
     await work(stored)
@@ -71,7 +71,7 @@ async def test_document_is_found_and_its_bytes_are_deleted(client, stored, s3, b
     assert same.status_code == 200
     assert len(objects(s3, bucket)) == 1
 
-    assert (await client.delete(f"/v1/documents/{handed_in.json()['id']}")).status_code == 204
+    assert (await client.delete(f"/v1/documents/{uploaded.json()['id']}")).status_code == 204
     await stored.cleaner.clean()
     await stored.cleaner.clean()
     assert objects(s3, bucket) == []
@@ -88,7 +88,7 @@ async def test_batch_documents_are_read_from_pack(client, stored, s3, bucket):
     assert sorted(await found(client)) == ["bell", "lamp"]
 
 
-async def offered(client, **headers):
+async def request_upload(client, **headers):
     reply = await client.post("/v1/uploads", headers=headers)
     assert reply.status_code == 201, reply.text
     return reply.json()
@@ -100,25 +100,25 @@ async def send(offer, content):
         return reply.status_code
 
 
-async def test_directly_uploaded_bytes_become_document(client, stored, s3, bucket):
-    offer = await offered(client)
+async def test_direct_upload_becomes_document_and_cannot_change_it(client, stored, s3, bucket):
+    offer = await request_upload(client)
     assert await send(offer, LAMP) == 200
 
     body = {"upload": offer["upload"], "filename": "lamp.md"}
-    handed_in = await client.post("/v1/documents", json=body)
-    assert (handed_in.status_code, handed_in.json()["external_id"]) == (202, "lamp.md")
-    await send(offer, b"something else")  # the address holds on, the document does not change
+    uploaded = await client.post("/v1/documents", json=body)
+    assert (uploaded.status_code, uploaded.json()["external_id"]) == (202, "lamp.md")
+    await send(offer, b"something else")  # the address remains valid, but the document does not change
     await work(stored)
 
     assert await found(client) == ["lamp.md"]
-    chunks = await client.get(f"/v1/documents/{handed_in.json()['id']}/chunks")
+    chunks = await client.get(f"/v1/documents/{uploaded.json()['id']}/chunks")
     assert chunks.json()["items"][0]["text"] == LAMP.decode()
     same = await client.post("/v1/documents", json={"text": LAMP.decode(), "filename": "lamp.md"})
-    assert (same.status_code, same.json()["id"]) == (200, handed_in.json()["id"])
+    assert (same.status_code, same.json()["id"]) == (200, uploaded.json()["id"])
 
 
-async def test_upload_address_is_empty_after_submission(client, s3, bucket):
-    offer = await offered(client)
+async def test_submitted_upload_cannot_be_submitted_again(client, s3, bucket):
+    offer = await request_upload(client)
     await send(offer, LAMP)
     body = {"upload": offer["upload"]}
     assert (await client.post("/v1/documents", json=body)).status_code == 202
@@ -132,23 +132,23 @@ async def test_upload_address_is_empty_after_submission(client, s3, bucket):
     ("content", "status"),
     [(None, 422), (b"", 422), (b"x" * 2_001, 413)],
 )
-async def test_uploaded_bytes_are_checked_and_cleaned_up(*, settings, stored, s3, bucket, content, status):
+async def test_invalid_direct_upload_is_rejected_and_orphaned(*, settings, stored, s3, bucket, content, status):
     async with calling(settings.model_copy(update={"max_upload_bytes": 2_000}), stored) as client:
-        offer = await offered(client)
+        offer = await request_upload(client)
         if content is not None:
             await send(offer, content)
         reply = await client.post("/v1/documents", json={"upload": offer["upload"]})
 
     assert reply.status_code == status
-    assert len(objects(s3, bucket)) == (content is not None)  # what was sent alone, until it is tidied
+    assert len(objects(s3, bucket)) == (content is not None)  # only the sent object, until it is tidied
     assert set((await stored.orphans.count()).orphans) == {
         f"sent/default/{offer['upload']}" for _ in range(content is not None)
     }
 
 
-async def test_other_tenants_uploads_cannot_be_named(settings, stored):
+async def test_other_tenants_uploads_cannot_be_submitted(settings, stored):
     async with calling(with_keys(settings), stored) as client:
-        offer = await offered(client, **as_tenant("alice"))
+        offer = await request_upload(client, **as_tenant("alice"))
         await send(offer, LAMP)
         assert "/sent/alice/" in offer["url"]
         for token in (offer["upload"], f"../alice/{offer['upload']}", "", "a" * 32):
@@ -158,13 +158,13 @@ async def test_other_tenants_uploads_cannot_be_named(settings, stored):
         assert hers.status_code == 202
 
 
-async def test_a_document_has_one_content(client):
+async def test_submission_requires_exactly_one_content(client):
     for body in ({"upload": "a" * 32, "text": "a"}, {"upload": None}):
         reply = await client.post("/v1/documents", json=body)
         assert (reply.status_code, "once" in reply.json()["detail"]) == (422, True)
 
 
-async def test_a_folder_has_no_addresses(services, settings):
+async def test_folder_store_refuses_direct_uploads(services, settings):
     async with calling(settings, services) as client:
         for reply in (
             await client.post("/v1/uploads"),
@@ -173,7 +173,7 @@ async def test_a_folder_has_no_addresses(services, settings):
             assert (reply.status_code, "which has no addresses" in reply.json()["detail"]) == (409, True)
 
 
-async def test_documented_other_server_setup_works(services, settings, s3, bucket, monkeypatch):
+async def test_documented_minio_settings_open_the_store(services, settings, s3, bucket, monkeypatch):
     for name, value in settings_of("object-store.md", "How do I use MinIO").items():
         monkeypatch.setenv(
             name,
@@ -187,7 +187,7 @@ async def test_documented_other_server_setup_works(services, settings, s3, bucke
     assert objects(s3, bucket) == []
 
 
-async def test_documented_store_move_works(services, stored, settings, s3, bucket):
+async def test_copied_folder_works_as_object_store(services, stored, settings, s3, bucket):
     async with calling(settings, services) as client:
         await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
     folder = services.settings.data_dir / "uploads"
@@ -199,20 +199,20 @@ async def test_documented_store_move_works(services, stored, settings, s3, bucke
         assert await found(client) == ["lamp.md"]
 
 
-HELD_OR_TRIED = text("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")
-DUE_NOW = text("UPDATE documents SET due_at = now() RETURNING 1")
+LEASED_OR_ATTEMPTED = text("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")
+MAKE_DUE = text("UPDATE documents SET due_at = now() RETURNING 1")
 
 
 @pytest.fixture
 async def link(s3):
-    """A way to the object store that can be cut."""
+    """Yield a link to the object store that can be interrupted."""
     link = Link(s3.url.removeprefix("http://"))
     link.url = f"http://127.0.0.1:{await link.listen()}"
     yield link
     await link.aclose()
 
 
-async def hand_in_batch(client, *names):
+async def upload_batch(client, *names):
     lines = b"".join(orjson.dumps({"external_id": name, "text": f"The {name} burns."}) + b"\n" for name in names)
     reply = await client.post("/v1/documents:batch", content=lines, headers={"content-type": "application/x-ndjson"})
     return [orjson.loads(line) for line in reply.content.splitlines()]
@@ -220,10 +220,10 @@ async def hand_in_batch(client, *names):
 
 @pytest.fixture
 def linked(services, s3, bucket, link, monkeypatch):
-    """The services over a store that is reached by the link, and is given up soon where it does not answer."""
+    """Return the services with a store that is reached over the link, with short timeouts."""
     monkeypatch.setitem(_TIMEOUT, "max_retries", 0)
     options = s3.options(aws_endpoint_url=link.url, read_timeout="700ms")
-    return over(services, open_uploads(bucket, options, services.settings.data_dir, services.ledger.deployment))
+    return with_store(services, open_uploads(bucket, options, services.settings.data_dir, services.ledger.deployment))
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
@@ -231,30 +231,30 @@ async def test_unavailable_store_delays_but_loses_nothing(*, settings, linked, s
     stored = linked
     async with calling(settings, stored) as client:
         assert (await client.post("/v1/documents", json={"external_id": "lamp", "text": "The lamp burns."})).is_success
-        assert [line["status"] for line in await hand_in_batch(client, "oil", "wick")] == [202, 202]
+        assert [line["status"] for line in await upload_batch(client, "oil", "wick")] == [202, 202]
 
         link.change(Fault(mode))
         async with asyncio.timeout(30):
             alone, batch, stopped = await asyncio.gather(
                 client.post("/v1/documents", json={"external_id": "bell", "text": "The bell rings."}),
-                hand_in_batch(client, "candle", "torch"),
+                upload_batch(client, "candle", "torch"),
                 work(stored, "parse"),
                 return_exceptions=True,
             )
-        assert isinstance(stopped, Unavailable)  # nothing is claimed while it is away
+        assert isinstance(stopped, Unavailable)  # nothing is claimed while the store is unavailable
         refused = [alone.json(), *(line["error"] for line in batch)]
         assert [problem["status"] for problem in refused] == [503, 503, 503]
         assert {problem["detail"].partition(":")[0] for problem in refused} == {"The document could not be stored"}
-        assert await stored.database.rows(HELD_OR_TRIED) == []
+        assert await stored.database.rows(LEASED_OR_ATTEMPTED) == []
 
         link.change(Fault())
-        await stored.database.rows(DUE_NOW)
+        await stored.database.rows(MAKE_DUE)
         await work(stored)
         assert sorted(await found(client)) == ["lamp", "oil", "wick"]
-        assert len(objects(s3, bucket)) == 2 or mode == "hole"  # what the hole held back came too late, and is nobody's
+        assert len(objects(s3, bucket)) == 2 or mode == "hole"  # objects delayed by the hole belong to no document
 
 
-async def test_large_upload_ends_when_store_falls_silent(linked, s3, bucket, link):
+async def test_large_upload_fails_when_store_stops_answering(linked, s3, bucket, link):
     async def pieces():
         for mode in ("pass", "hole", "hole"):
             link.change(Fault(mode))

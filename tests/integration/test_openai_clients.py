@@ -1,4 +1,4 @@
-"""Clients of OpenAI ask a collection as if it were a model: the real client, and the requests of Open WebUI."""
+"""OpenAI clients use a collection as a model: the original client, and requests like Open WebUI's."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ ANSWER = "The documents say so [1]."
 
 @pytest.fixture
 async def indexed(client, services, provider):
-    """Two documents; the provider has counted nothing since."""
+    """Index two documents and reset the provider's counters."""
     for body in (LEAVE, PAY):
         reply = await client.post("/v1/documents", json=body | {"collection": "handbook"})
         reply.raise_for_status()
@@ -36,7 +36,7 @@ async def complete(client, *messages, **more):
 
 
 async def chunks_of(client, **more):
-    """The data of a streamed reply, without its last `[DONE]`."""
+    """Return the data of a streamed reply, without the final `[DONE]`."""
     reply = await complete(client, stream=True, **more)
     assert reply.headers["content-type"].startswith("text/event-stream")
     *data, done, end = reply.text.split("\n\n")
@@ -44,7 +44,7 @@ async def chunks_of(client, **more):
     return [orjson.loads(line.removeprefix("data: ")) for line in data]
 
 
-async def test_the_clients_of_openai_are_answered(client, indexed, services, settings):
+async def test_openai_client_lists_models_completes_and_streams(client, indexed, services, settings):
     async with serving(settings, services) as served:
         url = f"{served.base_url}/v1"
 
@@ -55,7 +55,7 @@ async def test_the_clients_of_openai_are_answered(client, indexed, services, set
                     answering.chat.completions.create(model="gpt-5", messages=[QUESTION])
                 assert refused.value.code == "model_not_found"
                 assert refused.value.param == "model"
-                with pytest.raises(openai.BadRequestError, match="lends nobody"):
+                with pytest.raises(openai.BadRequestError, match="does not serve embeddings"):
                     answering.embeddings.create(model="handbook", input="a")
                 return named, answering.chat.completions.create(
                     model="handbook", messages=[QUESTION], temperature=0.2, max_tokens=50, seed=7, user="u"
@@ -89,8 +89,8 @@ async def test_the_clients_of_openai_are_answered(client, indexed, services, set
         assert usage.usage.total_tokens > 0
 
 
-async def test_open_webui_reads_the_sources_of_a_stream(client, indexed):
-    """It sends what its own interface needs, and takes `delta.annotations` as the sources [1], [2] and so on."""
+async def test_open_webui_stream_contains_source_annotations(client, indexed):
+    """Open WebUI sends extra fields and reads `delta.annotations` as the sources [1], [2] and so on."""
     sent = {"chat_id": "c", "id": "m", "session_id": "s", "background_tasks": {"title_generation": True}, "tools": []}
     chunks = await chunks_of(client, stream_options={"include_usage": False}, metadata=None, **sent)
 
@@ -103,7 +103,7 @@ async def test_open_webui_reads_the_sources_of_a_stream(client, indexed):
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
-async def test_history_is_condensed_into_the_question(client, indexed, provider):
+async def test_chat_history_is_condensed_into_one_question(client, indexed, provider):
     provider.script(condensed="When is the salary paid?")
     history = [
         {"role": "system", "content": "Be brief."},
@@ -128,10 +128,10 @@ async def test_history_is_condensed_into_the_question(client, indexed, provider)
     assert "](" not in content
 
     await complete(client)
-    assert provider.stats()["calls"] == 3  # nothing to condense
+    assert provider.stats()["calls"] == 3  # there is no history to condense
 
 
-async def test_a_quoting_server_takes_the_last_message_alone(client, indexed, settings, provider):
+async def test_extractive_server_uses_only_the_last_message(client, indexed, settings, provider):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
         before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
         reply = (await complete(quoting, *before, QUESTION)).json()
@@ -155,7 +155,7 @@ REFUSED = [
 ]
 
 
-async def test_invalid_request_is_rejected_before_any_payment(client, indexed, provider):
+async def test_invalid_chat_request_is_rejected_without_provider_calls(client, indexed, provider):
     for change, param in REFUSED:
         reply = await client.post("/v1/chat/completions", json={"model": "handbook", "messages": [QUESTION]} | change)
 
@@ -165,7 +165,7 @@ async def test_invalid_request_is_rejected_before_any_payment(client, indexed, p
     assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
 
 
-async def test_each_error_has_the_shape_of_openai(client, indexed, settings, services, provider):
+async def test_errors_of_openai_routes_have_openai_shape(client, indexed, settings, services, provider):
     provider.script(down=True)
     before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, QUESTION]
     reply = await complete(client, *before)
@@ -176,12 +176,12 @@ async def test_each_error_has_the_shape_of_openai(client, indexed, settings, ser
         refused = await keyed.get("/v1/models")
         assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
         assert refused.headers["www-authenticate"]
-        assert "detail" in (await keyed.get("/v1/status")).json()  # the other routes keep theirs
+        assert "detail" in (await keyed.get("/v1/status")).json()  # the other routes keep their own format
         assert (await keyed.get("/v1/models", headers=as_tenant("alice"))).json() == {"object": "list", "data": []}
         assert (await keyed.get("/v1/models", headers={"x-api-key": KEYS["bob"]})).status_code == 200
 
 
-async def test_midstream_error_is_last_message(client, indexed, provider):
+async def test_error_during_stream_is_last_message(client, indexed, provider):
     provider.script(status=400)
 
     reply = await complete(client, stream=True)

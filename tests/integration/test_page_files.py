@@ -1,13 +1,13 @@
-"""The page as files over HTTP, without a browser."""
+"""The page's files over HTTP, without a browser."""
 
 import gzip
 import re
 
-from api.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, Page
 from tests.support.api import calling
 
 
-async def test_page_addresses_return_document_others_a_problem(client):
+async def test_page_addresses_return_html_and_others_404(client):
     for path in (address.format(document_id="a", evaluation_id="b", name="c") for address in ADDRESSES):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -35,9 +35,9 @@ async def test_page_assets_exist_and_are_cached_forever(client):
 def test_screen_modules_are_preloaded():
     page = Page()
     modules = {name for name in page.files if name.endswith(".js")}
-    told = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
-    # What takes files comes when the list of documents stands.
-    assert modules - told == {"parts/submission.js", "parts/estimate.js", "parts/uploads.js"}
+    preloaded = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
+    # The upload modules are loaded after the list of documents is shown.
+    assert modules - preloaded == {"parts/submission.js", "parts/estimate.js", "parts/uploads.js"}
     assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")
@@ -45,7 +45,7 @@ def test_screen_modules_are_preloaded():
     assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
 
 
-def test_another_content_has_another_address(tmp_path):
+def test_changed_page_content_changes_its_address(tmp_path):
     (tmp_path / "index.html").write_text("{files} {head}")
     (tmp_path / "app.js").write_text("1")
     first = Page(tmp_path).address
@@ -58,7 +58,7 @@ def test_proxy_path_prefixes_every_file():
     assert 'src="/docs-of-ours/page/' in Page().document("/docs-of-ours", "ask")
 
 
-def test_no_module_makes_html_of_a_text():
+def test_page_modules_never_build_html_from_text():
     for name, file in Page().files.items():
         if name.startswith("vendor/"):
             continue

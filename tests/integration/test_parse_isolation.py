@@ -1,4 +1,4 @@
-"""Whoever takes a parser's child over: what the code of an extractor tries there, and what refuses it."""
+"""A compromised extractor in a parser's child: its attempts, and the mechanisms that refuse them."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from shared.services import build
 
 ROOT = Path(__file__).parents[2]
 
-# An extractor that does what the file says, in this thread and in one that began while the extractor was loaded.
+# An extractor that runs code from the file, in this thread and in a thread started while the extractor was loaded.
 TAKEN_OVER = """
 import ctypes, errno, json, os, queue, signal, socket, sys, threading, time
 from shared.ingest.parse import confinement
@@ -105,7 +105,7 @@ NUMBERS = {
 
 
 def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[str, str]:
-    """What is tried, by what a person calls it."""
+    """Return the code of each attempt by its description."""
     tcp = {f"connect to {name}": f"connect(socket.AF_INET, {address!r})" for name, address in engines.items()}
     return tcp | {
         "read its parent's environment": "open(f'/proc/{os.getppid()}/environ', 'rb').read()",
@@ -113,11 +113,11 @@ def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[st
         "read its own environment": "open('/proc/self/environ', 'rb').read()",
         "read a file of the machine": "open('/etc/passwd').read()",
         "list a folder": "os.listdir('/')",
-        "read another's upload": f"open({str(upload)!r}).read()",
-        "learn of another's upload": f"os.stat({str(upload)!r})",
-        "cut another's upload": f"os.truncate({str(upload)!r}, 0)",
-        "rename another's upload": f"os.rename({str(upload)!r}, {str(upload) + '-mine'!r})",
-        "delete another's upload": f"os.unlink({str(upload)!r})",
+        "read another tenant's upload": f"open({str(upload)!r}).read()",
+        "learn of another tenant's upload": f"os.stat({str(upload)!r})",
+        "cut another tenant's upload": f"os.truncate({str(upload)!r}, 0)",
+        "rename another tenant's upload": f"os.rename({str(upload)!r}, {str(upload) + '-mine'!r})",
+        "delete another tenant's upload": f"os.unlink({str(upload)!r})",
         "write a file": f"open({str(upload) + '-full'!r}, 'wb')",
         "make a folder": f"os.mkdir({str(upload) + '-folder'!r})",
         "fill the memory with a file": "os.memfd_create('full')",
@@ -129,7 +129,7 @@ def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[st
         "start a program": "os.posix_spawn('/bin/true', ['true'], {})",
         "become a program": "os.execv('/bin/true ', ['true'])",
         "signal its parent": "os.kill(os.getppid(), 0)",
-        "signal everybody": "os.kill(-1, 0)",
+        "signal every process": "os.kill(-1, 0)",
         "trace its parent": f"call({NUMBERS['ptrace'][_SECOND]}, 16, os.getppid(), 0, 0)",
         "read its parent's memory by a call": f"call({NUMBERS['process_vm_readv'][_SECOND]}, os.getppid(), *[0] * 5)",
         "limit its parent": f"call({NUMBERS['prlimit64'][_SECOND]}, os.getppid(), 7, 0, 0)",
@@ -146,7 +146,7 @@ def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[st
 
 
 class TakenOver:
-    """Runs code in a child, and tells what came of it."""
+    """Runs code in a child and returns the results."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._modules = folder / "modules"
@@ -156,11 +156,11 @@ class TakenOver:
         self.without()
 
     def without(self, *means: str) -> None:
-        """Let later children find a kernel without some of its means."""
+        """Make later children find a kernel without some mechanisms."""
         (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
 
     async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
-        """Return what each attempt gave, in a young thread and in an old one."""
+        """Return the result of each attempt, in a new thread and in an old one."""
         self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
         async with ParsingSandbox(**options) as sandbox:
             whole = ChunkingOptions(max_chars=100_000)
@@ -175,17 +175,17 @@ def taken_over(tmp_path, monkeypatch) -> TakenOver:
 
 @pytest.fixture
 def upload(tmp_path) -> Path:
-    """Another tenant's file, which every user may read, write and delete."""
+    """Return another tenant's file, which every user may read, write and delete."""
     folder = tmp_path / "uploads"
     folder.mkdir()
     path = folder / "of-another-tenant"
     path.write_text("theirs")
     for above in (folder, path):
         above.chmod(0o777)
-    ground = Path(os.environ["TEST_RUN"])
+    run_folder = Path(os.environ["TEST_RUN"])
     for above in (tmp_path, *tmp_path.parents):
         above.chmod(0o755)
-        if above == ground:
+        if above == run_folder:
             break
     return path
 
@@ -201,11 +201,11 @@ def attempts(upload, settings) -> dict[str, str]:
 
 
 def refused(attempts: Mapping[str, str]) -> dict[str, list[str]]:
-    """What a child says that may do none of it, in a young thread and in an old one."""
+    """Return the results of a child in which every attempt is refused, in both threads."""
     return {name: ["refused", "refused"] for name in attempts}
 
 
-async def test_a_child_that_was_taken_over_reaches_nothing(taken_over, upload, attempts):
+async def test_compromised_child_reaches_nothing(taken_over, upload, attempts):
     results = await taken_over.tries(attempts)
 
     assert results == refused(attempts)
@@ -213,13 +213,13 @@ async def test_a_child_that_was_taken_over_reaches_nothing(taken_over, upload, a
     assert upload.read_text() == "theirs"
 
 
-async def test_seccomp_alone_refuses_all_of_it(taken_over, attempts):
+async def test_seccomp_alone_refuses_every_attempt(taken_over, attempts):
     taken_over.without("Landlock")
 
     assert await taken_over.tries(attempts) == refused(attempts)
 
 
-async def test_landlock_alone_closes_files_ports_and_the_parent(taken_over, upload, attempts):
+async def test_landlock_alone_protects_files_ports_and_parent(taken_over, upload, attempts):
     taken_over.without("seccomp")
     closed = ("read", "list", "cut", "rename", "delete", "write", "make a folder", "connect", "signal its", "trace")
     tried = {name: code for name, code in attempts.items() if name.startswith(closed) and "by a call" not in name}
@@ -228,11 +228,11 @@ async def test_landlock_alone_closes_files_ports_and_the_parent(taken_over, uplo
     assert upload.read_text() == "theirs"
 
 
-async def test_without_user_separation_limits_remain(taken_over, upload):
+async def test_unconfined_child_can_read_uploads_and_fork(taken_over, upload):
     taken_over.without("seccomp", "Landlock")
-    left = {"read another's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
+    possible = {"read another tenant's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
 
-    assert await taken_over.tries(left) == {name: ["done", "done"] for name in left}
+    assert await taken_over.tries(possible) == {name: ["done", "done"] for name in possible}
 
 
 async def test_child_ignoring_signals_dies_at_time_limit(taken_over):
@@ -251,33 +251,33 @@ def children_of(pid: int) -> set[str]:
     }
 
 
-async def test_child_of_one_tenant_cannot_read_anothers_files(tmp_path):
+async def test_child_used_by_one_tenant_serves_no_other(tmp_path):
     page, text = tmp_path / "page.html", tmp_path / "text.md"
     page.write_text("<html><body>A page.</body></html>")
     text.write_text("A text.")
     async with ParsingSandbox() as sandbox:
 
-        async def child_that_reads(path: Path, tenant: str) -> int:
+        async def child_reading(path: Path, tenant: str) -> int:
             await sandbox.parse(path, filename=path.name, media_type=None, options=ChunkingOptions(), tenant=tenant)
             (child,) = sandbox._idle
             return child._process.pid
 
-        first = await child_that_reads(text, "acme")
-        second = await child_that_reads(text, "beta")
-        assert first == second  # no library has read anything
-        assert await child_that_reads(page, "acme") == first
-        assert await child_that_reads(text, "acme") == first
-        assert await child_that_reads(text, "beta") != first
+        first = await child_reading(text, "acme")
+        second = await child_reading(text, "beta")
+        assert first == second  # no library has read a file
+        assert await child_reading(page, "acme") == first
+        assert await child_reading(text, "acme") == first
+        assert await child_reading(text, "beta") != first
 
 
-# The processes that have the secrets
+# The processes that contain the secrets
 
 PROTECTED = """
 import ctypes, os, sys
 from shared.process import hardening
-if os.geteuid() == 0:  # whom nothing keeps from reading
+if os.geteuid() == 0:  # root can always read
     os.setresuid(65534, 65534, 65534)
-ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as every program begins
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # the initial state of every program
 if sys.argv[1] == "closed":
     hardening.close_memory()
 if (child := os.fork()) == 0:
@@ -294,8 +294,8 @@ os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize(("protection", "read"), [("open", ["environ", "mem"]), ("closed", [])])
-def test_same_user_processes_cannot_read_worker_memory(protection, read):
-    """Where there is no Landlock a child could; whoever else runs as the user could too."""
+def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
+    """Without Landlock, a child could read it; other processes of the same user could, too."""
     command = [sys.executable, "-c", PROTECTED, protection]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == read
@@ -307,7 +307,7 @@ NONSENSE = {
     "another value": "[]",
     "a number for a text": [None, 1, "text/html", [], [[1, [0, 1], [], None, None, None]]],
     "a NUL": [None, 1, "text/html", [], [["\0", [0, 1], [], None, None, None]]],
-    "a place without a question": [None, 1, "text/html", [7], [["a", [0, 1], [], None, None, None]]],
+    "a position without a question": [None, 1, "text/html", [7], [["a", [0, 1], [], None, None, None]]],
 }
 
 
@@ -321,10 +321,10 @@ async def test_forged_parser_reply_fails_only_its_file(taken_over, reply):
         await taken_over.tries({"answer": code})
 
 
-async def test_worker_requiring_confinement_refuses_to_start_without_it(settings, monkeypatch):
+async def test_worker_requiring_isolation_does_not_start_without_it(settings, monkeypatch):
     monkeypatch.setattr(confinement, "landlock_version", lambda: 0)
     async with build("parse", settings):
-        pass  # it warns
+        pass  # logs a warning
 
     required = settings.model_copy(update={"parse_isolation": "require"})
     with pytest.raises(

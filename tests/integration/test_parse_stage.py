@@ -1,4 +1,4 @@
-"""Parsing beside others: one tenant's document stops no loop, and a folder that is away is no document's fault."""
+"""Parse stage: a large document does not block the event loop, and a missing folder fails no document."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from tests.support.api import work
 from tests.support.loopwatch import watched_loop
 
 
-async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
+async def test_many_quoted_questions_do_not_block_event_loop(services, library):
     facts = [
         f"Fact number {number} says that lamp {number} burns until dawn on cliff {number}." for number in range(6000)
     ]
     questions = [ReadyQuestion(f"When does lamp {n} burn?", quote=fact[5:-4]) for n, fact in enumerate(facts)]
     sections = "\n\n".join(f"# Part {n}\n\n" + " ".join(facts[3 * n : 3 * n + 3]) for n in range(2000))
     large = await library.add(sections, "large.md", questions=questions)
-    small = await library.add("A small text beside it.", "small.md", questions=["Which text?"])
+    small = await library.add("A small text.", "small.md", questions=["Which text?"])
 
     async with watched_loop() as watch:
         await work(services, "parse")
@@ -27,15 +27,15 @@ async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
     watch.require_free()
     async with services.database.begin() as connection:
         found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunk_contents"))
-        placed = [(content, question) for content, given in found for question in given]
-    assert len(placed) == 6001
-    assert all(question.split()[3] in content.split() for content, question in placed if "lamp" in question)
+        assigned = [(content, question) for content, given in found for question in given]
+    assert len(assigned) == 6001
+    assert all(question.split()[3] in content.split() for content, question in assigned if "lamp" in question)
     for document in (large, small):
         state = (await services.ledger.documents.get("default", document.id)).state
         assert state == DocumentState.INDEXING
 
 
-async def parsing(services):
+async def document_states(services):
     async with services.database.begin() as connection:
         return [tuple(row) for row in await connection.execute(text("SELECT DISTINCT state, attempts FROM documents"))]
 
@@ -45,19 +45,19 @@ async def test_unavailable_upload_folder_fails_no_document(services, library):
         await library.add(f"Text number {number}.")
     folder = services.settings.data_dir / "uploads"
     folder.rename(folder.with_name("elsewhere"))
-    folder.mkdir()  # as the mount point of a folder that is not mounted
+    folder.mkdir()  # like the mount point of an unmounted folder
 
     with pytest.raises(Unavailable) as caught:
         await work(services, "parse")
     assert caught.value.component == "uploads"
-    assert await parsing(services) == [("queued", 0)]
+    assert await document_states(services) == [("queued", 0)]
 
     folder.rmdir()
     folder.with_name("elsewhere").rename(folder)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET due_at = now()"))
     await work(services, "parse")
-    assert await parsing(services) == [("indexing", 0)]
+    assert await document_states(services) == [("indexing", 0)]
 
 
 async def test_unlistable_upload_folder_fails_no_document(services, library):
@@ -67,19 +67,19 @@ async def test_unlistable_upload_folder_fails_no_document(services, library):
     try:
         with pytest.raises(Unavailable):
             await work(services, "parse")
-        assert await parsing(services) == [("queued", 0)]
+        assert await document_states(services) == [("queued", 0)]
     finally:
         folder.with_name("elsewhere").rename(folder)
 
 
 async def test_single_missing_upload_fails_with_remedy(services, library):
-    gone = await library.add("A text that is gone.", "gone.md")
+    missing = await library.add("A text without its file.", "missing.md")
     (file,) = (services.settings.data_dir / "uploads").glob("??/*")
-    await library.add("A text that is there.", "there.md")
+    await library.add("A text with its file.", "stored.md")
     file.unlink()
     await work(services, "parse")
 
-    found = await services.ledger.documents.get("default", gone.id)
+    found = await services.ledger.documents.get("default", missing.id)
     assert (found.state, found.error) == (
         DocumentState.FAILED,
         "The stored file is missing: upload it again.",

@@ -1,4 +1,4 @@
-"""Files go in, documents or plain sentences come out, and the sandbox outlives all of them."""
+"""The sandbox turns files into documents or plain error sentences, and survives every file."""
 
 import asyncio
 import io
@@ -87,7 +87,7 @@ def paragraph(text: str) -> str:
 
 
 def pdf(*pages: str, encrypt: bool = False) -> bytes:
-    """A PDF with a line of text on each page."""
+    """Return a PDF with a line of text on each page."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -169,20 +169,20 @@ FEED = (
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("a.") else "",
 )
-async def test_every_kind_gives_its_text(parse, content, name, media_type, title, words):  # noqa: PLR0917
+async def test_every_file_kind_yields_text_and_title(parse, content, name, media_type, title, words):  # noqa: PLR0917
     document = await parse(content, name, media_type)
 
     assert words in text_of(document)
     assert document.title == title
 
 
-async def test_content_takes_precedence_over_type_and_name(parse):
+async def test_file_kind_follows_content_before_type_and_name(parse):
     document = await parse(pdf("The ferry is late."), "a.docx", "text/plain")
 
     assert document.media_type == "application/pdf"
 
 
-async def test_pages_are_known(parse):
+async def test_pdf_chunks_have_page_numbers(parse):
     text = "The ferry leaves the harbour at seven in the morning and at noon. " * 4
 
     document = await parse(pdf(f"First page. {text}", "", f"Third page. {text}"), "a.pdf")
@@ -214,7 +214,7 @@ async def test_pages_are_known(parse):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_every_bad_file_has_its_own_sentence(parse, content, name, sentence):
+async def test_unreadable_file_is_explained_in_one_sentence(parse, content, name, sentence):
     with pytest.raises(Unreadable) as caught:
         await parse(content, name)
 
@@ -222,7 +222,7 @@ async def test_every_bad_file_has_its_own_sentence(parse, content, name, sentenc
     assert text_of(await parse("still alive", "b.txt")) == "still alive"
 
 
-async def test_a_bomb_of_a_gigabyte_is_refused_unopened(parse, tmp_path):
+async def test_archive_bomb_is_refused_without_unpacking(parse, tmp_path):
     path = tmp_path / "bomb.docx"
     archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
     with archive, archive.open("word/document.xml", "w") as part:
@@ -233,7 +233,7 @@ async def test_a_bomb_of_a_gigabyte_is_refused_unopened(parse, tmp_path):
         await parse(path)
 
 
-async def test_more_text_than_allowed_is_refused(tmp_path):
+async def test_excess_text_is_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("word " * 1000)
     async with ParsingSandbox(max_text_chars=1000) as sandbox:
@@ -267,19 +267,19 @@ async def test_more_text_than_allowed_is_refused(tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 9 else "",
 )
-async def test_no_file_makes_the_parser_read_another(parse, content, name):
+async def test_file_cannot_include_other_files(parse, content, name):
     try:
-        told = text_of(await parse(content, name))
+        result = text_of(await parse(content, name))
     except Unreadable as error:
-        told = error.message
+        result = error.message
 
-    assert "root:" not in told
+    assert "root:" not in result
 
 
 @pytest.mark.parametrize(
     "page", ["<div>" * 100_000 + "deep" + "</div>" * 100_000, "<p>above</p>" + "<div>" * 300 + "deep" + "</div>" * 300]
 )
-async def test_deeply_nested_content_is_not_lost(parse, page):
+async def test_deeply_nested_html_content_is_kept(parse, page):
     assert "deep" in text_of(await parse(f"<html><body>{page}</body></html>", "a.html"))
 
 
@@ -305,7 +305,7 @@ async def test_child_is_replaced_after_enough_native_reads(parse, sandbox, monke
     assert sandbox._idle == []
 
 
-async def test_files_are_parsed_side_by_side(sandbox, tmp_path):
+async def test_files_are_parsed_concurrently(sandbox, tmp_path):
     paths = [tmp_path / str(number) for number in range(6)]
     for path in paths:
         path.write_text(f"text of {path.name}")
@@ -326,14 +326,14 @@ async def test_child_killed_between_files_costs_no_file(parse, sandbox):
 
 
 def endless_file(folder: Path) -> Path:
-    """A file whose bytes never come; until the run ends it has a writer, who writes nothing."""
+    """Return a FIFO that never delivers bytes, because its writer stays open and writes nothing."""
     fifo = folder / "endless"
     os.mkfifo(fifo)
     os.open(fifo, os.O_RDWR | os.O_CLOEXEC)
     return fifo
 
 
-async def test_a_file_that_takes_too_long(tmp_path):
+async def test_slow_file_is_refused_and_next_file_parsed(tmp_path):
     fifo = endless_file(tmp_path)
     (tmp_path / "next").write_text("next")
     async with ParsingSandbox(timeout=timedelta(seconds=0.3)) as sandbox:
@@ -386,20 +386,20 @@ async def test_parser_failures_are_contained(tmp_path, monkeypatch, code, senten
         assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
 
 
-async def test_worker_memory_is_not_charged_to_child(tmp_path, monkeypatch):
-    """The kernel counts what the worker had at its most in the child's figure, too."""
+async def test_crash_is_not_blamed_on_worker_memory(tmp_path, monkeypatch):
+    """The kernel includes the worker's peak memory in the child's figure."""
     (tmp_path / "kreuzberg.py").write_text(ODD_EXTRACTOR.format(code="os._exit(3)"))
     monkeypatch.syspath_prepend(tmp_path)
     page = tmp_path / "page"
     page.write_text("<html></html>")
     limit = 300 << 20
-    assert len(b"x" * limit) == limit  # has been had, and is gone
+    assert len(b"x" * limit) == limit  # was allocated and freed
     async with ParsingSandbox(memory_bytes=limit) as sandbox:
         with pytest.raises(Unreadable, match=r"the file crashed the parser \(status 3\)"):
             await sandbox.parse(page, filename=None, media_type="text/html", options=ChunkingOptions())
 
 
-async def test_child_inherits_no_secret_and_no_file(parse, sandbox, monkeypatch, tmp_path):
+async def test_child_inherits_no_secret_and_no_file_descriptor(parse, sandbox, monkeypatch, tmp_path):
     monkeypatch.setenv("FOREASK_LLM_API_KEY", "secret")
     with (tmp_path / "open").open("w") as file:
         os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - its only parameter
@@ -411,13 +411,13 @@ async def test_child_inherits_no_secret_and_no_file(parse, sandbox, monkeypatch,
 
 
 def limit_of(pid: int, name: str) -> tuple[str, str]:
-    """A soft limit and the hard one."""
+    """Return a soft limit and its hard limit."""
     limits = (Path("/proc") / str(pid) / "limits").read_text()
     soft, hard = re.search(rf"{name} +(\S+) +(\S+)", limits).groups()
     return soft, hard
 
 
-async def test_the_kernel_limits_a_child(parse, sandbox):
+async def test_child_has_kernel_limits(parse, sandbox):
     await parse("one")
     child = child_of(sandbox)
 
@@ -429,7 +429,7 @@ async def test_the_kernel_limits_a_child(parse, sandbox):
     assert most_seconds == "630"
 
 
-async def test_no_thread_of_a_child_can_gain_privileges(parse, sandbox):
+async def test_child_threads_cannot_gain_privileges(parse, sandbox):
     await parse(pdf("The ferry is late."))
 
     threads = list(Path(f"/proc/{child_of(sandbox)}/task").iterdir())
@@ -451,7 +451,7 @@ async def test_no_thread_of_a_child_can_gain_privileges(parse, sandbox):
         (-signal.SIGSEGV, 2**20, b"", "the file crashed the parser (signal 11)"),
     ],
 )
-def test_a_death_has_a_plain_cause(status, peak_bytes, words, sentence):
+def test_child_exit_status_is_explained(status, peak_bytes, words, sentence):
     assert sandboxes._cause(sandboxes._Death(status, peak_bytes, words), timedelta(seconds=30), 2**30) == sentence
 
 
@@ -465,32 +465,32 @@ async def test_child_dies_with_parent_during_parse(tmp_path):
         "    await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())\n"
         "asyncio.run(main())"
     )
-    folder = tmp_path / "folder"  # of its own: children of other tests come and go
+    folder = tmp_path / "folder"  # a separate folder, because children of other tests start and exit
     folder.mkdir()
     environment = os.environ | {"TMPDIR": str(folder)}
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment)
-    child = await until(lambda: children_of(parent.pid) and (Path("/proc") / children_of(parent.pid)[0]))
-    await until(lambda: "Max core file size        0 " in (child / "limits").read_text())
-    await until(lambda: not list(folder.glob("foreask-*")))  # the child said that it is ready
+    child = await wait_until(lambda: children_of(parent.pid) and (Path("/proc") / children_of(parent.pid)[0]))
+    await wait_until(lambda: "Max core file size        0 " in (child / "limits").read_text())
+    await wait_until(lambda: not list(folder.glob("foreask-*")))  # the child reported that it is ready
     await asyncio.sleep(0.3)
     parent.kill()
     await parent.wait()
 
-    await until(lambda: not (child / "status").exists() or "State:\tZ" in (child / "status").read_text())
+    await wait_until(lambda: not (child / "status").exists() or "State:\tZ" in (child / "status").read_text())
 
 
 def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-async def until(condition: Callable[[], object]) -> Any:
+async def wait_until(condition: Callable[[], object]) -> Any:
     async with asyncio.timeout(20):
         while not (found := condition()):
             await asyncio.sleep(0.02)
     return found
 
 
-async def test_killed_workers_leftovers_are_removed_at_next_start(temporary):
+async def test_old_parser_folders_are_removed_at_start(temporary):
     old, young, another = (temporary / name for name in ("foreask-parser-old", "foreask-parser-young", "foreask-mine"))
     for folder in (old, young, another):
         folder.mkdir()
@@ -505,7 +505,7 @@ async def test_killed_workers_leftovers_are_removed_at_next_start(temporary):
     assert sorted(temporary.iterdir()) == [another, young]
 
 
-async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, monkeypatch):
+async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("text")
     monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
@@ -519,7 +519,7 @@ async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, mo
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
 
-async def test_a_cancelled_parse_leaves_no_child(sandbox, tmp_path):
+async def test_cancelled_parse_leaves_no_child(sandbox, tmp_path):
     fifo = endless_file(tmp_path)
     task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
     await asyncio.sleep(0.5)
@@ -552,16 +552,16 @@ def test_sandbox_runs_on_uvloop(tmp_path):
 
 def files_in(folder: str) -> list[Path]:
     paths = sorted(path for path in (FILES / folder).iterdir() if not path.name.endswith(".expected.md"))
-    assert paths, f"no file lies in {folder}"
+    assert paths, f"{folder} contains no file"
     return paths
 
 
-def test_every_common_kind_has_a_file():
+def test_every_common_kind_has_a_sample_file():
     kinds = ".docx .eml .epub .html .ipynb .md .odt .pdf .pptx .rtf .xlsx .xml"
     assert {path.suffix for path in files_in("good")} == set(kinds.split())
 
 
-async def test_every_good_file_gives_text(parse):
+async def test_every_good_file_yields_text(parse):
     refused = {}
     for path in files_in("good"):
         try:
@@ -581,24 +581,24 @@ async def test_good_files_keep_their_words(parse):
         assert len(wanted & got) >= 0.9 * len(wanted), path.name
 
 
-async def test_every_hostile_file_gives_text_or_a_sentence(parse):
+async def test_hostile_files_yield_text_or_plain_errors(parse):
     for path in files_in("hostile"):
         try:
-            told = text_of(await parse(path))
+            result = text_of(await parse(path))
         except Unreadable as error:
-            told = error.message
-        assert "crashed" not in told
-        assert "could not be parsed" not in told
-        assert "root:" not in told
+            result = error.message
+        assert "crashed" not in result
+        assert "could not be parsed" not in result
+        assert "root:" not in result
     assert text_of(await parse("still alive", "b.txt")) == "still alive"
 
 
-# The PDF library, on a machine where nothing ran before
+# The PDF library, on a machine without earlier runs
 
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch) -> Path:
-    """A new and empty temporary folder, and a new and empty home."""
+    """Return a new, empty temporary folder, and set a new, empty home."""
     folders = {"TMPDIR": tmp_path / "temporary", "HOME": tmp_path / "home"}
     for variable, folder in folders.items():
         folder.mkdir()
@@ -634,8 +634,8 @@ def maps_of(pid: int) -> list[str]:
 async def test_planted_library_in_temporary_folder_is_not_loaded(temporary):
     code = "from shared.ingest.parse.extraction import load; load()"
     subprocess.run([sys.executable, "-c", code], check=True)
-    (left,) = temporary.glob("*/libpdfium.so")
-    left.write_bytes(bytes(left.stat().st_size))
+    (library,) = temporary.glob("*/libpdfium.so")
+    library.write_bytes(bytes(library.stat().st_size))
 
     async with ParsingSandbox() as sandbox:
         (text,) = await parse_at_once(sandbox, 1)
@@ -643,7 +643,7 @@ async def test_planted_library_in_temporary_folder_is_not_loaded(temporary):
     assert "Water Freezing Point" in text
 
 
-def test_folder_writable_by_others_is_refused(tmp_path, monkeypatch):
+def test_library_folder_must_be_private_and_empty(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", "unchanged")
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o700)
@@ -668,27 +668,29 @@ def test_folder_writable_by_others_is_refused(tmp_path, monkeypatch):
 
 def refuse(folder: Path) -> None:
     with (
-        pytest.raises(PermissionError, match="not an empty folder of this user alone"),
+        pytest.raises(PermissionError, match="not an empty folder that only this user can open"),
         pdf_library.unpacking_in(folder),
     ):
         pass
     assert os.environ["TMPDIR"] == "unchanged"
 
 
-async def test_unpackable_library_reports_remedy(temporary):
+async def test_failed_library_unpacking_reports_remedy(temporary):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024 * 1024, limits[1]))
     try:
         async with ParsingSandbox() as sandbox:
-            with pytest.raises(Transient, match="set TMPDIR to a folder where this user may write files and run code"):
+            with pytest.raises(
+                Transient, match="set TMPDIR to a folder in which this user may write files and run code"
+            ):
                 await sandbox.warm()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(temporary.iterdir()) == []
 
 
-async def test_unwritable_folders_report_same_remedy(temporary, monkeypatch):
+async def test_unwritable_temporary_folder_reports_remedy(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
     async with ParsingSandbox() as sandbox:
-        with pytest.raises(Transient, match="set TMPDIR to a folder where this user may write files and run code"):
+        with pytest.raises(Transient, match="set TMPDIR to a folder in which this user may write files and run code"):
             await sandbox.warm()

@@ -1,4 +1,4 @@
-"""A pooler in transaction mode: PostgreSQL forgets a session after each transaction, and nothing is missed."""
+"""A pooler in transaction mode: nothing depends on session state between transactions."""
 
 import asyncio
 import re
@@ -21,16 +21,16 @@ from tests.conftest import Library
 from tests.support.api import work
 
 LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
-# What poolers pass on to the server, or hold against the parameters of its connection.
+# Parameters that poolers pass to the server or compare with the connection's parameters.
 PASSED_ON = {"client_encoding", "application_name", "DateStyle", "TimeZone", "standard_conforming_strings"}
-OF_SESSIONS = re.compile(
+SESSION_STATE = re.compile(
     r"pg_(try_)?advisory_(?!xact)\w+|\b(LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|TEMP|TEMPORARY)\s+\w|"
     r"\bSET\s+(SESSION|plan_cache|statement_|lock_|search_)|set_config\([^)]*,\s*false\)|WITH HOLD"
 )
 
 
 def forget_sessions(database):
-    """Let the server forget after each transaction what a pooler's next connection would not know."""
+    """Discard the session state after each transaction, like a pooler that changes connections."""
 
     @event.listens_for(database.engine.sync_engine, "checkin")
     def discard(connection, _):
@@ -40,7 +40,7 @@ def forget_sessions(database):
 
 @pytest.fixture
 async def pooled(services, settings):
-    """Services over a pooler in transaction mode."""
+    """Yield services that use a pooler in transaction mode."""
     async with build("all", settings.model_copy(update={"database_pooler": "transaction"})) as pooled:
         pooled.ledger.collections._index_names = services.ledger.collections._index_names
         forget_sessions(pooled.database)
@@ -53,7 +53,7 @@ async def value(database, sql):
 
 
 @pytest.mark.usefixtures("provider")
-async def test_documents_are_read_found_changed_verified_and_deleted(pooled):
+async def test_document_lifecycle_works_through_pooler(pooled):
     library = Library(pooled)
     collection = await library.collection()
     documents = [await library.add(f"# Harbours\n\nHarbour {n} opens at seven.", f"{n}.md") for n in range(3)]
@@ -70,7 +70,7 @@ async def test_documents_are_read_found_changed_verified_and_deleted(pooled):
     assert await pooled.index.count_chunks(collection.location) == 2
 
 
-async def test_sessions_work_through_a_pooler(pooled):
+async def test_pooled_sessions_set_no_unsupported_parameters(pooled):
     names = "SELECT coalesce(array_agg(name), '{}') FROM pg_settings WHERE source = 'client'"
 
     assert set(await value(pooled.database, names)) <= PASSED_ON
@@ -79,7 +79,7 @@ async def test_sessions_work_through_a_pooler(pooled):
 
 def test_no_statement_depends_on_session_state():
     texts = {path.name: path.read_text().replace("TEMPORARY ON DATABASE", "") for path in LEDGER.rglob("*.py")}
-    found = {name: OF_SESSIONS.search(text) for name, text in texts.items()}  # that is a right, and no session's table
+    found = {name: SESSION_STATE.search(text) for name, text in texts.items()}  # a privilege, not a temporary table
 
     assert {name: match.group() for name, match in found.items() if match} == {}
 
@@ -91,7 +91,7 @@ async def test_every_transaction_is_bounded(settings, pooler):
     if pooler == "transaction":
         forget_sessions(database)
     try:
-        for _ in range(2):  # the second over a connection that has been used
+        for _ in range(2):  # the second iteration uses an existing connection
             assert await value(database, "SHOW transaction_timeout") == "250ms"
             assert await value(database, "SHOW idle_in_transaction_session_timeout") == "15s"
         with pytest.raises(Unavailable):
@@ -102,7 +102,7 @@ async def test_every_transaction_is_bounded(settings, pooler):
 
 @pytest.fixture
 async def other(settings):
-    """The URL of an empty database."""
+    """Yield the URL of an empty database."""
     address = make_url(settings.database_url.get_secret_value())
     name = f"other_{uuid4().hex}"
     connection = await asyncpg.connect(settings.database_url.get_secret_value())
@@ -124,7 +124,7 @@ async def test_concurrent_migrations_release_locks_per_transaction(other):
         await database.aclose()
 
 
-async def test_a_postgresql_without_a_connection_left_says_so(settings):
+async def test_exhausted_postgresql_connections_are_reported(settings):
     role, url = f"few_{uuid4().hex}", settings.database_url.get_secret_value()
     connection = await asyncpg.connect(url)
     await connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
@@ -143,7 +143,7 @@ async def test_a_postgresql_without_a_connection_left_says_so(settings):
 
 
 @pytest.mark.parametrize(
-    ("role", "set_to", "held"),
+    ("role", "set_to", "expected"),
     [
         ("api", None, 10),
         ("scheduler", None, 10),
@@ -154,7 +154,7 @@ async def test_a_postgresql_without_a_connection_left_says_so(settings):
         ("api", 30, 30),
     ],
 )
-async def test_a_process_holds_few_connections(settings, monkeypatch, role, set_to, held):
+async def test_connection_pool_size_depends_on_role(settings, monkeypatch, role, set_to, expected):
     sizes = []
 
     class Counted(Database):
@@ -164,4 +164,4 @@ async def test_a_process_holds_few_connections(settings, monkeypatch, role, set_
 
     monkeypatch.setattr(parts, "Database", Counted)
     async with build(role, settings.model_copy(update={"database_pool_size": set_to})):
-        assert sizes == [held]
+        assert sizes == [expected]

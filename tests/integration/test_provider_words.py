@@ -1,4 +1,4 @@
-"""What providers and engines say of themselves reaches the log, and neither a reply nor a row."""
+"""Error messages of providers and engines are logged, but never returned or stored."""
 
 import asyncio
 from datetime import timedelta
@@ -29,7 +29,7 @@ async def connection(provider):
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "said"),
+    ("answer", "kind", "expected"),
     [
         ((400, None), Refused, ("400", "it rejects this request")),
         ((400, "acme-code"), Refused, ("400", "it rejects this request")),
@@ -44,8 +44,8 @@ async def connection(provider):
         ((500, None), Unavailable, ("500", "it failed")),
     ],
 )
-async def test_error_has_own_sentence_provider_message_is_logged(connection, provider, answer, kind, said):
-    (status, code), (named, meaning) = answer, said
+async def test_provider_error_is_summarized_and_its_message_logged(connection, provider, answer, kind, expected):
+    (status, code), (named, meaning) = answer, expected
     provider.script(status=status, error={"message": WORDS, "code": code, "type": "acme-type"})
 
     with capture_logs() as logs, pytest.raises(kind) as caught:

@@ -1,4 +1,4 @@
-"""The Python client against a real server: a document's whole life, with and without asyncio."""
+"""The Python client with a real server: a document's lifecycle, with and without asyncio."""
 
 import asyncio
 import re
@@ -18,21 +18,21 @@ async def server(services, settings, wakes):
         yield str(http.base_url)
 
 
-async def test_documents_are_handed_in_found_and_asked_for(server, services, tmp_path):
+async def test_async_client_covers_document_lifecycle(server, services, tmp_path):
     path = tmp_path / "leave.md"
     path.write_text("# Leave\n\nEverybody has 30 days of leave a year.")
-    told = []
+    progress = []
 
     async with AsyncClient(server, KEYS["alice"]) as foreask:
         document = await foreask.upload(
-            path, collection="handbook", metadata={"year": 2026}, progress=lambda *counts: told.append(counts)
+            path, collection="handbook", metadata={"year": 2026}, progress=lambda *counts: progress.append(counts)
         )
         again = await foreask.upload_bytes(
             path.read_bytes(), "leave.md", collection="handbook", metadata={"year": 2026}
         )
         await foreask.upload_text("Tea is in the kitchen.", collection="handbook", external_id="tea", questions=[])
         assert (again.id, again.version, document.state) == (document.id, 1, "queued")
-        assert told == [(47, 47)]
+        assert progress == [(47, 47)]
 
         waiting = asyncio.create_task(foreask.wait(document.id, timeout_seconds=20))
         await work(services)
@@ -65,7 +65,7 @@ async def test_documents_are_handed_in_found_and_asked_for(server, services, tmp
         assert (raised.value.status, raised.value.type) == (404, "not-found")
 
 
-async def test_without_asyncio_the_same_is_there(server):
+async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
     def use():
         with Client(server, KEYS["alice"]) as foreask:
             lines = foreask.upload_batch([{"external_id": f"d{n}", "text": f"Text {n}."} for n in range(3)] + [{}])
@@ -96,8 +96,8 @@ async def test_without_asyncio_the_same_is_there(server):
             erasure = foreask.delete_collection("faq")
             assert foreask.erasure(erasure.id).collection == "faq"
 
-        with Client(server) as nobody, pytest.raises(ApiError) as raised:
-            nobody.me()
+        with Client(server) as unauthenticated, pytest.raises(ApiError) as raised:
+            unauthenticated.me()
         assert (raised.value.status, raised.value.type) == (401, "unauthorized")
         assert raised.value.request_id
 
@@ -105,7 +105,7 @@ async def test_without_asyncio_the_same_is_there(server):
 
 
 @pytest.mark.usefixtures("wakes")
-async def test_the_guide_can_be_followed(services, settings, tmp_path, monkeypatch, capsys):
+async def test_python_client_guide_code_works(services, settings, tmp_path, monkeypatch, capsys):
     (tmp_path / "leave.md").write_text("# Leave\n\nEverybody has 30 days of leave a year.")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Qdrant has several nodes: where one does not answer, requests go to the next one, and nobody notices."""
+"""Several Qdrant nodes: if one does not answer, requests are sent to the next one without errors."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ SEARCHES = "/points/query/batch"
 
 @pytest.fixture
 async def nodes(settings):
-    """Two ways to the same Qdrant, each of which fails on demand."""
+    """Yield two links to the same Qdrant, each of which fails on demand."""
     links = [Link(settings.qdrant_url.removeprefix("http://").rstrip("/")) for _ in range(2)]
     for link in links:
         link.url = f"http://127.0.0.1:{await link.listen()}"
@@ -33,7 +33,7 @@ async def nodes(settings):
 
 @pytest.fixture
 async def cluster(nodes):
-    """A client of both nodes, which begins with the first, and an empty collection."""
+    """Yield a client of both nodes that starts with the first, and create an empty collection."""
     cluster = Index(*(node.url for node in nodes))
     await cluster.ensure_collection(NAME, 3)
     assert nodes[1].accepted == 0
@@ -75,12 +75,12 @@ async def test_node_failure_costs_no_query_and_no_write(cluster, nodes, mode):
     with capture_logs() as logs:
         first.change(Fault(mode=mode))
         await asyncio.gather(*loads)
-    tried = first.accepted
+    accepted = first.accepted
     await write(cluster, 900)
 
     assert await count(cluster) == 81
     assert second.accepted > 0
-    assert first.accepted == tried
+    assert first.accepted == accepted
     assert [entry["left"] for entry in logs if entry["event"] == "qdrant.address_left"] == [first.url[7:]]
 
 
@@ -93,14 +93,14 @@ async def test_write_with_lost_reply_is_repeated_elsewhere(cluster, nodes):
     assert await count(cluster) == 5
 
 
-async def test_isolated_node_is_abandoned(cluster, nodes):
+async def test_node_answering_503_is_abandoned(cluster, nodes):
     nodes[0].change(Fault(refuse=SEARCHES, status=503))
 
     assert [await search(cluster) for _ in range(3)] == [[[]]] * 3
     assert nodes[0].refused == 1
 
 
-async def test_each_node_is_asked_once_where_none_answers(cluster, nodes):
+async def test_total_outage_tries_each_node_once(cluster, nodes):
     for node in nodes:
         node.change(Fault(refuse=SEARCHES, status=503))
 
@@ -110,7 +110,7 @@ async def test_each_node_is_asked_once_where_none_answers(cluster, nodes):
     assert [node.refused for node in nodes] == [1, 1]
 
 
-async def test_a_refusal_is_the_same_everywhere(cluster, nodes):
+async def test_status_500_is_not_retried_on_another_node(cluster, nodes):
     nodes[0].change(Fault(refuse=SEARCHES, status=500))
 
     with pytest.raises(Unavailable):
@@ -119,7 +119,7 @@ async def test_a_refusal_is_the_same_everywhere(cluster, nodes):
     assert nodes[1].accepted == 0
 
 
-async def test_the_first_node_is_used_again_later(cluster, nodes, monkeypatch):
+async def test_recovered_first_node_is_used_again_later(cluster, nodes, monkeypatch):
     monkeypatch.setattr(addresses, "_RETURN_SECONDS", 0.1)
     nodes[0].change(Fault(mode="cut"))
     await search(cluster)
@@ -145,14 +145,14 @@ async def test_silent_node_is_abandoned_after_timeout(cluster, nodes):
 
 async def test_unanswered_accepted_write_is_not_resent(nodes, cluster, monkeypatch):
     monkeypatch.setattr(connection, "_TIMEOUT_SECONDS", 1)
-    hasty = Index(*(node.url for node in nodes))
+    impatient = Index(*(node.url for node in nodes))
     nodes[0].change(Fault(mode="hole"))
     with pytest.raises(Unavailable):
-        await search(hasty)
+        await search(impatient)
 
     assert nodes[1].accepted == 0
-    await hasty.ensure_collection(NAME, 3)
-    await hasty.aclose()
+    await impatient.ensure_collection(NAME, 3)
+    await impatient.aclose()
 
 
 async def test_processes_start_with_different_nodes(settings):
@@ -173,7 +173,7 @@ async def test_requests_share_connection_and_free_memory(cluster, nodes):
         before, connections = requests_in_memory(), nodes[0].accepted
         for number in range(5):
             await write(cluster, number)
-        assert nodes[0].accepted - connections <= 1  # one that was idle for long is made anew
+        assert nodes[0].accepted - connections <= 1  # a connection that was idle for long is reopened
         assert requests_in_memory() == before
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Qdrant reads and refuses writes, or lists its collections and answers no query: what the product does then."""
+"""The product's behaviour when Qdrant refuses writes, or lists collections but answers no query."""
 
 import asyncio
 import os
@@ -33,14 +33,14 @@ HARBOUR = "The harbour opens at seven in the morning for all ships."
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """Let a worker give a batch back that Qdrant does not take, in the place of holding its vectors for minutes."""
+def short_hold(monkeypatch):
+    """Make workers release rejected batches at once instead of keeping their vectors for minutes."""
     monkeypatch.setattr(writer, "_HOLD", timedelta(seconds=0.05))
 
 
 @pytest.fixture
 async def link(settings):
-    """A way to Qdrant that fails on demand."""
+    """Yield a link to Qdrant that fails on demand."""
     link = Link(settings.qdrant_url.removeprefix("http://").rstrip("/"))
     link.port = await link.listen()
     yield link
@@ -72,20 +72,20 @@ async def findings(services, library):
 
 
 @pytest.mark.usefixtures("provider")
-@pytest.mark.parametrize("there", [True, False], ids=["a collection that is there", "a new collection"])
-async def test_worker_claims_nothing_until_writes_succeed(services, library, link, index, there):
+@pytest.mark.parametrize("existing", [True, False], ids=["existing collection", "new collection"])
+async def test_worker_claims_nothing_until_writes_succeed(services, library, link, index, existing):
     indexer = replace(services.indexer, index=index)
     await library.add(HARBOUR)
     await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
-    if there:
+    if existing:
         await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
     link.change(WRITES)
     (outcome,) = await index_batch(indexer, [chunk])
 
     assert isinstance(outcome, FailedAttempt)
     assert not outcome.decision.burns_attempt
-    await index.count_points(chunk.location)  # it reads all the same
+    await index.count_points(chunk.location)  # reads still work
     for _ in range(2):
         with pytest.raises(Unavailable):
             await index.require()
@@ -96,7 +96,7 @@ async def test_worker_claims_nothing_until_writes_succeed(services, library, lin
     assert link.accepted == before
 
 
-async def test_readonly_collection_blocks_no_other(services, index, link):
+async def test_unwritable_collection_does_not_block_others(services, index, link):
     for name in ("full", "roomy"):
         await index.ensure_collection(name, 3)
     link.change(Fault(refuse="/collections/full/points"))
@@ -109,11 +109,11 @@ async def test_readonly_collection_blocks_no_other(services, index, link):
         await index.require()
 
 
-async def test_nothing_is_claimed_while_qdrant_answers_nothing(library, link, index):
-    place = (await library.collection()).location
+async def test_claims_stop_during_qdrant_outage(library, link, index):
+    location = (await library.collection()).location
     link.change(Fault(refuse="/collections"))
     with pytest.raises(Unavailable):
-        await index.count_points(place)
+        await index.count_points(location)
     with pytest.raises(Unavailable):
         await index.require()
 
@@ -161,14 +161,14 @@ async def test_cancelled_waiter_does_not_cancel_shared_probe(services, index):
 
 
 async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch):
-    """A request that ended later would write points of chunks that were given up meanwhile."""
-    index, client, ended = services.index, services.index._client.http.client, []
+    """A request that finishes later would write points of abandoned chunks."""
+    index, client, finished = services.index, services.index._client.http.client, []
     request = client.request
 
     async def slower(**arguments):
         if b"[0.2," in arguments["content"]:
             await asyncio.sleep(0.2)
-            ended.append(arguments)
+            finished.append(arguments)
         return await request(**arguments)
 
     await index.ensure_collection("many", 3)
@@ -179,17 +179,17 @@ async def test_rejected_write_waits_for_its_other_requests(services, monkeypatch
     with pytest.raises(Permanent):
         await index.upsert("many", [*points, *others])
 
-    assert len(ended) == 1
+    assert len(finished) == 1
 
 
 async def without_bm25(services, library):
-    """A collection that refuses each chunk's point, and takes those of its questions."""
+    """Create a collection that rejects the points of chunks and accepts the points of questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
     name = (await library.collection()).index_name
     await services.index._client.create_collection(name, vectors_config={"dense": vector})
 
 
-async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, provider):
+async def test_chunk_rejected_by_qdrant_leaves_no_point(services, library, provider):
     await without_bm25(services, library)
     document = await library.add(HARBOUR)
     with capture_logs() as logs:
@@ -222,7 +222,7 @@ async def test_chunk_rejected_after_indexing_matches_ledger(services, library, p
     assert await findings(services, library) == []
 
 
-async def test_chunk_dies_after_its_points_are_deleted(services, library, provider, link, index):
+async def test_rejected_chunk_is_retried_until_points_are_deleted(services, library, provider, link, index):
     await without_bm25(services, library)
     await library.add(HARBOUR)
     await work(services, "parse")
@@ -251,7 +251,7 @@ async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, li
     assert (await stored(services, library))[0] == before
 
 
-async def test_missing_collections_are_skipped_when_nudging(services, library):
+async def test_nudging_skips_missing_collections(services, library):
     await library.collection()
 
     await services.cleaner.nudge_optimizers()
@@ -259,7 +259,7 @@ async def test_missing_collections_are_skipped_when_nudging(services, library):
 
 @pytest.fixture
 def nudged(monkeypatch):
-    """The collections that were nudged; Qdrant says of those whose name begins with `grey` that they wait."""
+    """Return the list of nudged collections; names that start with `grey` are reported as waiting."""
     get, update, nudged = AsyncQdrantClient.get_collection, AsyncQdrantClient.update_collection, []
 
     async def waiting(client, name):
@@ -276,7 +276,7 @@ def nudged(monkeypatch):
     return nudged
 
 
-async def test_the_scheduler_nudges_the_collections_that_wait(services, settings, nudged, monkeypatch):
+async def test_scheduler_nudges_waiting_collections(services, settings, nudged, monkeypatch):
     monkeypatch.setattr(scheduler, "_NUDGE_EVERY", timedelta(seconds=0.05))
     names = ("grey-1", "grey-2", "green-1")
     for number, name in enumerate(names):
@@ -290,7 +290,7 @@ async def test_the_scheduler_nudges_the_collections_that_wait(services, settings
     async with asyncio.timeout(30):
         while len(nudged) < 2:
             await asyncio.sleep(0.02)
-    await asyncio.sleep(0.2)  # for some rounds more
+    await asyncio.sleep(0.2)  # time for more iterations
     os.kill(os.getpid(), signal.SIGTERM)
     await running
 

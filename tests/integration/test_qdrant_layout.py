@@ -1,4 +1,4 @@
-"""What collections of Qdrant are made with: as the settings say, whole, and never changed behind anybody's back."""
+"""Layout of Qdrant collections: follows the settings, is complete, and never changes later."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from shared.vectors.index import Index
 from shared.vectors.layout import Layout
 from shared.vectors.lifecycle import _INDEXED
 
-_REQUESTS = 3 + len(_INDEXED)  # does it exist, create it, what is it made with; then each index
+_REQUESTS = 3 + len(_INDEXED)  # check existence, create, read the layout; then one request per index
 EVERYTHING = Layout(
     shards=1,
     replicas=1,
@@ -28,7 +28,7 @@ EVERYTHING = Layout(
 
 @pytest.fixture
 async def made(settings, services):
-    """Makes collections as a process with these settings does, and says what Qdrant tells of them."""
+    """Yield a function that creates a collection with a layout and returns Qdrant's description."""
     opened = []
 
     async def make(name, layout=None):
@@ -55,7 +55,7 @@ async def test_new_collection_follows_layout_settings(made):
     assert EVERYTHING.differences(info) == {}
 
 
-async def test_unset_layout_uses_qdrant_defaults(made):
+async def test_default_layout_uses_qdrant_defaults(made):
     info = await made("laid-out")
 
     assert info.config.quantization_config is None
@@ -69,9 +69,9 @@ async def test_differing_layout_is_reported_once_and_kept(made):
     with capture_logs() as logs:
         after = await made("laid-out", Layout(shards=3, replicas=2, quantization="int8", on_disk=True, hnsw_m=32))
 
-    (told,) = [entry for entry in logs if entry["event"] == "collection.differs"]
-    assert told["collection"] == "laid-out"
-    assert told["differences"] == {
+    (warning,) = [entry for entry in logs if entry["event"] == "collection.differs"]
+    assert warning["collection"] == "laid-out"
+    assert warning["differences"] == {
         "FOREASK_QDRANT_SHARDS": "set 3, is 1",
         "FOREASK_QDRANT_REPLICAS": "set 2, is 1",
         "FOREASK_QDRANT_QUANTIZATION": "set int8, is none",
@@ -116,7 +116,7 @@ async def test_concurrent_batches_create_collection_once(made, settings):
     assert (await made("laid-out")).payload_schema.keys() == _INDEXED.keys()
 
 
-async def test_a_process_makes_collections_as_its_settings_say(settings):
+async def test_process_layout_follows_settings(settings):
     change = {
         "qdrant_shards": 1,
         "qdrant_replicas": 1,
@@ -131,7 +131,7 @@ async def test_a_process_makes_collections_as_its_settings_say(settings):
 
 
 @pytest.mark.parametrize("name", ["shards", "replicas", "write_consistency"])
-def test_an_embedded_qdrant_is_one_node(tmp_path, name):
+def test_cluster_settings_are_refused_for_embedded_qdrant(tmp_path, name):
     settings = Settings(_env_file=None, data_dir=tmp_path, **{f"qdrant_{name}": 2})
 
     with pytest.raises(InvalidInput, match=f"FOREASK_QDRANT_{name.upper()}: the embedded Qdrant is one node"):

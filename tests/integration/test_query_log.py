@@ -1,4 +1,4 @@
-"""Questions are kept for feedback: named in the reply, for as long as wanted, and at no risk to the query."""
+"""Questions are logged for feedback: with an id in the reply, a limited retention, and no risk to queries."""
 
 import asyncio
 import contextlib
@@ -26,20 +26,20 @@ async def indexed(client, services):
     await work(services)
 
 
-async def kept(services):
+async def logged(services):
     async with services.database.begin() as connection:
         found = await connection.exec_driver_sql("SELECT id, tenant, question, chunk_ids FROM queries")
         return {str(row.id): (row.tenant, row.question, [str(chunk) for chunk in row.chunk_ids]) for row in found}
 
 
-async def test_query_is_logged_under_returned_id_with_chunks(client, indexed, services):
+async def test_query_is_logged_with_returned_id_and_chunks(client, indexed, services):
     for route in ("retrieve", "query"):
         reply = (await client.post(f"/v1/{route}", json=QUESTION)).json()
 
         shown = [chunk["chunk_id"] for chunk in reply["chunks"]]
         assert shown
-        assert (await kept(services))[reply["metadata"]["query_id"]] == ("default", QUESTION["question"], shown)
-    assert len(await kept(services)) == 2
+        assert (await logged(services))[reply["metadata"]["query_id"]] == ("default", QUESTION["question"], shown)
+    assert len(await logged(services)) == 2
 
 
 async def test_unlogged_query_has_no_id(client, indexed, services):
@@ -47,54 +47,56 @@ async def test_unlogged_query_has_no_id(client, indexed, services):
 
     assert reply["chunks"]
     assert reply["metadata"]["query_id"] is None
-    assert await kept(services) == {}
+    assert await logged(services) == {}
 
 
-async def test_both_events_of_a_stream_name_the_query(client, indexed, services):
+async def test_stream_events_contain_query_id(client, indexed, services):
     streamed = await client.post("/v1/query", json=QUESTION | {"stream": True})
 
-    told = {name: data for name, data in [event async for event in events_of(streamed)] if name != "token"}
-    (name,) = await kept(services)
-    assert [told[event]["metadata"]["query_id"] for event in ("retrieved", "done")] == [name, name]
+    data_of = {name: data for name, data in [event async for event in events_of(streamed)] if name != "token"}
+    (name,) = await logged(services)
+    assert [data_of[event]["metadata"]["query_id"] for event in ("retrieved", "done")] == [name, name]
 
 
 async def test_concurrent_queries_are_logged_separately(client, indexed, services):
-    asked = [{"question": f"How many days of leave has person {n}?"} for n in range(10)]
-    replies = await asyncio.gather(*(client.post("/v1/retrieve", json=body) for body in asked))
+    bodies = [{"question": f"How many days of leave has person {n}?"} for n in range(10)]
+    replies = await asyncio.gather(*(client.post("/v1/retrieve", json=body) for body in bodies))
 
-    rows = await kept(services)
-    assert [rows[r.json()["metadata"]["query_id"]][1] for r in replies] == [body["question"] for body in asked]
+    rows = await logged(services)
+    assert [rows[r.json()["metadata"]["query_id"]][1] for r in replies] == [body["question"] for body in bodies]
 
 
 async def test_query_of_missing_collection_is_not_logged(client, services):
     reply = await client.post("/v1/retrieve", json=QUESTION | {"collection": "nowhere"})
 
     assert reply.json()["metadata"]["query_id"] is None
-    assert await kept(services) == {}
+    assert await logged(services) == {}
 
 
-async def test_nothing_is_kept_where_that_is_not_wanted(services, settings, indexed):
+async def test_zero_retention_days_disable_query_log(services, settings, indexed):
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as client:
         reply = (await client.post("/v1/retrieve", json=QUESTION)).json()
 
     assert reply["chunks"]
     assert reply["metadata"]["query_id"] is None
-    assert await kept(services) == {}
+    assert await logged(services) == {}
 
 
 async def proxied(settings):
-    """A link to the ledger that can be broken, and settings that go through it."""
-    there = urlsplit(settings.database_url.get_secret_value())
-    link = Link(f"{there.hostname}:{there.port}")
-    through = there._replace(netloc=f"{there.username}:{there.password}@127.0.0.1:{await link.listen()}").geturl()
-    return link, settings.model_copy(update={"database_url": SecretStr(through)})
+    """Return a link to the ledger that can be interrupted, and settings that use it."""
+    address = urlsplit(settings.database_url.get_secret_value())
+    link = Link(f"{address.hostname}:{address.port}")
+    url = address._replace(netloc=f"{address.username}:{address.password}@127.0.0.1:{await link.listen()}").geturl()
+    return link, settings.model_copy(update={"database_url": SecretStr(url)})
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
 async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed, monkeypatch, mode):
-    monkeypatch.setattr("api.access.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
-    link, through = await proxied(settings)
-    async with contextlib.aclosing(link), calling(through) as client:
+    monkeypatch.setattr(
+        "api.access.collection_cache._SECONDS", 600.0
+    )  # so that the query needs the ledger only for the log
+    link, proxied_settings = await proxied(settings)
+    async with contextlib.aclosing(link), calling(proxied_settings) as client:
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
 
         link.change(Fault(mode=mode))
@@ -102,7 +104,7 @@ async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed
         for _ in range(20):
             replies.append(await client.post("/v1/retrieve", json=QUESTION))
             ends.append(time.monotonic())
-        assert median(end - began for began, end in pairwise(ends)) < 0.5  # what each would wait in vain
+        assert median(end - start for start, end in pairwise(ends)) < 0.5  # each query would otherwise wait in vain
         assert [(r.status_code, r.json()["metadata"]["query_id"]) for r in replies] == [(200, None)] * 20
         assert all(reply.json()["chunks"] for reply in replies)
 
@@ -112,7 +114,7 @@ async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed
                 await asyncio.sleep(0.05)
 
 
-async def test_old_queries_are_deleted(client, indexed, services, monkeypatch):
+async def test_expired_queries_are_deleted(client, indexed, services, monkeypatch):
     monkeypatch.setattr("shared.ledger.feedback.query_log._BATCH_SIZE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
@@ -124,13 +126,13 @@ async def test_old_queries_are_deleted(client, indexed, services, monkeypatch):
     while await forget_queries(services):
         pass
 
-    assert len(await kept(services)) == 1
-    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days what there was is removed, too
-    assert await kept(services) == {}
+    assert len(await logged(services)) == 1
+    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days, existing rows are deleted, too
+    assert await logged(services) == {}
 
 
-async def asked(client, **wanted):
-    reply = await client.get("/v1/collections/default/queries", params=wanted)
+async def list_queries(client, **parameters):
+    reply = await client.get("/v1/collections/default/queries", params=parameters)
     assert reply.status_code == 200, reply.text
     return AskedQuestionPage.model_validate_json(reply.content)
 
@@ -144,32 +146,32 @@ async def test_asked_questions_are_listed_once_with_outcome(client, indexed, set
         await quoting.post("/v1/query", json={"question": "yttrium plinth wombat", "stream": True})
     assert (unanswered["found"], len(unanswered["chunks"])) == (False, 1)
 
-    streamed, strange, lunch, leave = (await asked(client)).items
+    streamed, unanswerable, lunch, leave = (await list_queries(client)).items
     assert (streamed.found, len(streamed.chunk_ids)) == (False, 1)
-    assert (strange.question, strange.found, strange.times) == ("zebra quark xylophone", False, 1)
+    assert (unanswerable.question, unanswerable.found, unanswerable.times) == ("zebra quark xylophone", False, 1)
     assert (lunch.found, lunch.best_score, lunch.chunk_ids) == (False, None, [])
     assert (leave.times, leave.found, leave.helpful) == (2, True, None)
     assert str(leave.query_id) == again["metadata"]["query_id"]
     assert leave.best_score == pytest.approx(again["chunks"][0]["score"], abs=1e-4)
     assert leave.first_at < leave.last_at
-    assert (await asked(client, answered=False)).items == [streamed, strange, lunch]
+    assert (await list_queries(client, answered=False)).items == [streamed, unanswerable, lunch]
 
     no = {"query_id": str(leave.query_id), "chunk_id": str(leave.chunk_ids[0]), "helpful": False}
     await client.post("/v1/feedback", json=no)
-    assert [(q.question, q.helpful) for q in (await asked(client, answered=False)).items][3:] == [
+    assert [(q.question, q.helpful) for q in (await list_queries(client, answered=False)).items][3:] == [
         (leave.question, False)
     ]
-    assert (await asked(client, answered=True)).items == []
+    assert (await list_queries(client, answered=True)).items == []
     await client.post("/v1/feedback", json=no | {"helpful": True})
-    assert [q.helpful for q in (await asked(client, answered=True)).items] == [True]
+    assert [q.helpful for q in (await list_queries(client, answered=True)).items] == [True]
 
-    first = await asked(client, limit=2)
-    rest = await asked(client, limit=2, cursor=first.next_cursor)
+    first = await list_queries(client, limit=2)
+    rest = await list_queries(client, limit=2, cursor=first.next_cursor)
     assert [len(first.items), len(rest.items), rest.next_cursor] == [2, 2, None]
-    assert (await asked(client, since=strange.last_at.isoformat())).items == [streamed, strange]
+    assert (await list_queries(client, since=unanswerable.last_at.isoformat())).items == [streamed, unanswerable]
 
 
 async def test_disabled_query_log_is_stated_in_list(client, services, settings, indexed):
     await client.post("/v1/retrieve", json=QUESTION)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
-        assert await asked(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)
+        assert await list_queries(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)

@@ -1,4 +1,4 @@
-"""What a tenant may take of the API: over its limits it is refused with what to do, and nobody else is."""
+"""Limits of a tenant in the API: requests over a limit are refused with advice; others are not affected."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from api.http import large_body
+from api.http import request_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.ledger.work.work import Work
@@ -27,8 +27,8 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture
 def limited(settings, services):
-    """Open a client of an API that limits alice alone."""
-    del services  # it empties the engines
+    """Return a function that opens a client of an API with limits for alice only."""
+    del services  # requested because it empties the engines
 
     def opened(services, **limits):
         own = with_keys(settings).model_copy(update={"tenant_limits": {"alice": TenantLimits(**limits)}})
@@ -60,16 +60,16 @@ async def test_tenant_rate_is_enforced_across_processes(services, limited):
         "urn:foreask:problem:too-many-requests",
     )
     assert (unlimited.status_code, "ratelimit" in unlimited.headers, later.status_code) == (200, False, 200)
-    assert "request.failed" not in {entry["event"] for entry in logs}  # it is no fault of the server
+    assert "request.failed" not in {entry["event"] for entry in logs}  # this is not a server error
 
 
-async def test_empty_bucket_is_rechecked_when_refilled_or_lost(settings, services, monkeypatch):
-    del services  # it empties the engines
+async def test_empty_bucket_is_cached_until_refill_or_expiry(settings, services, monkeypatch):
+    del services  # requested because it empties the engines
     url = settings.redis_url.get_secret_value()
     use = TenantUse(url)
     async with Redis.from_url(url) as redis:
         taken = [await use.take_request("alice", 5, 1) for _ in range(2)]
-        await redis.delete("foreask:use:alice:requests")  # it is full now, for whoever asks
+        await redis.delete("foreask:use:alice:requests")  # the bucket is full again for a new request
         taken.append(await use.take_request("alice", 5, 1))
         await asyncio.sleep(0.2)
         taken += [await use.take_request("alice", rate, 1) for rate in (5, 0.01)]
@@ -83,14 +83,16 @@ async def test_empty_bucket_is_rechecked_when_refilled_or_lost(settings, service
     assert timedelta() < taken[2].wait < taken[1].wait
 
 
-async def test_without_the_broker_requests_pass_uncounted():
+async def test_requests_are_not_counted_during_broker_outage():
     use = TenantUse("redis://127.0.0.1:1")
     with capture_logs() as logs:
         assert [await use.take_request("alice", 1, 1) for _ in range(3)] == [None] * 3
         assert await use.add_upload("alice", 100, 1)
     await use.aclose()
 
-    assert [entry["event"] for entry in logs] == ["tenant_use.uncounted"]  # and for a second it is not asked again
+    assert [entry["event"] for entry in logs] == [
+        "tenant_use.uncounted"
+    ]  # logged once, because the broker is not tried again for a second
 
 
 async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings, limited):
@@ -107,12 +109,12 @@ async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings,
     replies = (too_large, taken, refused, fits, line, unlimited)
     assert [reply.status_code for reply in replies] == [413, 202, 429, 202, 429, 202]
     assert 1 <= int(refused.headers["retry-after"]) <= 86_400
-    assert "20 bytes a day" in refused.json()["detail"]
+    assert "20 bytes per day" in refused.json()["detail"]
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (3, 3)
 
 
-async def test_full_tenant_may_change_but_not_add_documents(services, limited):
+async def test_tenant_at_document_limit_can_only_change_documents(services, limited):
     async with limited(services, documents=2) as client:
         first = await client.post("/v1/documents", **document(external_id="a"), headers=ALICE)
         lines = b'{"text": "b", "external_id": "b"}\n{"text": "c", "external_id": "c"}\n'
@@ -130,18 +132,18 @@ async def test_full_tenant_may_change_but_not_add_documents(services, limited):
     assert [orjson.loads(line)["status"] for line in batch.text.splitlines()] == [409, 409]
 
 
-async def test_a_tenant_with_all_its_collections_makes_none(services, limited):
+async def test_tenant_at_collection_limit_cannot_create_collections(services, limited):
     async with limited(services, collections=1) as client:
         made = await client.post("/v1/documents", **document(), headers=ALICE)
         refused = await client.post("/v1/documents", **document(collection="other"), headers=ALICE)
         put = await client.put("/v1/collections/other", json={}, headers=ALICE)
         changed = await client.put("/v1/collections/default", json={}, headers=ALICE)
-        of_other = await client.put("/v1/collections/other", json={}, headers=BOB)
+        other_tenant = await client.put("/v1/collections/other", json={}, headers=BOB)
 
-    assert [reply.status_code for reply in (made, refused, put, changed, of_other)] == [202, 409, 409, 200, 201]
+    assert [reply.status_code for reply in (made, refused, put, changed, other_tenant)] == [202, 409, 409, 200, 201]
 
 
-async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
+async def test_tenant_counters_expire(services, settings, limited):
     async with limited(services, requests_per_second=10, upload_bytes_per_day=100) as client:
         await client.post("/v1/documents", **document(), headers=ALICE)
 
@@ -151,7 +153,7 @@ async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
         assert all([await redis.pttl(key) > 0 for key in keys])
 
 
-async def test_exhausted_budget_defers_questions_texts_stay_searchable(services, settings, library, provider):
+async def test_exhausted_budget_defers_questions_but_texts_are_searchable(services, settings, library, provider):
     one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
     budgets = budgets_of(one, services.ledger.costs)
     limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
@@ -162,13 +164,13 @@ async def test_exhausted_budget_defers_questions_texts_stay_searchable(services,
     await Library(services, "other").add("The ferry leaves at ten.")
     await work(services, "parse", "index")
     at_once = await budgets.used_up()
-    budgets._read_at = -1e9  # seconds later
+    budgets._read_at = -1e9  # as if seconds had passed
     claimed = (await limited.claim_to_generate(10)).chunks
     async with calling(one, replace(services, budgets=budgets)) as client:
         status = (await client.get("/v1/status")).json()
         found = (await client.post("/v1/retrieve", json={"question": "Who lives alone?"})).json()
 
-    assert (before, at_once) == (frozenset(), frozenset())  # it is read every few seconds alone
+    assert (before, at_once) == (frozenset(), frozenset())  # the budget is read only every few seconds
     assert [chunk.tenant for chunk in claimed] == ["other"]
     assert status["documents"] == {"ready": 1, "searchable": 1}
     assert status["budget"]["tokens"] > 1
@@ -183,16 +185,16 @@ async def test_money_budget_counts_ingest_costs(services, settings, library, pro
     await library.add("The harbour opens at nine.")
     await work(services)
     use = await budgets_of(one, services.ledger.costs).of("default")
-    dear = one.model_copy(update={"llm_input_price": 1e6})
+    expensive = one.model_copy(update={"llm_input_price": 1e6})
 
     assert use is not None
     assert 0 < use.cost < 0.5
     assert not use.used_up
-    assert await budgets_of(dear, services.ledger.costs).used_up() == {"default"}
+    assert await budgets_of(expensive, services.ledger.costs).used_up() == {"default"}
     assert await budgets_of(one, services.ledger.costs).of("other") is None
 
 
-async def test_excess_requests_of_process_are_asked_to_retry(services, settings):
+async def test_excess_requests_of_process_get_503_with_retry(services, settings):
     async with calling(settings.model_copy(update={"api_max_requests": 2}), services) as client:
         replies = await asyncio.gather(*(client.get("/v1/documents") for _ in range(5)))
         health = await asyncio.gather(*(client.get("/health/live") for _ in range(5)))
@@ -206,62 +208,62 @@ async def test_excess_requests_of_process_are_asked_to_retry(services, settings)
 
 
 class SlowBodies:
-    """Documents whose end is sent when all may go on."""
+    """Uploads whose bodies finish when `go_on` is set."""
 
     def __init__(self, client):
         self.client = client
-        self.begun = Counter()
+        self.started = Counter()
         self.go_on = asyncio.Event()
 
     def send(self, tenant):
         headers = as_tenant(tenant) | JSON
         return asyncio.create_task(self.client.post("/v1/documents", content=self._body(tenant), headers=headers))
 
-    async def until_begun(self, tenant, count):
+    async def until_started(self, tenant, count):
         async with asyncio.timeout(30):
-            while self.begun[tenant] < count:
+            while self.started[tenant] < count:
                 await asyncio.sleep(0.001)
 
     async def _body(self, tenant):
-        self.begun[tenant] += 1
+        self.started[tenant] += 1
         yield b'{"text": '
         await self.go_on.wait()
         yield b'"A text."}'
 
 
-async def test_tenant_concurrency_is_limited_to_free_slots(services, settings):
+async def test_tenant_concurrency_is_limited_to_share_of_slots(services, settings):
     async with calling(with_keys(settings).model_copy(update={"api_max_requests": 4}), services) as client:
         slow = SlowBodies(client)
-        under_way = [slow.send("alice") for _ in range(2)]
-        await slow.until_begun("alice", 2)
+        running = [slow.send("alice") for _ in range(2)]
+        await slow.until_started("alice", 2)
         refused = await client.get("/v1/documents", headers=ALICE)
-        of_other = await client.get("/v1/documents", headers=BOB)
+        other_tenant = await client.get("/v1/documents", headers=BOB)
         slow.go_on.set()
-        replies = await asyncio.gather(*under_way)
+        replies = await asyncio.gather(*running)
         later = [await client.get("/v1/documents", headers=ALICE) for _ in range(3)]
 
-    assert (refused.status_code, refused.headers["retry-after"], of_other.status_code) == (429, "1", 200)
+    assert (refused.status_code, refused.headers["retry-after"], other_tenant.status_code) == (429, "1", 200)
     assert sorted(reply.status_code for reply in replies) == [200, 202]
     assert [reply.status_code for reply in later] == [200] * 3
 
 
-async def test_large_bodies_wait_for_own_tenant_only(services, settings):
+async def test_large_bodies_wait_only_for_own_tenant(services, settings):
     async with calling(with_keys(settings), services) as client:
         slow = SlowBodies(client)
-        under_way = [slow.send("alice") for _ in range(6)]
-        await slow.until_begun("alice", 4)
-        under_way.append(slow.send("bob"))
-        await slow.until_begun("bob", 1)
-        begun = slow.begun["alice"]
+        running = [slow.send("alice") for _ in range(6)]
+        await slow.until_started("alice", 4)
+        running.append(slow.send("bob"))
+        await slow.until_started("bob", 1)
+        started = slow.started["alice"]
         slow.go_on.set()
-        replies = await asyncio.gather(*under_way)
+        replies = await asyncio.gather(*running)
 
-    assert begun == 4
+    assert started == 4
     assert {reply.status_code for reply in replies} == {200, 202}
 
 
-async def test_rejected_large_body_is_not_read_on(services, settings, monkeypatch):
-    monkeypatch.setattr(large_body, "_LINGER_SECONDS", 0.2)
+async def test_rejected_large_body_is_not_read_further(services, settings, monkeypatch):
+    monkeypatch.setattr(request_body, "_LINGER_SECONDS", 0.2)
     head = b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     async with serving(settings, services) as client:
         small = await client.post("/v1/retrieve", content=b" " * 70_000, headers=JSON)
@@ -279,10 +281,10 @@ async def test_rejected_large_body_is_not_read_on(services, settings, monkeypatc
     assert (small.status_code, small.headers.get("connection")) == (413, None)
     assert reply.startswith(b"http/1.1 413")
     assert b"connection: close" in reply
-    assert sent < 50  # those that stand between
+    assert sent < 50  # bytes in the buffers of the connection
 
 
-async def test_nonupload_bodies_are_limited_prompts_may_be_larger(client):
+async def test_query_bodies_are_limited_more_than_prompts(client):
     query = {"question": "?", "filter": {"a": "x" * 65_536}}
     prompt = json.dumps({"prompt": "{text}" + "\u00e9" * 19_000})
 
@@ -302,7 +304,7 @@ async def test_query_answer_tokens_are_limited_by_server(client):
 async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
     head = b"POST /v1/retrieve HTTP/1.1\r\nhost: 127.0.0.1\r\n"
     head += b"content-type: application/json\r\ncontent-length: 900\r\n\r\n"
-    impatient = settings.model_copy(update={"api_body_timeout": timedelta(seconds=0.2), "api_max_requests": 1})
+    short_timeout = settings.model_copy(update={"api_body_timeout": timedelta(seconds=0.2), "api_max_requests": 1})
 
     async def trickle(writer, seconds):
         with suppress(OSError):
@@ -310,12 +312,12 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
                 writer.write(b"{")
                 await asyncio.sleep(seconds)
 
-    async with serving(impatient, services) as client, asyncio.timeout(30):
+    async with serving(short_timeout, services) as client, asyncio.timeout(30):
         for seconds in (60, 0.05):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head)
             trickling = asyncio.create_task(trickle(writer, seconds))
-            reply = (await reader.read()).lower()  # to the end of the connection
+            reply = (await reader.read()).lower()  # until the connection is closed
             trickling.cancel()
             writer.close()
             assert reply.startswith(b"http/1.1 408")

@@ -1,4 +1,4 @@
-"""What Qdrant may answer to a search: mapped as its client's own requests are."""
+"""Qdrant's possible replies to a search, mapped like replies to the client library."""
 
 import asyncio
 from datetime import timedelta
@@ -16,7 +16,7 @@ from shared.vectors.read_pool import ReadPool
 
 
 class Answers:
-    """A server that gives the next answer to each request, and remembers the requests."""
+    """A server that returns the configured reply to each request and records the requests."""
 
     def __init__(self):
         self.requests = []
@@ -59,7 +59,7 @@ async def test_search_sends_key_to_prefixed_collection(index, answers):
     assert answers.requests == [(path, "secret", {"searches": [{"query": [0.1, 0.2]}]})]
 
 
-async def test_no_such_collection_has_no_hits(index, answers):
+async def test_search_in_missing_collection_returns_none(index, answers):
     answers.next = lambda: web.Response(status=404)
 
     assert await index.search("absent", []) is None
@@ -75,7 +75,7 @@ async def test_no_such_collection_has_no_hits(index, answers):
         ({"status": 400}, Permanent, None),
     ],
 )
-async def test_refusals_are_ours(index, answers, answer, error, after):
+async def test_error_statuses_become_own_errors_without_texts(index, answers, answer, error, after):
     answers.next = lambda: web.Response(**answer, text="words of another tenant")
 
     with pytest.raises(error) as raised:
@@ -87,14 +87,14 @@ async def test_refusals_are_ours(index, answers, answer, error, after):
 
 
 @pytest.mark.parametrize("body", ["", "no JSON", "[]", "{}", '{"result": null}'])
-async def test_a_reply_without_a_result_is_no_answer(index, answers, body):
+async def test_reply_without_result_is_unavailable(index, answers, body):
     answers.next = lambda: web.Response(text=body)
 
     with pytest.raises(Unavailable, match="cannot be reached"):
         await index.search("any", [])
 
 
-async def test_late_answer_is_unavailable(index, answers):
+async def test_late_reply_is_unavailable(index, answers):
     index._read_pool = ReadPool(index._addresses, None, 0.01)
     answers.seconds = 0.1
 
@@ -105,7 +105,7 @@ async def test_late_answer_is_unavailable(index, answers):
 
 
 async def test_unreachable_server_is_unavailable():
-    away = Index("http://127.0.0.1:1")
+    unreachable = Index("http://127.0.0.1:1")
     with pytest.raises(Unavailable, match="cannot be reached"):
-        await away.search("any", [])
-    await away.aclose()
+        await unreachable.search("any", [])
+    await unreachable.aclose()

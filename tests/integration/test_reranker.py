@@ -1,4 +1,4 @@
-"""The adapter to rerank endpoints, against the scripted provider."""
+"""The adapter for rerank endpoints, with the scripted provider."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ async def connection(provider):
 
 
 @pytest.mark.parametrize("bare", [True, False])
-async def test_documents_are_scored_in_their_order(connection, provider, bare):
+async def test_rerank_scores_follow_document_order(connection, provider, bare):
     provider.script(rerank_list=bare)
 
     assert await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS) == [0.0, 1.0, 0.5]

@@ -1,4 +1,4 @@
-"""The retrievers for LangChain, LlamaIndex and Haystack, by the frameworks' own tests where they have them."""
+"""The retrievers for LangChain, LlamaIndex and Haystack, with the frameworks' own tests if available."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ QUESTION = "How much leave do I get?"
 
 @pytest.fixture(scope="module")
 async def server(session_services, settings):
-    """A real server in a thread of its own, over three documents: the frameworks' tests wait for it without asyncio."""
+    """Run a server with three documents in its own thread, because the frameworks' tests block."""
     await empty(session_services)
     library = Library(session_services, "alice")
     for number, department in enumerate(("hr", "sales", "it")):
@@ -68,7 +68,7 @@ class TestLangChain(RetrieversIntegrationTests):
     def retriever_query_example(self):
         return QUESTION
 
-    async def test_documents_carry_source_and_match(self):
+    async def test_langchain_documents_have_source_and_matched_question(self):
         retriever = self.retriever_constructor(client=self.client, filter={"dept": "it"})
 
         (document,) = await retriever.ainvoke(QUESTION)
@@ -83,7 +83,7 @@ class TestLangChain(RetrieversIntegrationTests):
         assert KEYS["alice"] not in repr(retriever)
 
 
-async def test_llama_index_answers_from_nodes_of_its_retriever(client):
+async def test_llama_index_answers_from_retrieved_nodes(client):
     from foreask_llama_index import ForeaskRetriever
     from llama_index.core.llms import MockLLM
     from llama_index.core.query_engine import RetrieverQueryEngine
@@ -99,12 +99,12 @@ async def test_llama_index_answers_from_nodes_of_its_retriever(client):
     assert nodes[0].score >= nodes[1].score > 0
     assert nodes[0].node.ref_doc_id == nodes[0].metadata["document_id"]
     assert nodes[0].metadata["matched_question"] == QUESTION
-    assert "days of leave a year." in str(answer)  # this model repeats what it reads
+    assert "days of leave a year." in str(answer)  # this model repeats its input
     assert "heading_path" in str(answer)
     assert "chunk_id" not in str(answer)
 
 
-async def test_haystack_pipeline_runs_and_is_saved(server, monkeypatch):
+async def test_haystack_pipeline_runs_after_saving_and_loading(server, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     monkeypatch.setenv("FOREASK_API_KEY", KEYS["alice"])
     from foreask_haystack import ForeaskRetriever

@@ -1,4 +1,4 @@
-"""Vectors that Qdrant has are not paid for again: of another build, of the version before an edit."""
+"""Vectors stored in Qdrant are reused from another build and from the previous version."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ async def run(services, statement, **parameters):
 
 
 async def migrated(services, **options):
-    """Begin a build, fill it and do its work."""
+    """Start a build, fill it, process its work, and return it."""
     builds = services.ledger.builds
     model = services.settings.embedding_model
-    build = await builds.begin(*NAME, options=CollectionOptions(**options), embedding_model=model)
+    build = await builds.start(*NAME, options=CollectionOptions(**options), embedding_model=model)
     while await builds.fill():
         pass
     await work(services)
@@ -41,23 +41,23 @@ async def migrated(services, **options):
 
 
 async def expected(services, build, *, version=1):
-    """How many texts and how many questions of a build an embedding anew takes."""
+    """Return the numbers of texts and questions to embed for a build without reuse."""
     texts = "SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.collection_id = :id"
     reasons = """
         SELECT unnest(q.reasons) FROM chunk_questions q JOIN chunks c ON c.id = q.chunk_id AND c.version = q.version
         JOIN documents d ON d.id = c.document_id WHERE d.collection_id = :id AND c.version = :version"""
     ((count,),) = await run(services, f"{texts} AND c.version = :version", id=build.id, version=version)
-    judged = [row[0] for row in await run(services, reasons, id=build.id, version=version)]
-    return count, sum(reason is None or is_of_similarity(reason) for reason in judged)
+    stored_reasons = [row[0] for row in await run(services, reasons, id=build.id, version=version)]
+    return count, sum(reason is None or is_of_similarity(reason) for reason in stored_reasons)
 
 
 async def dropped(services, build):
-    """How many questions were embedded and have no point."""
+    """Return the number of questions that were embedded and have no point."""
     return (await expected(services, build))[1] - len([p for p in await vectors(services, build) if p[0]])
 
 
 async def vectors(services, collection):
-    """What stands in Qdrant of a build: the question or else None, the text, and the vector."""
+    """Return the question or None, the text, and the vector of each point of a build."""
     records, _ = await services.index._client.scroll(
         collection.index_name,
         scroll_filter=models.Filter(
@@ -75,13 +75,13 @@ async def vectors(services, collection):
 
 
 async def common(services, build, live):
-    """How many questions of a build the model has written for the live one too, of the same text."""
+    """Return the number of questions that a build shares with the live build."""
     before = {question for question, *_ in await vectors(services, live)}
     return sum(question in before for question, *_ in await vectors(services, build) if question)
 
 
 async def are_right(services, build):
-    """Whether each point has the vector that the model gives."""
+    """Return whether each point has the vector of the embedding model."""
     model = ScriptedEndpoints(Script())
     found = await vectors(services, build)
     return found and all(np.allclose(vector, model.vector(q or t), atol=1e-5) for q, t, vector in found)
@@ -89,7 +89,7 @@ async def are_right(services, build):
 
 @pytest.fixture
 async def live(services, library, provider):
-    """A collection of two documents, with the provider's counts begun anew."""
+    """Index two documents, reset the provider's counters, and return the collection."""
     await library.add(TEXT, "a.md")
     await library.add(SECTIONS[2], "b.md")
     await work(services)
@@ -101,7 +101,7 @@ def embedded(provider):
     return provider.stats()["embedded_inputs"]
 
 
-async def test_a_new_prompt_embeds_new_questions_alone(services, live, provider):
+async def test_new_prompt_embeds_only_new_questions(services, live, provider):
     options = CollectionOptions(prompt=PROMPT)
     estimate = await services.estimator.estimate_rebuild(live, options, live.embedding_model)
     elsewhere = await services.estimator.estimate_rebuild(live, options, "another")
@@ -115,7 +115,7 @@ async def test_a_new_prompt_embeds_new_questions_alone(services, live, provider)
     assert (await services.ledger.builds.differences(build)).none
 
 
-async def test_an_equal_build_embeds_nothing(services, live, provider):
+async def test_equal_build_embeds_only_dropped_questions(services, live, provider):
     estimate = await services.estimator.estimate_rebuild(live, live.options, live.embedding_model)
     build = await migrated(services)
 
@@ -140,8 +140,8 @@ async def test_second_attempt_embeds_only_missing_texts(services, live, provider
 
 
 @pytest.mark.parametrize("column", ["embedding_model", "index_name", "tenant"])
-async def test_nothing_is_taken_from_another_embedding_or_tenant(services, live, provider, column):
-    build = await services.ledger.builds.begin(
+async def test_other_embeddings_and_tenants_vectors_are_not_reused(services, live, provider, column):
+    build = await services.ledger.builds.start(
         *NAME, options=live.options, embedding_model=services.settings.embedding_model
     )
     while await services.ledger.builds.fill():
@@ -152,7 +152,7 @@ async def test_nothing_is_taken_from_another_embedding_or_tenant(services, live,
     assert embedded(provider) == sum(await expected(services, build))
 
 
-async def test_an_equal_document_of_another_tenant_is_embedded(services, live, provider):
+async def test_equal_document_of_another_tenant_is_embedded(services, live, provider):
     other = Library(services, "other")
     await other.add(TEXT, "a.md")
     await work(services)
@@ -165,13 +165,13 @@ async def test_edit_embeds_only_new_texts(services, library, live, provider):
     await work(services)
 
     texts, questions = await expected(services, live, version=2)
-    ((kept,),) = await run(
+    ((reused,),) = await run(
         services,
         "SELECT sum(questions_passed) FROM chunks WHERE version = 2 AND id IN (SELECT id FROM chunks WHERE version = 2"
         " AND ordinal = 0)",
     )
     assert texts == 2
-    assert embedded(provider) == texts + questions - 1 - kept
+    assert embedded(provider) == texts + questions - 1 - reused
     assert await are_right(services, live)
 
 
@@ -183,7 +183,7 @@ async def test_missing_points_are_embedded_again(services, live, provider):
     assert await are_right(services, build)
 
 
-async def test_a_qdrant_that_is_slow_costs_embeddings_alone(services, live, provider, monkeypatch):
+async def test_slow_qdrant_causes_embedding_instead_of_reuse(services, live, provider, monkeypatch):
     monkeypatch.setattr(reuse, "_READ_SECONDS", 0.0)
     with capture_logs() as logs:
         build = await migrated(services)
@@ -193,7 +193,7 @@ async def test_a_qdrant_that_is_slow_costs_embeddings_alone(services, live, prov
     assert await are_right(services, build)
 
 
-async def test_text_embedded_with_questions_is_embedded_separately(services, library, provider):
+async def test_text_with_prepended_questions_is_not_reused(services, library, provider):
     model = services.settings.embedding_model
     ensure = services.ledger.collections.ensure
     await ensure(*NAME, embedding_model=model, options=CollectionOptions(prepend_questions=True))
@@ -210,19 +210,19 @@ async def test_text_embedded_with_questions_is_embedded_separately(services, lib
     assert await are_right(services, build)
 
 
-async def test_single_build_uploads_search_no_vectors(services, library, provider):
+async def test_uploads_without_second_build_search_no_vectors(services, library, provider):
     statements = []
     engine = services.database.engine.sync_engine
 
-    def note(connection, cursor, statement, *_):
+    def record(connection, cursor, statement, *_):
         statements.append(statement)
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record)
     try:
         await library.add(TEXT, "a.md")
         await work(services)
     finally:
-        event.remove(engine, "before_cursor_execute", note)
+        event.remove(engine, "before_cursor_execute", record)
 
     assert not [statement for statement in statements if "o.public_id = d.public_id AND" in statement]
     assert embedded(provider) > 0

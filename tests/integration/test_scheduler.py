@@ -1,4 +1,4 @@
-"""The scheduler: its steps wait for none of each other, go on while they are full, and one process does them."""
+"""The scheduler: steps run independently, continue while they are full, and run in one elected process."""
 
 import asyncio
 import time
@@ -27,41 +27,41 @@ SOON = timedelta(milliseconds=10)
 
 @pytest.fixture
 async def elections(services, monkeypatch):
-    """Makes candidates; nobody is elected yet, and a lease is short."""
+    """Yield a function that makes candidates; no process is elected yet, and leases are short."""
     monkeypatch.setattr(election, "LEASE", timedelta(seconds=0.5))
     monkeypatch.setattr(scheduler, "_EXTEND_EVERY", timedelta(seconds=0.05))
-    nobody = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
-    await run(services, nobody)
+    reset = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
+    await run(services, reset)
     yield lambda: Election(services.database)
-    await run(services, nobody)
+    await run(services, reset)
 
 
 @dataclass(frozen=True)
 class Elected:
-    """As much of the services as an election needs."""
+    """The part of the services that an election needs."""
 
     election: Election
 
 
-async def until(condition, seconds=5.0):
+async def wait_until(condition, seconds=5.0):
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
 
 
-async def test_failing_step_blocks_no_other(elections):
+async def test_failing_step_does_not_block_others(elections):
     calls, stopping = [], asyncio.Event()
 
-    async def woken():
+    async def count_wake():
         calls.append("wake")
 
     async def fails():
         calls.append("fail")
         raise RuntimeError("a bug")
 
-    steps = [Step("hang", SOON, asyncio.Event().wait), Step("fail", SOON, fails), Step("wake", SOON, woken)]
+    steps = [Step("hang", SOON, asyncio.Event().wait), Step("fail", SOON, fails), Step("wake", SOON, count_wake)]
     running = asyncio.create_task(work_while_elected(Elected(elections()), steps, stopping))
-    await until(lambda: calls.count("wake") >= 10 and calls.count("fail") >= 3)
+    await wait_until(lambda: calls.count("wake") >= 10 and calls.count("fail") >= 3)
     stopping.set()
     async with asyncio.timeout(30):
         await running
@@ -74,7 +74,7 @@ async def test_failing_step_backs_off():
         times.append(time.monotonic())
         if len(times) == 5:
             stopping.set()
-        raise Unavailable("away", component="qdrant")
+        raise Unavailable("unavailable", component="qdrant")
 
     await repeat(Step("fail", SOON, fails), stopping)
 
@@ -95,45 +95,45 @@ async def test_full_step_continues_at_once():
         await repeat(Step("full", HOUR, full), stopping)
 
 
-async def test_killed_scheduler_is_replaced_by_standby(elections):
+async def test_standby_replaces_killed_scheduler_after_lease(elections):
     calls = []
 
-    def begun(name, candidate):
+    def start(name, candidate):
         async def work():
             calls.append(name)
 
         return asyncio.create_task(work_while_elected(Elected(candidate), [Step(name, SOON, work)], asyncio.Event()))
 
-    async def killed():
-        """A process that is killed gives nothing up."""
+    async def release_nothing():
+        """Release nothing, like a killed process."""
 
     first = elections()
-    first.give_up = killed
-    running = begun("first", first)
-    await until(lambda: "first" in calls)
-    other = begun("second", elections())
+    first.resign = release_nothing
+    running = start("first", first)
+    await wait_until(lambda: "first" in calls)
+    other = start("second", elections())
     await asyncio.sleep(0.6)
     assert "second" not in calls
 
     running.cancel()
-    await until(lambda: "second" in calls)
+    await wait_until(lambda: "second" in calls)
     calls.clear()
-    third = begun("third", elections())
+    third = start("third", elections())
     await asyncio.sleep(0.1)
-    other.cancel()  # it gives the lease up
-    await until(lambda: "third" in calls, seconds=0.4)
+    other.cancel()  # the process releases its lease
+    await wait_until(lambda: "third" in calls, seconds=0.4)
     third.cancel()
     await asyncio.gather(running, other, third, return_exceptions=True)
 
 
-async def test_scheduler_past_its_lease_stops_after_election(services, elections):
+async def test_scheduler_stops_when_another_is_elected(services, elections):
     calls, stopping = [], asyncio.Event()
 
-    async def woken():
+    async def count_wake():
         calls.append(1)
 
-    running = asyncio.create_task(work_while_elected(Elected(elections()), [Step("wake", SOON, woken)], stopping))
-    await until(lambda: calls)
+    running = asyncio.create_task(work_while_elected(Elected(elections()), [Step("wake", SOON, count_wake)], stopping))
+    await wait_until(lambda: calls)
     await run(services, "UPDATE deployment SET scheduler = 'other', scheduler_until = now() + interval '1 hour'")
     await asyncio.sleep(0.3)
     calls.clear()
@@ -145,7 +145,7 @@ async def test_scheduler_past_its_lease_stops_after_election(services, elections
     assert await run(services, "SELECT scheduler FROM deployment WHERE scheduler_until IS NOT NULL") == [("other",)]
 
 
-async def test_two_that_clean_at_once_do_no_harm(services, library, provider):
+async def test_concurrent_cleaning_leaves_consistent_index(services, library, provider):
     documents = [await library.add(f"A text about harbour number {number}.", f"{number}.md") for number in range(8)]
     await work(services)
     for number in range(3):
@@ -185,13 +185,13 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
     other = Library(services, "other")
     await other.add("A good text.", "a.md", questions=["Which?"])
     await work(services)
-    await Library(services, "gone").collection()
-    await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'gone'")
+    await Library(services, "failing").collection()
+    await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'failing'")
     await run(
         services,
         """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
            SELECT id, tenant, index_name, gen_random_uuid(), 2, now() - interval '1 second'
-           FROM collections, generate_series(1, 4) WHERE tenant = 'gone'""",
+           FROM collections, generate_series(1, 4) WHERE tenant = 'failing'""",
     )
     await run(
         services,
@@ -203,11 +203,11 @@ async def test_sweeps_rejected_by_qdrant_are_queued_last(services, library, prov
     for _ in range(3):
         await services.cleaner.sweep()
 
-    left = "SELECT l.tenant, count(*) FROM sweeps s JOIN collections l ON l.id = s.collection_id GROUP BY 1"
-    assert await run(services, left) == [("gone", 4)]
+    remaining = "SELECT l.tenant, count(*) FROM sweeps s JOIN collections l ON l.id = s.collection_id GROUP BY 1"
+    assert await run(services, remaining) == [("failing", 4)]
 
 
-async def test_a_step_with_more_to_do_says_so(services, library, provider, monkeypatch):
+async def test_full_step_reports_more_work(services, library, provider, monkeypatch):
     monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
     for number in range(3):
         document = await library.add(f"Text number {number}.")
@@ -237,8 +237,8 @@ async def test_running_documents_are_checked_in_slices(services, library, monkey
     assert await states(done) == {DocumentState.READY}
 
 
-async def take_a_question_back(services, library):
-    """Index a document and take an accepted question of it back; its points are still to be removed."""
+async def retract_question(services, library):
+    """Index a document and retract its accepted question; the question's points are not removed yet."""
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     await run(
@@ -249,9 +249,9 @@ async def take_a_question_back(services, library):
     )
 
 
-async def test_hanging_qdrant_holds_no_retracted_rows(services, library, provider):
-    """The question's points wait for Qdrant; its row is free, and a second scheduler leaves it alone."""
-    await take_a_question_back(services, library)
+async def test_hanging_qdrant_locks_no_retracted_rows(services, library, provider):
+    """The points wait for Qdrant, but the row is not locked, and a second scheduler skips it."""
+    await retract_question(services, library)
 
     class Hanging(Index):
         reached = asyncio.Event()
@@ -269,16 +269,16 @@ async def test_hanging_qdrant_holds_no_retracted_rows(services, library, provide
     assert await run(services, "SELECT id FROM accepted_questions FOR UPDATE NOWAIT")
     assert await services.ledger.feedback.claim_removals(10) == []
 
-    removing.cancel()  # it is killed
+    removing.cancel()  # the process is killed
     await asyncio.gather(removing, return_exceptions=True)
     await index.aclose()
-    await run(services, "UPDATE accepted_questions SET due_at = now()")  # its claim ends
+    await run(services, "UPDATE accepted_questions SET due_at = now()")  # its claim expires
     await services.cleaner.delete_taken_back()
     assert await run(services, "SELECT 1 FROM accepted_questions") == []
 
 
 async def test_expired_removal_claim_settles_nothing(services, library, provider):
-    await take_a_question_back(services, library)
+    await retract_question(services, library)
     feedback = services.ledger.feedback
     late = await feedback.claim_removals(10)
     await run(services, "UPDATE accepted_questions SET due_at = now()")

@@ -33,7 +33,7 @@ HEAD_REVISION = revision.REVISION
 NEXT = f"{int(HEAD_REVISION) + 1:04}"  # the revision of the next release
 
 
-def test_the_code_names_the_newest_migration():
+def test_code_revision_is_newest_migration():
     assert ScriptDirectory(_MIGRATIONS).get_current_head() == revision.REVISION
 
 
@@ -53,36 +53,36 @@ async def test_missing_schema_is_reported(services, monkeypatch):
 
 # --- migrations of a ledger in use ---
 
-# The revision of a ledger.
+# Reads the revision of a ledger.
 REVISION = text("SELECT version_num FROM alembic_version")
 
-# Write a row.
-PAY = text("INSERT INTO completions (content_key, tenant, model, questions) VALUES (:key, 'alice', 'm', '{}')")
+# Writes a row.
+INSERT_ROW = text("INSERT INTO completions (content_key, tenant, model, questions) VALUES (:key, 'alice', 'm', '{}')")
 
-# Whether an index is being built that waits for a writer.
+# Returns a row if an index creation waits for a writer.
 BUILDING = text("""
     SELECT 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
 """)
 
-# Whether the index is complete.
+# Returns whether the index is complete.
 VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = CAST('ix_completions_colour' AS regclass)")
 
 HEAD = '"""A migration."""\n\nimport sqlalchemy as sa\nfrom alembic import op\n\n'
 COLUMN = 'op.add_column("completions", sa.Column("colour", sa.Text()))'
 INDEX = 'op.create_index("ix_completions_colour", "completions", ["colour"])'
 TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))'
-ALONE = (
+CONCURRENT_INDEX = (
     "with op.get_context().autocommit_block():\n"
     '        op.drop_index("ix_completions_colour", if_exists=True, postgresql_concurrently=True)\n'
     '        op.create_index("ix_completions_colour", "completions", ["colour"], postgresql_concurrently=True)'
 )
-OF_A_NEW_TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))\n    ' + INDEX.replace(
+INDEX_OF_NEW_TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))\n    ' + INDEX.replace(
     "completions", "colours"
 )
 
 
 def revisions(folder, *upgrades, oldest=HEAD_REVISION):
-    """A folder of migrations with more of them after the newest one; `oldest` is the oldest code for all of them."""
+    """Return a folder of migrations with more of them after the newest one; `oldest` is the oldest code for these."""
     shutil.copytree(_MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for number, upgrade in enumerate(upgrades, start=int(HEAD_REVISION) + 1):
         named = f'revision = "{number:04}"\ndown_revision = "{number - 1:04}"\nmin_revision = "{oldest}"\n'
@@ -92,7 +92,7 @@ def revisions(folder, *upgrades, oldest=HEAD_REVISION):
 
 
 def long_locks(folder):
-    """The statements of later migrations that would lock a table for as long as they read its rows."""
+    """Return the statements of later migrations that lock a table while they read its rows."""
     found = []
     for script in ScriptDirectory(folder).walk_revisions():
         if script.down_revision is not None:
@@ -116,7 +116,7 @@ def _long_locks(script):
         added = re.match(r"ALTER TABLE (\w+) ADD CONSTRAINT", each)
         if added and added[1] not in new and not re.search(r"NOT VALID$|USING INDEX", each):
             yield each
-    if any("CONCURRENTLY" in each for each in statements):  # what stands beside it would be applied twice
+    if any("CONCURRENTLY" in each for each in statements):  # other statements of the migration would be applied twice
         yield from (each for each in statements if "CONCURRENTLY" not in each and each not in ("", "BEGIN", "COMMIT"))
 
 
@@ -128,10 +128,10 @@ def test_migrations_take_no_long_table_locks():
     ("upgrade", "found"),
     [
         (COLUMN, None),
-        (ALONE, None),
-        (OF_A_NEW_TABLE, None),
+        (CONCURRENT_INDEX, None),
+        (INDEX_OF_NEW_TABLE, None),
         (INDEX, "CREATE INDEX ix_completions_colour"),
-        (f"{COLUMN}\n    {ALONE}", "ALTER TABLE completions ADD COLUMN"),
+        (f"{COLUMN}\n    {CONCURRENT_INDEX}", "ALTER TABLE completions ADD COLUMN"),
         ('op.create_unique_constraint("uq_completions_tenant", "completions", ["tenant"])', "ADD CONSTRAINT"),
     ],
 )
@@ -143,7 +143,7 @@ def test_long_locking_migration_is_detected(tmp_path, upgrade, found):
 
 @pytest.fixture
 async def ledger(services):
-    """A ledger of its own with this code's schema."""
+    """Yield a separate ledger with this code's schema."""
     async with empty_database(services) as database:
         await schema.migrate(database.engine)
         yield database
@@ -166,7 +166,7 @@ async def empty_database(services):
 async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "one", COLUMN))
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
-    async with ledger.begin() as reader:  # as a backup is
+    async with ledger.begin() as reader:  # like a backup
         await reader.execute(text("SELECT 1 FROM completions"))
         async with asyncio.timeout(30):
             with pytest.raises(Unavailable, match="run it again"):
@@ -174,16 +174,16 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
     assert await ledger.rows(REVISION) == [{"version_num": HEAD_REVISION}]
     await schema.migrate(ledger.engine)
 
-    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "two", COLUMN, ALONE))
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "two", COLUMN, CONCURRENT_INDEX))
     async with ledger.begin() as writer:
-        await writer.execute(PAY, {"key": b"a"})
+        await writer.execute(INSERT_ROW, {"key": b"a"})
         migrating = asyncio.gather(*(schema.migrate(ledger.engine) for _ in range(2)))
         async with asyncio.timeout(30):
             while not await ledger.rows(BUILDING):
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)  # longer than other migrations wait for a lock
         async with asyncio.timeout(30), ledger.begin() as other:
-            await other.execute(PAY, {"key": b"b"})
+            await other.execute(INSERT_ROW, {"key": b"b"})
     await migrating
     assert await ledger.rows(REVISION) == [{"version_num": f"{int(HEAD_REVISION) + 2:04}"}]
     assert await ledger.rows(VALID) == [{"indisvalid": True}]

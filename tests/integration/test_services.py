@@ -1,4 +1,4 @@
-"""A process imports what its role needs, and asks for no setting that it does not use."""
+"""A process imports only the libraries of its role, and requires only the settings that it uses."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ from shared.services import build
 from shared.services.start import check_start, travels_openly
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERYBODY = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
+EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
 # Traces are off. The Redis client imports the SDK's metrics wherever they are installed.
-EVERYBODY |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp", "requests"}
+EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 NEVER = {
     "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
@@ -40,8 +40,8 @@ VALUES = {
     "LLM_MODEL": "none",
     "EMBEDDING_MODEL": "none",
 }
-# What a process does before it serves: the modules that it runs, and the services that its role makes. Without each
-# setting in turn, it prints why it cannot.
+# The start of a process: it imports its modules and builds the services of its role. Then it removes each required
+# setting in turn and prints the error.
 PROGRAM = """
 import asyncio, os, sys
 import {entry}
@@ -94,25 +94,25 @@ async def test_programs_report_missing_schema(services, forks, tmp_path, command
         ("http://[2001:db8::7]:6333", True),
     ],
 )
-def test_unencrypted_key_to_remote_url_is_detected(url, openly):
+def test_only_remote_unencrypted_url_exposes_key(url, openly):
     assert travels_openly(url) is openly
 
 
-async def test_only_api_warns_of_unencrypted_key(settings, recwarn):
+async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
     change = {"qdrant_url": "http://qdrant.example.com:6333", "qdrant_api_key": SecretStr("k" * 30)}
-    told = {}
+    events = {}
     for role in ("api", "index", "scheduler"):
         with capture_logs() as logs:
             async with build(role, settings.model_copy(update=change)):
                 await check_start(settings.model_copy(update=change), role)
-        told[role] = [entry["event"] for entry in logs]
+        events[role] = [entry["event"] for entry in logs]
 
-    assert told == {"api": ["qdrant.key_without_tls"], "index": [], "scheduler": []}
+    assert events == {"api": ["qdrant.key_without_tls"], "index": [], "scheduler": []}
     assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize("role", NEEDS)
-def test_roles_import_only_needed_libraries(role, tmp_path):
+def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
     variables |= {f"FOREASK_{name}": VALUES[name] for name in NEEDS[role]} | {"PYTHONPATH": str(ROOT)}
     entry = "api.__main__" if role == "api" else "workers.__main__"
@@ -130,7 +130,7 @@ def test_roles_import_only_needed_libraries(role, tmp_path):
 
     assert done.returncode == 0, done.stderr
     modules, *reasons = done.stdout.splitlines()
-    assert (EVERYBODY | NEVER[role]) & set(modules.split()) == set()
+    assert (EVERY_ROLE | NEVER[role]) & set(modules.split()) == set()
     assert reasons == [
         f"FOREASK_{name} is not set. `foreask up` starts an embedded engine for it." for name in NEEDS[role]
     ]

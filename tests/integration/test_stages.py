@@ -1,4 +1,4 @@
-"""From bytes to points and back: the stages over real engines, with a scripted provider."""
+"""The stages from bytes to points and queries, with real engines and a scripted provider."""
 
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
@@ -31,7 +31,7 @@ TWO_SECTIONS = "\n\n".join(
 
 
 async def points(services, library, **payload):
-    """All points of the tenant, hidden ones too, as {id: payload}."""
+    """Return all points of the tenant, including hidden ones, as {id: payload}."""
     collection = await library.collection()
     conditions = [models.FieldCondition(key=k, match=models.MatchValue(value=v)) for k, v in payload.items()]
     conditions += collection_points(collection.location).must
@@ -47,11 +47,11 @@ async def texts_found(services, library, question, **more):
 
 
 def questions_of(stored):
-    """The chunk and the question of each point, in order; None for a chunk's own point."""
+    """Return the chunk and the question of each point, in order; an empty question for a chunk's own point."""
     return sorted((p["chunk_id"], p.get("question") or "") for p in stored.values())
 
 
-async def test_a_document_becomes_points_that_its_questions_find(services, library, provider):
+async def test_ingested_document_is_found_by_its_questions(services, library, provider):
     document = await library.add(TWO_SECTIONS)
     await work(services)
 
@@ -82,11 +82,11 @@ async def test_parser_message_is_only_logged(services, library):
     assert "PdfiumLibraryInternalError" in refused["parser_error"]
 
 
-async def test_indexing_twice_gives_the_same_points(services, library, provider):
+async def test_repeated_indexing_writes_same_points(services, library, provider):
     await library.add(TWO_SECTIONS)
     await work(services, "parse", "index", "generate")
     chunks = await services.ledger.work.claim_to_index(100)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in chunks])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in chunks])
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
@@ -96,7 +96,7 @@ async def test_indexing_twice_gives_the_same_points(services, library, provider)
     assert (await points(services, library)).keys() == before.keys()
 
 
-async def test_edit_pays_changed_chunk_and_removes_replaced(services, library, provider):
+async def test_edit_pays_only_changed_chunk_and_replaces_it(services, library, provider):
     long = TWO_SECTIONS.replace("about", "all about " + "very " * 30)
     document = await library.add(long, "a.md")
     await work(services)
@@ -117,8 +117,8 @@ async def test_edit_pays_changed_chunk_and_removes_replaced(services, library, p
     assert len(after) == found.progress.indexed + found.progress.questions
 
 
-async def edited_by_a_worker_that_died(services, library):
-    """A ready document, and the chunk of its edit: it is in Qdrant, and its worker died before it could say so."""
+async def edit_of_dead_worker(services, library):
+    """Return the chunk of a document's edit that is in Qdrant, but whose worker died before settling."""
     await library.add(HARBOUR, "a.md")
     await work(services)
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
@@ -129,12 +129,12 @@ async def edited_by_a_worker_that_died(services, library):
 
 
 async def test_query_sees_old_version_until_new_is_complete(services, library, provider):
-    chunk = await edited_by_a_worker_that_died(services, library)
+    chunk = await edit_of_dead_worker(services, library)
 
     assert chunk.hidden
     assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
-    await services.ledger.work.give_back("chunks", [chunk.lease])
+    await services.ledger.work.release("chunks", [chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
@@ -181,7 +181,7 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, provi
     await work(services)
     collection, stored = await library.collection(), await points(services, library)
     query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
-    assert (await services.retriever.retrieve(collection, query)).chunks  # the collection's size is known now
+    assert (await services.retriever.retrieve(collection, query)).chunks  # now the collection's size is cached
     reads, sent = services.index._read_pool, []
     read = reads.read
 
@@ -201,7 +201,7 @@ async def test_query_sends_two_requests_and_reads_by_id(services, library, provi
     assert (path, len(read["ids"])) == ("", len(found) + len(questions))
 
 
-async def test_questions_that_come_together_are_embedded_together(services, library, provider):
+async def test_concurrent_queries_are_embedded_in_one_request(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     collection = await library.collection()
@@ -217,15 +217,15 @@ async def test_questions_that_come_together_are_embedded_together(services, libr
 
 
 async def test_hidden_chunk_is_not_readable_by_id(services, library, provider):
-    chunk = await edited_by_a_worker_that_died(services, library)
+    chunk = await edit_of_dead_worker(services, library)
     stored = {(p["chunk_id"], p["version"]): p for p in (await points(services, library)).values()}
     hidden = {chunk: version for (chunk, version), payload in stored.items() if payload.get("hidden")}
-    shown = {chunk: version for (chunk, version), payload in stored.items() if not payload.get("hidden")}
-    where = visible_points((await library.collection()).location)
+    visible = {chunk: version for (chunk, version), payload in stored.items() if not payload.get("hidden")}
+    selection = visible_points((await library.collection()).location)
 
     assert hidden == {str(chunk.lease.id): 2}
-    assert (await services.index.chunk_payloads(where, hidden)).chunks == {}
-    assert (await services.index.chunk_payloads(where, hidden | shown)).chunks.keys() == shown.keys()
+    assert (await services.index.chunk_payloads(selection, hidden)).chunks == {}
+    assert (await services.index.chunk_payloads(selection, hidden | visible)).chunks.keys() == visible.keys()
 
 
 async def test_late_writer_of_old_version_restores_nothing(services, library, provider):
@@ -247,7 +247,7 @@ async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in slow])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
     before = await points(services, library)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
@@ -258,13 +258,15 @@ async def test_late_writer_hides_no_visible_points(services, library, provider):
     assert await points(services, library) == before
 
 
-async def test_collection_rejected_by_qdrant_blocks_no_other(services, library, provider):
+async def test_collection_rejected_by_qdrant_does_not_block_others(services, library, provider):
     other = Library(services, "other")
-    documents = [await shelf.add("The harbour opens at seven in the morning.", "a.md") for shelf in (library, other)]
+    documents = [
+        await library_.add("The harbour opens at seven in the morning.", "a.md") for library_ in (library, other)
+    ]
     await work(services)
-    for shelf in (library, other):
-        await shelf.add("The harbour opens at nine in the morning.", "a.md", questions=["When does it open?"])
-    gone = await other.add("This one is deleted.")
+    for library_ in (library, other):
+        await library_.add("The harbour opens at nine in the morning.", "a.md", questions=["When does it open?"])
+    deleted = await other.add("This one is deleted.")
     await work(services, "parse")
     chunks = await services.ledger.work.claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
@@ -278,9 +280,9 @@ async def test_collection_rejected_by_qdrant_blocks_no_other(services, library, 
             ):
                 await connection.execute(text(statement), {"name": index_name, "id": collection.id})
 
-    await rename(f"no/such/path-{services.indexer.space}")  # to whatever is asked of this Qdrant says 501
+    await rename(f"no/such/path-{services.indexer.space}")  # Qdrant answers 501 to every request for this path
     await services.ledger.documents.delete("default", (await library.add("Another.")).id)
-    await services.ledger.documents.delete("other", gone.id)
+    await services.ledger.documents.delete("other", deleted.id)
     await settle_indexed(services.indexer, outcomes)
     await services.cleaner.clean()
 
@@ -298,7 +300,7 @@ async def test_collection_rejected_by_qdrant_blocks_no_other(services, library, 
     }
 
 
-async def test_an_upsert_replaces_nothing_of_a_later_claim(services, library):
+async def test_upsert_does_not_replace_point_of_later_claim(services, library):
     await services.index.ensure_collection("fencing", 3)
     identity = str(uuid4())
     vector = {"dense": np.array([1, 0, 0], dtype=np.float32)}
@@ -320,7 +322,7 @@ async def test_deleted_document_leaves_no_points_and_no_upload(services, library
     await library.add("Something else that stays where it is.", "b.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
-    await services.cleaner.clean()  # as the reconciler does, however the caller ended
+    await services.cleaner.clean()  # like the scheduler does later
 
     stored = await points(services, library)
     assert stored
@@ -328,7 +330,7 @@ async def test_deleted_document_leaves_no_points_and_no_upload(services, library
     assert len(list((services.settings.data_dir / "uploads").glob("??/*"))) == 1
 
 
-async def test_a_text_that_cannot_be_embedded_fails_alone(services, library, provider):
+async def test_unembeddable_text_degrades_only_its_document(services, library, provider):
     provider.script(refuse_containing="unspeakable")
     bad = await library.add("This text is unspeakable for the embedding model, every word of it.", "bad.md")
     good = await library.add("This text is perfectly fine for the embedding model, all of it.", "good.md")
@@ -341,7 +343,7 @@ async def test_a_text_that_cannot_be_embedded_fails_alone(services, library, pro
     assert (await services.ledger.documents.get("default", good.id)).state == DocumentState.READY
 
 
-async def test_malformed_replies_end_dead_but_searchable_by_text(services, library, provider):
+async def test_chunk_with_malformed_replies_stays_searchable_by_text(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     document = await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
@@ -352,7 +354,7 @@ async def test_malformed_replies_end_dead_but_searchable_by_text(services, libra
     assert await texts_found(services, library, "lighthouse keeper") == [chunk.content.text]
 
 
-async def test_given_questions_cost_no_call_and_stay_unchanged(services, library, provider):
+async def test_given_questions_are_stored_without_calls(services, library, provider):
     document = await library.add("The keeper lives alone.", questions=["Who lives alone?", "who lives alone"])
     await work(services)
 
@@ -361,7 +363,7 @@ async def test_given_questions_cost_no_call_and_stay_unchanged(services, library
     assert provider.stats()["calls"] == 0
 
 
-async def test_no_questions_means_none_are_asked(services, library, provider):
+async def test_empty_question_list_generates_no_questions(services, library, provider):
     document = await library.add("The keeper lives alone.", questions=[])
     await work(services)
 
@@ -370,7 +372,7 @@ async def test_no_questions_means_none_are_asked(services, library, provider):
     assert await texts_found(services, library, "keeper") == ["The keeper lives alone."]
 
 
-async def test_unstorable_characters_are_removed_from_questions(services, library, provider):
+async def test_questions_with_unstorable_characters_are_stored(services, library, provider):
     provider.script(hostile=True)
     document = await library.add("The keeper lives alone on the northern cliff all the year round.", "a.md")
     await work(services)
@@ -380,7 +382,7 @@ async def test_unstorable_characters_are_removed_from_questions(services, librar
     assert found.progress.questions >= 1
 
 
-async def test_work_that_ends_its_worker_is_set_aside(services, library, provider):
+async def test_document_that_kills_workers_is_set_aside(services, library, provider):
     document = await library.add("poison", "poison.md")
     for suspect in (False, False, True, True, True):
         assert len(await services.ledger.work.claim_documents(1, suspects=suspect)) == 1
@@ -396,21 +398,21 @@ async def test_work_that_ends_its_worker_is_set_aside(services, library, provide
     assert (await services.ledger.documents.get("default", other.id)).state == DocumentState.READY
 
 
-async def test_tenants_never_meet_in_a_search(services, library, provider):
+async def test_search_never_crosses_tenants(services, library, provider):
     await library.add("The secret of the first tenant is a blue key.")
     await work(services)
     mine = await library.collection()
-    stranger = type(mine)(
+    foreign = type(mine)(
         mine.id, "other", mine.name, mine.options, mine.embedding_model, mine.index_name, mine.created_at
     )
 
-    assert (await services.retriever.retrieve(stranger, Query("secret blue key"))).chunks == []
+    assert (await services.retriever.retrieve(foreign, Query("secret blue key"))).chunks == []
     assert (await services.retriever.retrieve(mine, Query("secret blue key"))).chunks
 
 
-async def test_k_distinct_chunks_return_despite_many_questions(services, library, provider):
-    question_count = [f"What is the tide number {number}?" for number in range(120)]
-    await library.add("The tide tables of the harbour.", "crowd.md", questions=question_count)
+async def test_top_k_counts_chunks_despite_many_questions(services, library, provider):
+    tide_questions = [f"What is the tide number {number}?" for number in range(120)]
+    await library.add("The tide tables of the harbour.", "many-questions.md", questions=tide_questions)
     for number in range(3):
         await library.add(
             f"Tide gauge {number} stands in the bay.", f"{number}.md", questions=[f"Where is gauge {number}?"]
@@ -424,7 +426,7 @@ async def test_k_distinct_chunks_return_despite_many_questions(services, library
     assert retrieval.chunks[0].matched_question == "What is the tide number 7?"
 
 
-async def test_min_score_and_filters_hold(services, library, provider):
+async def test_min_score_and_filters_are_applied(services, library, provider):
     document = await library.add("The tide tables of the harbour.", questions=["What is the tide?"])
     await work(services)
     assert await texts_found(services, library, "What is the tide?", min_score=0.5, channels=("questions",))
@@ -434,7 +436,7 @@ async def test_min_score_and_filters_hold(services, library, provider):
     assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
 
 
-async def test_unchanged_reindex_pays_nothing_and_leaves_no_gap(services, library, provider):
+async def test_unchanged_reindex_costs_nothing_and_leaves_no_gap(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     before = await points(services, library)
@@ -473,7 +475,7 @@ async def test_changed_prompt_replaces_all_questions(services, library, provider
     assert {p["version"] for p in after.values()} == {2}
 
 
-async def prepending(services):
+async def enable_prepending(services):
     options = CollectionOptions(prepend_questions=True)
     return await services.ledger.collections.ensure(
         "default", "default", embedding_model="scripted-embedding", options=options
@@ -481,7 +483,7 @@ async def prepending(services):
 
 
 async def text_vectors(services, library):
-    """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
+    """Return the stored vector of each chunk's text, by text; vectors of questions are omitted."""
     stored = await points(services, library)
     visible = visible_points((await library.collection()).location)
     texts = {p["chunk_id"]: p["text"] for p in stored.values() if "text" in p}
@@ -489,7 +491,7 @@ async def text_vectors(services, library):
     return {texts[chunk]: vector for chunk, vector in vectors.items()}
 
 
-def near(vector, text):
+def is_vector_of(vector, text):
     return np.allclose(vector, ScriptedEndpoints(Script()).vector(text), atol=1e-5)
 
 
@@ -498,11 +500,11 @@ async def test_prepended_questions_change_only_text_vector(services, library, pr
     await work(services)
     before = await points(services, library)
     questions = [p["question"] for p in before.values() if "question" in p]
-    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
     paid = provider.stats()["calls"]
 
-    collection = await prepending(services)
-    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    collection = await enable_prepending(services)
+    assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
     await services.ledger.documents.reindex(collection)
     await work(services)
 
@@ -511,29 +513,29 @@ async def test_prepended_questions_change_only_text_vector(services, library, pr
     assert described(after) == described(before)
     assert {p["version"] for p in after.values()} == {2}
     vector = (await text_vectors(services, library))[HARBOUR]
-    in_order = sorted(questions, key=(await kept(services)).index)
-    assert near(vector, "\n".join([*in_order, HARBOUR]))
-    assert not near(vector, HARBOUR)
+    in_order = sorted(questions, key=(await passed_questions(services)).index)
+    assert is_vector_of(vector, "\n".join([*in_order, HARBOUR]))
+    assert not is_vector_of(vector, HARBOUR)
 
 
-OWN = {"version", "token", "prepended"}
+VERSION_FIELDS = {"version", "token", "prepended"}
 
 
 def described(stored):
-    """The payloads without what each version and claim has of its own; `hidden` says that of the first one in full."""
-    payloads = [{"hidden": False} | {k: v for k, v in p.items() if k not in OWN} for p in stored.values()]
+    """Return the payloads without the fields that depend on version and claim, and with `hidden` always set."""
+    payloads = [{"hidden": False} | {k: v for k, v in p.items() if k not in VERSION_FIELDS} for p in stored.values()]
     return sorted(payloads, key=lambda payload: (payload["chunk_id"], payload.get("question", "")))
 
 
-async def kept(services):
+async def passed_questions(services):
     async with services.database.begin() as connection:
         live = f"SELECT {QUESTIONS}, q.reasons FROM chunk_questions q JOIN documents d ON d.live_version = q.version"
         ((questions, reasons),) = (await connection.execute(text(live))).all()
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 
-async def test_questions_are_filtered_against_bare_text(services, library, provider):
-    await prepending(services)
+async def test_questions_are_filtered_against_text_without_questions(services, library, provider):
+    await enable_prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
@@ -543,17 +545,17 @@ async def test_questions_are_filtered_against_bare_text(services, library, provi
     (indexed,) = await index_batch(replace(services.indexer, floor=nearest + 0.01), [chunk])
 
     assert indexed.passed == 0
-    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 
 async def test_text_rejected_with_questions_is_embedded_alone(services, library, provider):
-    await prepending(services)
+    await enable_prepending(services)
     provider.script(refuse_containing=f"?\n{HARBOUR}")
     document = await library.add(HARBOUR, "a.md")
     await work(services)
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
-    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
     assert len(await points(services, library)) > 1
 
 

@@ -1,4 +1,4 @@
-"""The ledger is sent no statement that finds nothing, and none whose work another one has just done."""
+"""The product sends the ledger no useless and no duplicate statements."""
 
 from contextlib import contextmanager
 
@@ -11,38 +11,38 @@ HARBOUR = "The harbour opens at seven in the morning."
 
 @contextmanager
 def statements(services, containing):
-    """The statements with a text in them that the ledger is sent meanwhile."""
+    """Record the statements sent to the ledger that contain a text."""
     engine, sent = services.database.engine.sync_engine, []
 
-    def note(_connection, _cursor, statement, *_):
+    def record(_connection, _cursor, statement, *_):
         if containing in statement:
             sent.append(statement)
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record)
     try:
         yield sent
     finally:
-        event.remove(engine, "before_cursor_execute", note)
+        event.remove(engine, "before_cursor_execute", record)
 
 
-async def test_only_chunks_have_calls_that_were_abandoned(services, library, provider):
+async def test_only_chunk_leases_update_abandoned_calls(services, library, provider):
     await library.add(HARBOUR)
     ledger = services.ledger.work
     with statements(services, "abandoned_calls") as sent:
         documents = [document.lease for document in await ledger.claim_documents(1)]
         assert await ledger.extend("documents", documents) == {documents[0].token}
-        await ledger.give_back("documents", documents)
+        await ledger.release("documents", documents)
     assert sent == []
 
     await work(services, "parse")
     chunks = [chunk.lease for chunk in (await ledger.claim_to_generate(1)).chunks]
     with statements(services, "abandoned_calls") as sent:
         await ledger.extend("chunks", chunks)
-        await ledger.give_back("chunks", chunks)
+        await ledger.release("chunks", chunks)
     assert len(sent) == 2
 
 
-async def test_index_claims_use_one_statement(services, library, provider):
+async def test_each_index_claim_is_one_statement(services, library, provider):
     await library.add(HARBOUR)
     await work(services, "parse")
 
@@ -52,26 +52,26 @@ async def test_index_claims_use_one_statement(services, library, provider):
     assert len(sent) == 2
 
 
-async def test_a_statement_alone_has_no_transaction_around_it(services, library):
+async def test_single_statements_run_without_transaction(services, library):
     await library.collection()
     async with services.database.engine.connect() as connection:
         driver = (await connection.get_raw_connection()).driver_connection
     sent = []
 
-    def note(query):
+    def record(query):
         sent.append(query.query)
 
-    driver.add_query_logger(note)
+    driver.add_query_logger(record)
     await services.ledger.work.claim_to_index(10)
     await services.ledger.work.due()
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] == []
     await services.ledger.work.claim_documents(10)
-    driver.remove_query_logger(note)
+    driver.remove_query_logger(record)
 
     assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] != []
 
 
-async def test_a_version_that_replaces_another_is_swept_once(services, library, provider):
+async def test_replaced_version_is_swept_once(services, library, provider):
     await library.add(HARBOUR, "harbour.md")
     await work(services)
     document = await library.add(f"{HARBOUR} It closes at nine.", "harbour.md", questions=["When does it close?"])

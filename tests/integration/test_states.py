@@ -1,4 +1,4 @@
-"""A trigger refuses every transition that the table of states does not have, under all other tests too."""
+"""A trigger, active in all tests, refuses every transition that is not defined in the states table."""
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -11,7 +11,7 @@ async def run(services, statement):
         await connection.exec_driver_sql(statement)
 
 
-@pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unheard of"])
+@pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unknown"])
 async def test_unknown_document_transition_is_refused(services, library, state):
     await library.add("text")
 
@@ -38,7 +38,7 @@ async def test_rows_start_in_initial_state_only(services, library, provider):
         )
 
 
-async def test_unchanged_state_is_no_transition(services, library):
+async def test_update_without_state_change_is_allowed(services, library):
     await library.add("text")
 
     await run(services, "UPDATE documents SET state = state")

@@ -1,4 +1,4 @@
-"""Messages of other releases, with other contents, wake a worker all the same."""
+"""Messages of other releases, with other contents, wake workers, too."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ MESSAGES = [((), {}), ((), {"sent_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-async def test_a_message_wakes_its_worker_whatever_it_carries(services, settings, library, provider, message):
+async def test_message_wakes_worker_regardless_of_content(services, settings, library, provider, message):
     arguments, named = message
     document = await library.add("A text about a lighthouse and its keeper.")
     for role in ("parse", "index", "generate", "index"):
@@ -30,4 +30,4 @@ async def test_a_message_wakes_its_worker_whatever_it_carries(services, settings
         assert queues == ([role, "calibrate"] if role == "index" else [role])
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
-    assert not await services.ledger.heartbeats.seen()  # who ends in order takes its row along
+    assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row

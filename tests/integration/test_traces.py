@@ -1,4 +1,4 @@
-"""Traces: a document from its upload to its points and a query to its answer, as a collector receives them."""
+"""Traces received by a collector: a document from upload to points, and a query up to its answer."""
 
 import asyncio
 import socket
@@ -26,14 +26,14 @@ STAGES = ("parse", "index", "generate", "index")
 
 @pytest.fixture
 def collector(monkeypatch):
-    """A collector to which the processes of a test are told to send their spans."""
+    """Yield a collector that receives the spans of the test's processes."""
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         yield collector
 
 
-async def handed_in(settings, services, headers=None, **body):
+async def upload_document(settings, services, headers=None, **body):
     async with calling(settings, services) as client:
         reply = await client.post("/v1/documents", json={"text": TEXT} | body, headers=headers)
     assert reply.status_code == 202, reply.text
@@ -41,7 +41,7 @@ async def handed_in(settings, services, headers=None, **body):
 
 
 async def work_traced(settings, services, *stages):
-    """Do what is due, each stage as a process of its own."""
+    """Process due work, each stage like a separate process."""
     for stage in stages or STAGES:
         async with traces.exporting(stage, settings.grace):
             await work(services, stage)
@@ -49,7 +49,7 @@ async def work_traced(settings, services, *stages):
 
 @pytest.fixture
 async def reranking(services, provider):
-    """The services with a reranker."""
+    """Yield the services with a reranker."""
     connection = Provider(component="rerank", base_url=provider.url, api_key=None, timeout=timedelta(seconds=5))
     retriever = copy(services.retriever)
     retriever._reranker = Reranker(connection, "scripted-reranker")
@@ -57,11 +57,11 @@ async def reranking(services, provider):
     await connection.aclose()
 
 
-async def test_document_and_query_are_one_trace_each(settings, reranking, collector):
-    document_id = await handed_in(settings, reranking, {"x-request-id": "upload-1"}, filename="a-file-of-mine.md")
+async def test_document_and_query_produce_one_trace_each(settings, reranking, collector):
+    document_id = await upload_document(settings, reranking, {"x-request-id": "upload-1"}, filename="a-file-of-mine.md")
     await work_traced(settings, reranking)
     async with calling(settings, reranking) as client:
-        await client.get("/health/live")  # is asked too often to be traced
+        await client.get("/health/live")  # requested too often to be traced
         reply = await client.post("/v1/query", json={"question": QUESTION}, headers={"traceparent": CALLERS})
     assert reply.status_code == 200, reply.text
 
@@ -86,7 +86,7 @@ async def test_document_and_query_are_one_trace_each(settings, reranking, collec
         f"POST /v1/query > answer > {chat}",
     } <= set(found)
     assert f"00-{query.trace_id}-{query.parent_id}-01" == CALLERS
-    assert all(path.startswith("POST /v1/") for path in [*paths, *found])  # each span hangs on its request
+    assert all(path.startswith("POST /v1/") for path in [*paths, *found])  # each span belongs to a request
     assert {span.trace_id for span in collector.spans} == {upload.trace_id, query.trace_id}
     services_of = {span.name: span.service for span in collector.spans}
     assert {name: services_of[name] for name in ("parse", "generate", "index")} == {
@@ -109,9 +109,9 @@ async def test_document_and_query_are_one_trace_each(settings, reranking, collec
     assert [word for word in WORDS if word in sent] == []
 
 
-async def test_batch_belongs_to_traces_of_its_documents(services, settings, provider, collector):
+async def test_batch_span_is_linked_to_its_documents_traces(services, settings, provider, collector):
     for number in range(2):
-        await handed_in(settings, services, text=f"{TEXT} {number}", external_id=str(number))
+        await upload_document(settings, services, text=f"{TEXT} {number}", external_id=str(number))
     await work_traced(settings, services, "parse", "index")
 
     uploads = collector.named("POST /v1/documents")
@@ -123,7 +123,7 @@ async def test_batch_belongs_to_traces_of_its_documents(services, settings, prov
 
 
 async def test_reused_content_joins_trace_of_next_version(services, settings, library, provider, collector):
-    await handed_in(settings, services)
+    await upload_document(settings, services)
     await work(services)
     await services.ledger.documents.reindex(await library.collection())
     await work_traced(settings, services, "parse")
@@ -132,8 +132,8 @@ async def test_reused_content_joins_trace_of_next_version(services, settings, li
     assert [span.trace_id for span in collector.named("parse")] == [upload.trace_id]
 
 
-async def test_errors_are_traced_by_kind_only(services, settings, collector):
-    await handed_in(settings, services, text="%PDF-1.4 cut short")
+async def test_spans_record_error_type_without_message(services, settings, collector):
+    await upload_document(settings, services, text="%PDF-1.4 cut short")
     await work_traced(settings, services, "parse")
 
     (parsed,) = collector.named("parse")
@@ -142,8 +142,8 @@ async def test_errors_are_traced_by_kind_only(services, settings, collector):
 
 
 async def test_unsampled_requests_are_not_exported(services, settings, provider, collector):
-    await handed_in(settings, services, {"traceparent": CALLERS[:-2] + "00"})
-    await handed_in(settings, services, text=f"{TEXT} It is sampled.")
+    await upload_document(settings, services, {"traceparent": CALLERS[:-2] + "00"})
+    await upload_document(settings, services, text=f"{TEXT} It is sampled.")
     await work_traced(settings, services, "parse", "index")
 
     (upload,) = collector.named("POST /v1/documents")
@@ -151,11 +151,11 @@ async def test_unsampled_requests_are_not_exported(services, settings, provider,
     assert "POST /v1/documents > index > PUT points" in collector.paths(upload.trace_id)
 
 
-async def test_log_lines_name_only_their_own_span(settings, collector):
-    ended = asyncio.Event()
+async def test_log_lines_contain_only_their_own_span(settings, collector):
+    request_finished = asyncio.Event()
 
     async def outlive():
-        await ended.wait()
+        await request_finished.wait()
         with traces.span("late") as late:
             return late.is_recording, traces.add_ids(None, "", {})
 
@@ -163,7 +163,7 @@ async def test_log_lines_name_only_their_own_span(settings, collector):
         with traces.request("GET", [(b"traceparent", CALLERS.encode())], {}):
             line = traces.add_ids(None, "", {"event": "request.served"})
             task = asyncio.create_task(outlive())
-        ended.set()
+        request_finished.set()
         assert await task == (False, {})
 
     (span,) = collector.spans
@@ -171,19 +171,19 @@ async def test_log_lines_name_only_their_own_span(settings, collector):
     assert span.trace_id in CALLERS
 
 
-async def test_silent_collector_costs_only_spans(services, settings, provider, monkeypatch):
+async def test_silent_collector_loses_only_spans(services, settings, provider, monkeypatch):
     settings = settings.model_copy(update={"grace": timedelta(seconds=0.1)})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")  # a span is sent as soon as it ends
-        document_id = await handed_in(settings, services)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")  # a span is sent as soon as it finishes
+        document_id = await upload_document(settings, services)
         async with traces.exporting("worker", settings.grace):
             await work(services)
-            began = time.monotonic()
-        ended = time.monotonic()
+            started = time.monotonic()
+        finished = time.monotonic()
 
     assert (await services.ledger.documents.get("default", document_id)).state == DocumentState.READY
-    assert ended - began < 1.5
+    assert finished - started < 1.5
 
 
 async def test_unavailable_collector_is_logged_once(settings, monkeypatch, caplog):
@@ -201,4 +201,4 @@ async def test_unavailable_collector_is_logged_once(settings, monkeypatch, caplo
 
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["traces.lost"]
     assert address not in str(logs)
-    assert caplog.text == ""  # the SDK's own lines would have it
+    assert caplog.text == ""  # the SDK's own lines would contain the address

@@ -1,4 +1,4 @@
-"""A worker goes on listening where the broker fails at the moment of an acknowledgement."""
+"""A worker continues to listen if the broker fails during an acknowledgement."""
 
 import socket
 
@@ -14,8 +14,8 @@ def connection(stack):
         yield connection
 
 
-def taken(connection: Connection, queue: str):
-    """A channel with one place to prefetch into, and the message that is in it."""
+def receive(connection: Connection, queue: str):
+    """Return a channel with a prefetch limit of one, and the message that it received."""
     with connection.SimpleQueue(queue) as waiting:
         waiting.put({"a": "wake-up"})
     channel = connection.channel()
@@ -23,16 +23,16 @@ def taken(connection: Connection, queue: str):
     return channel, channel.basic_get(queue)
 
 
-def test_unacknowledged_wakeup_is_not_followed_by_another(connection):
-    channel, message = taken(connection, "one")
+def test_unacknowledged_wakeup_blocks_next_one(connection):
+    channel, message = receive(connection, "one")
 
     assert not channel.qos.can_consume()
     message.ack()
     assert channel.qos.can_consume()
 
 
-def test_wakeup_is_acknowledged_during_broker_outage(connection):
-    channel, message = taken(connection, "two")
+def test_failed_acknowledgement_does_not_block_next_wakeup(connection):
+    channel, message = receive(connection, "two")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     channel.pool.reset()
@@ -43,8 +43,8 @@ def test_wakeup_is_acknowledged_during_broker_outage(connection):
     assert channel.qos.can_consume()
 
 
-def test_delivered_wakeup_leaves_nothing_in_broker(connection):
-    channel, message = taken(connection, "three")
+def test_delivered_wakeup_leaves_no_key_in_broker(connection):
+    channel, message = receive(connection, "three")
 
     assert message.payload == {"a": "wake-up"}
     assert channel.client.keys("unacked*") == []

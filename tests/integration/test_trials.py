@@ -1,4 +1,4 @@
-"""POST /v1/try: what would become of a text is seen, and nothing is stored."""
+"""POST /v1/try: shows the processing of a text without storing anything."""
 
 import asyncio
 
@@ -9,18 +9,18 @@ from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
 from tests.support.tables import columns
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
+MISSING_ID = "00000000-0000-0000-0000-000000000000"
 TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."
 
 
-async def tried(client, **body):
+async def try_text(client, **body):
     reply = await client.post("/v1/try", json={"text": TEXT} | body)
     assert reply.status_code == 200, reply.text
-    return [told async for told in events_of(reply)]
+    return [event async for event in events_of(reply)]
 
 
 async def rows(services):
-    """How many rows each table has, and Qdrant how many points."""
+    """Return the number of rows of each table, and of points in Qdrant."""
     async with services.database.begin() as connection:
         counts = {
             name: (await connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()
@@ -36,22 +36,24 @@ async def test_trial_streams_results_and_stores_nothing(client, services, provid
     before = await rows(services)
     provider.reset()
 
-    told = await tried(client, chunk_max_chars=200, questions_per_chunk=3, prompt="Ask about {text}, {count} times.")
+    events = await try_text(
+        client, chunk_max_chars=200, questions_per_chunk=3, prompt="Ask about {text}, {count} times."
+    )
 
     assert await rows(services) == before
-    chunks = [data for name, data in told if name == "chunk"]
-    assert [(name, data["chunk"]) for name, data in told[: len(chunks)]] == [
-        ("chunk", place) for place in range(chunks[0]["of"])
+    chunks = [data for name, data in events if name == "chunk"]
+    assert [(name, data["chunk"]) for name, data in events[: len(chunks)]] == [
+        ("chunk", index) for index in range(chunks[0]["of"])
     ]
     assert all(chunk["text"] in TEXT for chunk in chunks)
-    written = [data["text"] for name, data in told if name == "question"]
-    screened = [data for name, data in told if name == "screened"]
+    written = [data["text"] for name, data in events if name == "question"]
+    screened = [data for name, data in events if name == "screened"]
     assert sorted(s["chunk"] for s in screened) == list(range(len(chunks)))
-    verdicts = [question for s in screened for question in s["questions"]]
-    assert sorted(q["text"] for q in verdicts) == sorted(written)
-    assert any(q["passed"] for q in verdicts)
-    assert all(q["similarity"] is not None and q["passed"] == (q["reason"] is None) for q in verdicts)
-    name, done = told[-1]
+    results = [question for s in screened for question in s["questions"]]
+    assert sorted(q["text"] for q in results) == sorted(written)
+    assert any(q["passed"] for q in results)
+    assert all(q["similarity"] is not None and q["passed"] == (q["reason"] is None) for q in results)
+    name, done = events[-1]
     assert (name, done["chunks"], done["questions"]) == ("done", len(chunks), len(written))
     assert (done["calls"], done["cut"], done["characters"]) == (provider.stats()["calls"], False, len(TEXT))
     assert done["usage"] == {
@@ -63,12 +65,12 @@ async def test_long_trial_text_is_cut_and_explained(client, provider):
     provider.script(malformed_containing="lighthouse")
     text = "The lighthouse has a keeper.\n\n" + "word " * 5_000
 
-    told = await tried(client, text=text, chunk_max_chars=10_000)
+    events = await try_text(client, text=text, chunk_max_chars=10_000)
 
-    assert told[-1][1]["cut"]
-    assert told[-1][1]["characters"] == 20_000
-    assert 19_990 < max(data["span"][1] for name, data in told if name == "chunk") <= 20_000
-    first = next(data for name, data in told if name == "screened" and data["chunk"] == 0)
+    assert events[-1][1]["cut"]
+    assert events[-1][1]["characters"] == 20_000
+    assert 19_990 < max(data["span"][1] for name, data in events if name == "chunk") <= 20_000
+    first = next(data for name, data in events if name == "screened" and data["chunk"] == 0)
     assert first["error"]
     assert first["calls"] > 1
 
@@ -94,19 +96,22 @@ async def test_invalid_trial_is_rejected(client, own):
     assert (await client.post("/v1/try", json={"text": TEXT} | own)).status_code in (404, 422)
 
 
-async def test_a_budget_that_is_used_up_refuses(services, settings, provider):
+async def test_exhausted_budget_rejects_trial(services, settings, provider):
     limited = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(tokens_per_day=1)}})
     await Library(services).add("A text about a lighthouse and its keeper.")
     await work(services)
     async with calling(limited) as client:
         reply = await client.post("/v1/try", json={"text": TEXT})
-    assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The budget")
+    assert (reply.status_code, reply.json()["detail"][:16]) == (429, "The daily budget")
 
 
-async def test_questions_are_compared_with_texts_and_their_questions(client, provider):
+async def test_similarity_compares_questions_with_texts_and_their_questions(client, provider):
     leave, pay = "Everybody has thirty days of leave a year.", "Salaries are paid on the last working day."
-    asked = ["How many days of leave has everybody?", "When are salaries paid?"]
-    body = {"questions": asked, "texts": [{"text": leave, "questions": [asked[0], asked[1]]}, {"text": pay}]}
+    questions = ["How many days of leave has everybody?", "When are salaries paid?"]
+    body = {
+        "questions": questions,
+        "texts": [{"text": leave, "questions": [questions[0], questions[1]]}, {"text": pay}],
+    }
 
     reply = await client.post("/v1/similarity", json=body)
 
@@ -118,9 +123,9 @@ async def test_questions_are_compared_with_texts_and_their_questions(client, pro
     assert of_pay["questions"] == [[], []]
     assert of_leave["words"][0] > of_leave["words"][1] == 0 < of_pay["words"][1] <= 1
     assert (reply.json()["chunks"], reply.json()["absent"]) == ([], [])
-    ids = {"chunk_ids": [NOBODY]}
+    ids = {"chunk_ids": [MISSING_ID]}
     for wrong in (
-        {"questions": asked * 7},
+        {"questions": questions * 7},
         {"texts": []},
         {"texts": [{"text": "a" * 20_000}] * 11},
         ids,
@@ -130,24 +135,24 @@ async def test_questions_are_compared_with_texts_and_their_questions(client, pro
     assert (await client.post("/v1/similarity", json=body | {"collection": "nowhere"})).status_code == 404
 
 
-async def test_trial_reuses_vectors_of_stored_chunks(client, services, provider):
+async def test_similarity_reuses_vectors_of_stored_chunks(client, services, provider):
     library = Library(services)
     await library.add("The harbour opens at six.", questions=["When does the harbour open?", "Who opens the harbour?"])
     await library.add("Ships pay by their length.", questions=["What do ships pay by?"], external_id="pay")
     await work(services)
-    asked = ["When does the harbour open?", "How much does a ship pay?"]
-    found = (await client.post("/v1/retrieve", json={"question": asked[0], "explain": "candidates"})).json()
+    questions = ["When does the harbour open?", "How much does a ship pay?"]
+    found = (await client.post("/v1/retrieve", json={"question": questions[0], "explain": "candidates"})).json()
     accept = {"question": "Is it open at dawn?", "chunk_id": found["chunks"][0]["chunk_id"]}
     assert (await client.post("/v1/collections/default/accepted", json=accept)).status_code < 300
     await work(services)
     ids = [chunk["chunk_id"] for chunk in found["chunks"]]
     provider.reset()
 
-    body = {"questions": asked, "collection": "default", "chunk_ids": [*ids, NOBODY, ids[0]]}
+    body = {"questions": questions, "collection": "default", "chunk_ids": [*ids, MISSING_ID, ids[0]]}
     reply = (await client.post("/v1/similarity", json=body)).json()
 
-    assert provider.stats()["embedded_inputs"] == len(asked)
-    assert ([chunk["chunk_id"] for chunk in reply["chunks"]], reply["absent"]) == (ids, [NOBODY])
+    assert provider.stats()["embedded_inputs"] == len(questions)
+    assert ([chunk["chunk_id"] for chunk in reply["chunks"]], reply["absent"]) == (ids, [MISSING_ID])
     opening = reply["chunks"][0]
     assert [(q["text"], q["source"]) for q in opening["questions"]] == [
         ("When does the harbour open?", "given"),
@@ -157,7 +162,10 @@ async def test_trial_reuses_vectors_of_stored_chunks(client, services, provider)
     assert opening["questions"][0]["cosines"][0] == pytest.approx(1, abs=1e-3)
     texts = {"The harbour opens at six.": opening, "Ships pay by their length.": reply["chunks"][1]}
     for text, chunk in texts.items():
-        given = {"questions": asked, "texts": [{"text": text, "questions": [q["text"] for q in chunk["questions"]]}]}
+        given = {
+            "questions": questions,
+            "texts": [{"text": text, "questions": [q["text"] for q in chunk["questions"]]}],
+        }
         (again,) = (await client.post("/v1/similarity", json=given)).json()["items"]
         assert chunk["text"] == pytest.approx(again["text"], abs=1e-3)
         stored = [list(column) for column in zip(*(q["cosines"] for q in chunk["questions"]), strict=True)]

@@ -1,4 +1,4 @@
-"""The folder of uploads: whose it is, whether it takes one, and what leaves it."""
+"""The folder of uploads: ownership, readiness, and deletion of orphans."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from workers.scheduler import Step, repeat, tidy_uploads
 
 
 class Another:
-    """Another deployment, whose ledger names these uploads."""
+    """Another deployment whose ledger contains these uploads."""
 
     def __init__(self, *uploads):
         self._id = uuid4()
@@ -34,7 +34,7 @@ class Another:
 
 
 async def stored(services, count=1):
-    """Files that no document needs."""
+    """Store files that no document needs, and return their names."""
     return {(await services.uploads.store_bytes(b"x", max_bytes=9)).name for _ in range(count)}
 
 
@@ -42,11 +42,11 @@ def files(services):
     return {path.name for path in services.uploads.folder.glob("??/*")}
 
 
-def a_day_later(monkeypatch):
+def skip_waiting_day(monkeypatch):
     monkeypatch.setattr(orphans, "APART", timedelta())
 
 
-async def test_folder_belongs_to_its_first_deployment(services):
+async def test_folder_belongs_to_first_deployment_until_adopted(services):
     await stored(services)
     others = UploadFolder(services.uploads.folder, Another())
 
@@ -65,8 +65,8 @@ async def test_folder_belongs_to_its_first_deployment(services):
 
 
 async def test_empty_ledger_deletes_nothing_from_foreign_folder(services, monkeypatch):
-    kept = await stored(services, 3)
-    a_day_later(monkeypatch)
+    stored_files = await stored(services, 3)
+    skip_waiting_day(monkeypatch)
     empty = orphans.Orphans(
         UploadFolder(services.uploads.folder, Another()), services.ledger.documents, services.ledger.deployment
     )
@@ -75,23 +75,23 @@ async def test_empty_ledger_deletes_nothing_from_foreign_folder(services, monkey
         with pytest.raises(Unavailable, match="belongs to another deployment"):
             await empty.tidy()
 
-    assert files(services) == kept
+    assert files(services) == stored_files
 
 
-@pytest.mark.parametrize(("named", "taken"), [(True, True), (False, False)])
-async def test_folder_without_marker_is_adopted_if_uploads_match(services, named, taken):
+@pytest.mark.parametrize(("named", "adopted"), [(True, True), (False, False)])
+async def test_folder_without_marker_is_adopted_if_uploads_match(services, named, adopted):
     (name,) = await stored(services)
     (services.uploads.folder / ".foreask-deployment").unlink()
     restored = UploadFolder(services.uploads.folder, Another(uuid4().hex, name if named else uuid4().hex))
 
-    if taken:
+    if adopted:
         await restored.require_own()
     else:
         with pytest.raises(Unavailable, match="is it mounted"):
             await restored.require_own()
 
 
-async def test_a_folder_that_is_not_mounted_takes_nothing(services, library, tmp_path):
+async def test_unmounted_folder_refuses_uploads(services, library, tmp_path):
     await library.add("text")
     unmounted = UploadFolder(tmp_path, services.ledger.deployment)
 
@@ -118,18 +118,18 @@ async def test_orphan_is_deleted_after_a_day(services, library, monkeypatch):
     assert files(services) == needed | new
 
 
-async def test_upload_claimed_in_time_is_kept(services, monkeypatch):
+async def test_orphan_claimed_within_a_day_is_kept(services, monkeypatch):
     (name,) = await stored(services)
     await services.orphans.tidy()
-    await name_it(services, name)
-    a_day_later(monkeypatch)
+    await claim_upload(services, name)
+    skip_waiting_day(monkeypatch)
 
     assert (await services.orphans.tidy()).deleted == 0
     assert files(services) == {name}
 
 
-async def name_it(services, name):
-    """Let a document need an upload."""
+async def claim_upload(services, name):
+    """Make a document need an upload."""
     from tests.conftest import Library
 
     document = await Library(services).add("text")
@@ -142,11 +142,11 @@ async def name_it(services, name):
     await services.uploads.remove([own])
 
 
-async def test_mass_deletion_needs_confirmation(services, monkeypatch):
+async def test_deletion_of_most_files_needs_confirmation(services, monkeypatch):
     monkeypatch.setattr(orphans, "_ALWAYS", 2)
     lost = await stored(services, 3)
     await services.orphans.tidy()
-    a_day_later(monkeypatch)
+    skip_waiting_day(monkeypatch)
 
     census = await services.orphans.tidy()
     assert (census.too_many, census.deleted) == (True, 0)
@@ -156,7 +156,7 @@ async def test_mass_deletion_needs_confirmation(services, monkeypatch):
     assert files(services) == set()
 
 
-async def test_a_folder_that_fails_ends_no_wake_ups(services, monkeypatch):
+async def test_failing_folder_does_not_stop_scheduler_step(services, monkeypatch):
     await stored(services)
     calls = []
 
@@ -177,13 +177,13 @@ async def test_a_folder_that_fails_ends_no_wake_ups(services, monkeypatch):
     assert len(calls) == 3
 
 
-async def test_ready_means_that_an_upload_can_be_stored(services, settings, provider, tmp_path):
+async def test_readiness_requires_storable_uploads(services, settings, provider, tmp_path):
     async with calling(settings) as client:
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["components"]["uploads"]) == (200, "up")
     assert files(services) == set()
 
-    (tmp_path / "uploads").write_text("a file where the folder should be: not even root can store there")
+    (tmp_path / "uploads").write_text("a file instead of the folder: not even root can store there")
     async with calling(settings.model_copy(update={"data_dir": tmp_path})) as client:
         ready = await client.get("/health/ready")
         upload = await client.post("/v1/documents", json={"text": "a"})
@@ -209,7 +209,7 @@ async def test_concurrent_readiness_checks_share_one_probe(services, monkeypatch
     assert len(probes) == 1
 
 
-async def test_undeletable_file_is_left_to_cleanup(tmp_path):
+async def test_undeletable_file_does_not_stop_other_deletions(tmp_path):
     uploads = UploadFolder(tmp_path, Another())
     Path(tmp_path, "ab").mkdir()
     (tmp_path / "ab" / "abc").mkdir()
@@ -221,15 +221,15 @@ async def test_undeletable_file_is_left_to_cleanup(tmp_path):
     assert not (tmp_path / "ab" / "abd").exists()
 
 
-async def test_loop_stays_responsive_during_file_deletion(services, client, wakes, monkeypatch):
-    """A network file system may take its time for each."""
+async def test_files_are_deleted_outside_event_loop(services, client, wakes, monkeypatch):
+    """Each deletion may be slow on a network file system."""
     unlink, threads = Path.unlink, []
 
-    def seen(path, **arguments):
+    def record_thread(path, **arguments):
         threads.append(threading.current_thread())
         unlink(path, **arguments)
 
-    monkeypatch.setattr(Path, "unlink", seen)
+    monkeypatch.setattr(Path, "unlink", record_thread)
     document = {"external_id": "same.txt", "text": "The same text."}
     for status in (202, 200):
         assert (await client.post("/v1/documents", json=document)).status_code == status
@@ -251,9 +251,9 @@ async def test_command_previews_and_deletes_orphans(services, settings, monkeypa
     assert all(f"{name}  due from " in out for name in lost)
     assert "2 files; 2 that no document needs, 0 of them due; 0 deleted" in out
 
-    a_day_later(monkeypatch)
+    skip_waiting_day(monkeypatch)
     await asyncio.to_thread(command.check, delete=False)
-    assert "is FOREASK_DATABASE_URL the ledger of this store?" in capsys.readouterr().out
+    assert "does FOREASK_DATABASE_URL belong to this store?" in capsys.readouterr().out
     assert files(services) == lost
 
     await asyncio.to_thread(command.check, delete=True)
@@ -271,20 +271,20 @@ async def test_command_adopts_folder_on_request(services, settings, monkeypatch)
     await services.uploads.require_own()
 
 
-async def test_concurrent_processes_may_share_empty_folder(services, tmp_path):
-    class Meanwhile(Another):
-        """While one process asks the ledger, another one stores the first file, whose row is not yet there."""
+async def test_empty_folder_is_shared_by_concurrent_processes(services, tmp_path):
+    class ConcurrentUpload(Another):
+        """While one process reads the ledger, another one stores the first file before inserting its row."""
 
         async def newest_uploads(self, limit):
             self.newest_uploads = super().newest_uploads
             await UploadFolder(tmp_path, self).store_bytes(b"x", max_bytes=9)
             return []
 
-    await UploadFolder(tmp_path, Meanwhile()).require_own()
+    await UploadFolder(tmp_path, ConcurrentUpload()).require_own()
 
 
-async def test_hanging_folder_is_unready_after_grace(services, monkeypatch):
-    uploads, fresh = (UploadFolder(services.uploads.folder, services.ledger.deployment) for _ in range(2))
+async def test_hanging_folder_becomes_unready_after_grace(services, monkeypatch):
+    uploads, new = (UploadFolder(services.uploads.folder, services.ledger.deployment) for _ in range(2))
     await uploads.ready()
     monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)
     monkeypatch.setattr(storage, "_READY_SECONDS", 0)
@@ -297,9 +297,9 @@ async def test_hanging_folder_is_unready_after_grace(services, monkeypatch):
     monkeypatch.setattr(Uploads, "store_bytes", hangs)
     await uploads.ready()
     with pytest.raises(Unavailable, match="does not answer"):
-        await fresh.ready()
+        await new.ready()
 
     released.set()
-    for each in (uploads, fresh):
+    for each in (uploads, new):
         with pytest.raises(Unavailable, match="stale"):
             await each._probe

@@ -1,4 +1,4 @@
-"""Verification: whatever is changed behind the ledger's back is named, and brought back without a call."""
+"""Verification: differences between Qdrant and the ledger are reported and repaired without calls."""
 
 import asyncio
 import random
@@ -21,13 +21,13 @@ NOTHING = {"missing": 0, "stale": 0, "orphaned": 0}
 
 
 def text(edition):
-    """Three chunks that only this edition has."""
+    """Return a text of three chunks that are unique to this edition."""
     return "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay in {edition}. " * 30 for name in NAMES)
 
 
 @dataclass
-class Shelf:
-    """An ingested collection, and what it takes to damage it."""
+class IndexedCollection:
+    """An indexed collection with methods to damage it."""
 
     services: object
     collection: object
@@ -41,7 +41,7 @@ class Shelf:
         return self.services.index._client
 
     async def points(self):
-        """Every stored point with its payload and vectors."""
+        """Return every stored point with its payload and vectors, by id."""
         records, _ = await self.client.scroll(self.name, limit=10_000, with_payload=True, with_vectors=True)
         return {str(record.id): record for record in records}
 
@@ -49,7 +49,7 @@ class Shelf:
         await self.client.delete(self.name, models.PointIdsList(points=list(ids)), wait=True)
 
     async def write(self, record, identity=None, **payload):
-        """Put a copy of a point with other payload."""
+        """Write a copy of a point with other payload."""
         point = models.PointStruct(
             id=identity or str(record.id), vector=record.vector, payload=record.payload | payload
         )
@@ -66,278 +66,282 @@ class Shelf:
 
 
 @pytest.fixture
-async def shelf(services, library, provider):
-    """Five documents, one of them in its second version, with the provider's counts begun anew."""
+async def indexed(services, library, provider):
+    """Index five documents, one in its second version, and reset the provider's counters."""
     for number in range(5):
         await library.add(text(number), f"{number}.md")
     await work(services)
     await library.add(text("a second edition"), "0.md")
     await work(services)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("DELETE FROM sweeps")  # as when their time has come
+        await connection.exec_driver_sql("DELETE FROM sweeps")  # as if they had been done
     provider.reset()
-    return Shelf(services, await library.collection())
+    return IndexedCollection(services, await library.collection())
 
 
-def seen(points):
-    """What queries can tell points by."""
+def visible_state(points):
+    """Return the fields of points that affect queries."""
     return {
         identity: (p.payload["version"], bool(p.payload.get("hidden")), p.payload["chunk_id"])
         for identity, p in points.items()
     }
 
 
-def named(findings):
+def kinds_and_ids(findings):
     return {(finding.kind, finding.point_id) for finding in findings}
 
 
-async def mended(shelf, before, provider):
-    """Repair, index what is due, and hold the result against what was there before the damage."""
-    findings, verified = await shelf.verify(repair=True)
+async def repair_and_compare(indexed, before, provider):
+    """Repair, index due chunks, and compare the result with the points before the damage."""
+    findings, verified = await indexed.verify(repair=True)
     assert verified.unrepaired == 0, [f for f in findings if not f.repaired]
-    assert len(findings) == len(named(findings))
-    await work(shelf.services)
-    assert seen(await shelf.points()) == seen(before)
+    assert len(findings) == len(kinds_and_ids(findings))
+    await work(indexed.services)
+    assert visible_state(await indexed.points()) == visible_state(before)
     assert provider.stats()["calls"] == 0
-    assert await shelf.verify() == ([], VerificationCounts(5, len(before), 0, 0, 0, 0))
+    assert await indexed.verify() == ([], VerificationCounts(5, len(before), 0, 0, 0, 0))
     return findings
 
 
-def a_chunk(points):
-    """The points of one chunk."""
+def chunk_points(points):
+    """Return the point ids of one chunk."""
     first = min(p.payload["chunk_id"] for p in points.values())
     return [identity for identity, p in points.items() if p.payload["chunk_id"] == first]
 
 
-def a_question(points):
+def question_point(points):
     return min(identity for identity, p in points.items() if "question" in p.payload)
 
 
-async def test_a_whole_index_is_as_the_ledger_says(shelf):
-    findings, verified = await shelf.verify()
+async def test_undamaged_index_has_no_findings(indexed):
+    findings, verified = await indexed.verify()
 
     assert findings == []
-    assert (verified.documents, verified.points) == (5, len(await shelf.points()))
+    assert (verified.documents, verified.points) == (5, len(await indexed.points()))
 
 
 @pytest.mark.parametrize("lost", ["chunk", "question", "document", "everything"])
-async def test_lost_points_are_reported_and_restored_without_calls(shelf, provider, lost):
-    before = await shelf.points()
+async def test_lost_points_are_reported_and_restored_without_calls(indexed, provider, lost):
+    before = await indexed.points()
     document = min(p.payload["document_id"] for p in before.values())
-    gone = {
-        "chunk": a_chunk(before),
-        "question": [a_question(before)],
+    removed = {
+        "chunk": chunk_points(before),
+        "question": [question_point(before)],
         "document": [i for i, p in before.items() if p.payload["document_id"] == document],
         "everything": list(before),
     }[lost]
-    await shelf.remove(*gone)
+    await indexed.remove(*removed)
 
-    findings, verified = await shelf.verify()
-    assert named(findings) == {("missing", identity) for identity in gone}
-    assert verified.missing == len(findings) == len(gone)
+    findings, verified = await indexed.verify()
+    assert kinds_and_ids(findings) == {("missing", identity) for identity in removed}
+    assert verified.missing == len(findings) == len(removed)
     assert not any(finding.repaired for finding in findings)
-    assert seen(await shelf.points()) == {k: v for k, v in seen(before).items() if k not in gone}
-    assert named(await mended(shelf, before, provider)) == named(findings)
+    assert visible_state(await indexed.points()) == {k: v for k, v in visible_state(before).items() if k not in removed}
+    assert kinds_and_ids(await repair_and_compare(indexed, before, provider)) == kinds_and_ids(findings)
 
 
-async def test_lost_collection_is_rebuilt_without_calls(shelf, provider):
-    before = await shelf.points()
-    await shelf.client.delete_collection(shelf.name)  # the workers still take it for being there
+async def test_lost_collection_is_rebuilt_without_calls(indexed, provider):
+    before = await indexed.points()
+    await indexed.client.delete_collection(indexed.name)  # the workers still assume that the collection exists
 
-    _, verified = await shelf.verify(repair=True)
+    _, verified = await indexed.verify(repair=True)
     assert verified.repaired == verified.missing == len(before)
-    await work(shelf.services)
-    async with shelf.services.database.begin() as connection:
+    await work(indexed.services)
+    async with indexed.services.database.begin() as connection:
         assert not (await connection.exec_driver_sql("SELECT 1 FROM chunks WHERE state = 'dead'")).all()
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE state = 'generated'")
-    await work(shelf.services)
+    await work(indexed.services)
 
-    assert seen(await shelf.points()) == seen(before)
+    assert visible_state(await indexed.points()) == visible_state(before)
     assert provider.stats()["calls"] == 0
 
 
-async def test_unexpected_points_are_reported_and_deleted(shelf, provider):
-    before = await shelf.points()
+async def test_unexpected_points_are_reported_and_deleted(indexed, provider):
+    before = await indexed.points()
     a_text = next(p for p in before.values() if "question" not in p.payload)
-    question = before[a_question(before)]
+    question = before[question_point(before)]
     chunk = UUID(question.payload["chunk_id"])
-    stranger, gone, nameless = (str(uuid4()) for _ in range(3))
-    beyond = question_point_id(chunk, question.payload["version"], 99)
-    await shelf.write(a_text, stranger, chunk_id=stranger)
-    await shelf.write(question, beyond)
-    await shelf.write(question, gone, document_id=str(uuid4()))
-    await shelf.write(question, nameless, document_id="none")
+    unknown_chunk, unknown_document, invalid_document = (str(uuid4()) for _ in range(3))
+    excess_question = question_point_id(chunk, question.payload["version"], 99)
+    await indexed.write(a_text, unknown_chunk, chunk_id=unknown_chunk)
+    await indexed.write(question, excess_question)
+    await indexed.write(question, unknown_document, document_id=str(uuid4()))
+    await indexed.write(question, invalid_document, document_id="none")
 
-    findings, _ = await shelf.verify()
+    findings, _ = await indexed.verify()
 
-    assert named(findings) == {("orphaned", identity) for identity in (stranger, beyond, gone, nameless)}
-    await mended(shelf, before, provider)
+    assert kinds_and_ids(findings) == {
+        ("orphaned", identity) for identity in (unknown_chunk, excess_question, unknown_document, invalid_document)
+    }
+    await repair_and_compare(indexed, before, provider)
 
 
-async def test_outdated_version_is_reported_and_repaired(shelf, provider):
-    before = await shelf.points()
+async def test_outdated_version_is_reported_and_repaired(indexed, provider):
+    before = await indexed.points()
     newer = [i for i, p in before.items() if p.payload["version"] == 2]
-    left_behind, taken_back = str(uuid4()), newer[0]
-    await shelf.write(before[newer[1]], left_behind, version=1, chunk_id=str(uuid4()))
-    await shelf.write(before[taken_back], version=1)
+    left_behind, reverted = str(uuid4()), newer[0]
+    await indexed.write(before[newer[1]], left_behind, version=1, chunk_id=str(uuid4()))
+    await indexed.write(before[reverted], version=1)
 
-    findings, _ = await shelf.verify()
+    findings, _ = await indexed.verify()
 
-    assert named(findings) == {("stale", left_behind), ("stale", taken_back)}
-    await mended(shelf, before, provider)
+    assert kinds_and_ids(findings) == {("stale", left_behind), ("stale", reverted)}
+    await repair_and_compare(indexed, before, provider)
 
 
-async def test_hidden_points_of_live_version_are_shown(shelf, provider):
-    before = await shelf.points()
+async def test_hidden_points_of_live_version_are_shown(indexed, provider):
+    before = await indexed.points()
     hidden = list(before)[:3]
-    await shelf.client.set_payload(shelf.name, {"hidden": True}, points=hidden, wait=True)
+    await indexed.client.set_payload(indexed.name, {"hidden": True}, points=hidden, wait=True)
 
-    findings, _ = await shelf.verify()
+    findings, _ = await indexed.verify()
 
-    assert named(findings) == {("stale", identity) for identity in hidden}
-    await mended(shelf, before, provider)
+    assert kinds_and_ids(findings) == {("stale", identity) for identity in hidden}
+    await repair_and_compare(indexed, before, provider)
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_any_damage_is_named_and_mended(shelf, provider, seed):
+async def test_random_damage_is_reported_and_repaired(indexed, provider, seed):
     draw = random.Random(seed)
-    before = await shelf.points()
+    before = await indexed.points()
     expected = set()
     for identity in draw.sample(sorted(before), 25):
         record = before[identity]
         match draw.choice(["lose", "hide", "age", "copy"]):
             case "lose":
-                await shelf.remove(identity)
+                await indexed.remove(identity)
                 expected.add(("missing", identity))
             case "hide":
-                await shelf.write(record, hidden=True)
+                await indexed.write(record, hidden=True)
                 expected.add(("stale", identity))
             case "age":
-                await shelf.write(record, version=record.payload["version"] - 1)
+                await indexed.write(record, version=record.payload["version"] - 1)
                 expected.add(("stale", identity))
             case "copy":
                 copy = str(UUID(int=draw.getrandbits(128), version=4))
-                await shelf.write(record, copy)
+                await indexed.write(record, copy)
                 expected.add(("orphaned", copy))
 
-    assert named(await mended(shelf, before, provider)) == expected
+    assert kinds_and_ids(await repair_and_compare(indexed, before, provider)) == expected
 
 
-async def test_pages_of_any_size_find_the_same(shelf, provider, monkeypatch):
+async def test_findings_do_not_depend_on_page_size(indexed, provider, monkeypatch):
     for size in ("_POINTS", "_CHUNKS", "_DOCUMENTS"):
         monkeypatch.setattr(f"shared.maintenance.verification.{size}", 2)
-    before = await shelf.points()
-    gone = sorted(before)[::3]
-    await shelf.remove(*gone)
+    before = await indexed.points()
+    removed = sorted(before)[::3]
+    await indexed.remove(*removed)
 
-    assert named(await mended(shelf, before, provider)) == {("missing", identity) for identity in gone}
+    assert kinds_and_ids(await repair_and_compare(indexed, before, provider)) == {
+        ("missing", identity) for identity in removed
+    }
 
 
-async def test_unpaid_questions_are_reported_without_calls(shelf, provider):
-    before = await shelf.points()
-    await shelf.remove(*a_chunk(before))
-    async with shelf.services.database.begin() as connection:
+async def test_unpaid_questions_are_reported_without_calls(indexed, provider):
+    before = await indexed.points()
+    await indexed.remove(*chunk_points(before))
+    async with indexed.services.database.begin() as connection:
         await connection.exec_driver_sql("DELETE FROM completions")
 
-    findings, verified = await shelf.verify(repair=True)
+    findings, verified = await indexed.verify(repair=True)
 
-    assert verified.unrepaired == len(findings) == len(a_chunk(before))
-    assert Counter(d.state for d in await shelf.services.ledger.documents.page("default")) == {DocumentState.READY: 5}
+    assert verified.unrepaired == len(findings) == len(chunk_points(before))
+    assert Counter(d.state for d in await indexed.services.ledger.documents.page("default")) == {DocumentState.READY: 5}
     assert provider.stats()["calls"] == 0
 
 
-async def test_documents_in_work_are_neither_reported_nor_touched(shelf, library, provider):
+async def test_unfinished_documents_are_neither_reported_nor_changed(indexed, library, provider):
     from shared.ingest.index.stage import index_batch
 
     await library.add(text("a third edition"), "0.md")
-    services = shelf.services
-    await services.ledger.documents.reindex(shelf.collection)
+    services = indexed.services
+    await services.ledger.documents.reindex(indexed.collection)
     await work(services, "parse")
     chunks = await services.ledger.work.claim_to_index(4)
-    await index_batch(services.indexer, chunks)  # written, and not yet said so
-    before = await shelf.points()
+    await index_batch(services.indexer, chunks)  # written, but not settled yet
+    before = await indexed.points()
 
-    findings, _ = await shelf.verify(repair=True)
+    findings, _ = await indexed.verify(repair=True)
 
     assert findings == []
-    assert seen(await shelf.points()) == seen(before)
+    assert visible_state(await indexed.points()) == visible_state(before)
 
 
-async def test_concurrent_ingest_is_never_a_finding(shelf, library):
+async def test_concurrent_ingest_is_never_a_finding(indexed, library):
     async def ingest():
         for round_ in range(3):
             for number in range(4):
                 await library.add(text(f"{round_} {number}"), f"{number}.md")
             await library.add(text(f"new {round_}"), f"new-{round_}.md")
-            await work(shelf.services)
+            await work(indexed.services)
 
     running = asyncio.create_task(ingest())
-    looked = 0
+    verifications = 0
     while not running.done():
-        findings, _ = await shelf.verify(repair=True)
+        findings, _ = await indexed.verify(repair=True)
         assert findings == []
-        looked += 1
+        verifications += 1
     await running
 
-    assert looked >= 3
-    assert (await shelf.verify())[0] == []
+    assert verifications >= 3
+    assert (await indexed.verify())[0] == []
 
 
-async def test_a_document_that_changes_meanwhile_is_left_out(shelf, library, monkeypatch):
-    before = await shelf.points()
-    await shelf.remove(*before)
-    stored_points = shelf.services.index.stored_points
+async def test_document_edited_during_verification_is_skipped(indexed, library, monkeypatch):
+    before = await indexed.points()
+    await indexed.remove(*before)
+    stored_points = indexed.services.index.stored_points
     edited = []
 
-    async def slow(place, ids):
+    async def slow(location, ids):
         if not edited:
             edited.append(await library.add("Something else entirely.", "1.md"))
-        return await stored_points(place, ids)
+        return await stored_points(location, ids)
 
-    monkeypatch.setattr(shelf.services.index, "stored_points", slow)
-    findings, _ = await shelf.verify(repair=True)
+    monkeypatch.setattr(indexed.services.index, "stored_points", slow)
+    findings, _ = await indexed.verify(repair=True)
 
     assert edited[0].id not in {finding.document_id for finding in findings}
     assert len({finding.document_id for finding in findings}) == 4
 
 
-async def test_points_awaiting_sweep_are_not_findings(shelf, library):
-    before = await shelf.points()
+async def test_points_awaiting_sweep_are_not_findings(indexed, library):
+    before = await indexed.points()
     newer = next(p for p in before.values() if p.payload["version"] == 2)
-    await shelf.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
-    async with shelf.services.database.begin() as connection:
+    await indexed.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
+    async with indexed.services.database.begin() as connection:
         await connection.exec_driver_sql(
             "INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)"
             " SELECT d.collection_id, d.tenant, l.index_name, d.id, 2, now() + interval '1 hour'"
             " FROM documents d JOIN collections l ON l.id = d.collection_id"
         )
 
-    assert (await shelf.verify())[0] == []
+    assert (await indexed.verify())[0] == []
 
 
-async def test_texts_of_dead_chunks_are_optional(services, library, provider):
+async def test_missing_text_points_of_dead_chunks_are_accepted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
     await work(services)
-    shelf = Shelf(services, await library.collection())
-    assert len(await shelf.points()) == 1
+    indexed = IndexedCollection(services, await library.collection())
+    assert len(await indexed.points()) == 1
 
-    assert (await shelf.verify())[0] == []
-    await shelf.remove(*await shelf.points())
-    assert (await shelf.verify())[0] == []
+    assert (await indexed.verify())[0] == []
+    await indexed.remove(*await indexed.points())
+    assert (await indexed.verify())[0] == []
 
 
-async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch):
-    before = await shelf.points()
-    gone = sorted(before)[:3]
-    await shelf.remove(*gone)
+async def test_verification_route_returns_object_or_event_stream(indexed, settings, monkeypatch):
+    before = await indexed.points()
+    removed = sorted(before)[:3]
+    await indexed.remove(*removed)
     wakes = []
     monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: wakes.extend(queues))
-    async with serving(settings, shelf.services) as client:
+    async with serving(settings, indexed.services) as client:
         address = "/v1/collections/default/verify"
-        told = (await client.post(address, json={})).json()
-        assert {finding["point_id"] for finding in told.pop("findings")} == set(gone)
-        assert told == {"documents": 5, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
+        summary = (await client.post(address, json={})).json()
+        assert {finding["point_id"] for finding in summary.pop("findings")} == set(removed)
+        assert summary == {"documents": 5, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
         assert wakes == []
 
         accept = {"accept": "text/event-stream"}
@@ -345,22 +349,22 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
             assert response.headers["content-type"].startswith("text/event-stream")
             events = [event async for event in events_of(response)]
     assert {name for name, _ in events} == {"progress", "finding", "done"}
-    assert {data["point_id"] for name, data in events if name == "finding"} == set(gone)
-    assert events[-1] == ("done", told | {"repaired": 3})
+    assert {data["point_id"] for name, data in events if name == "finding"} == set(removed)
+    assert events[-1] == ("done", summary | {"repaired": 3})
     assert wakes == ["index"]
 
 
-async def test_only_first_findings_have_details(shelf, settings, monkeypatch):
+async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch):
     monkeypatch.setattr("api.routes.verification._FINDINGS_MAX", 2)
-    before = await shelf.points()
-    await shelf.remove(*before)
-    async with calling(settings, shelf.services) as client:
-        told = (await client.post("/v1/collections/default/verify", json={})).json()
+    before = await indexed.points()
+    await indexed.remove(*before)
+    async with calling(settings, indexed.services) as client:
+        summary = (await client.post("/v1/collections/default/verify", json={})).json()
 
-    assert (len(told["findings"]), told["missing"]) == (2, len(before))
+    assert (len(summary["findings"]), summary["missing"]) == (2, len(before))
 
 
-async def test_no_tenant_verifies_anothers_collection(services, settings, library, provider):
+async def test_tenants_cannot_verify_each_others_collections(services, settings, library, provider):
     async with calling(with_keys(settings), services) as client:
         body = {"text": "The tide of the harbour.", "filename": "a.md", "collection": "mine"}
         await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
@@ -370,15 +374,15 @@ async def test_no_tenant_verifies_anothers_collection(services, settings, librar
         assert (await client.post(address, json={}, headers=as_tenant("bob"))).status_code == 404
 
 
-async def test_interrupted_verification_resumes(shelf, monkeypatch):
+async def test_interrupted_verification_resumes(indexed, monkeypatch):
     monkeypatch.setattr("shared.maintenance.verification._POINTS", 4)
     monkeypatch.setattr("shared.maintenance.verification._DOCUMENTS", 2)
-    whole = shelf.comparison()
+    whole = indexed.comparison()
     assert [item async for item in whole.run() if isinstance(item, Finding)] == []
 
     position, points, documents, rounds = None, 0, 0, 0
     while True:
-        part = shelf.comparison(position=position)
+        part = indexed.comparison(position=position)
         rounds += 1
         async with aclosing(part.run()) as items:
             if await anext(items, None) is None:
@@ -392,7 +396,7 @@ async def test_interrupted_verification_resumes(shelf, monkeypatch):
     assert rounds > 5
 
 
-async def test_progress_cursor_resumes_over_http(client, services, library, provider):
+async def test_verification_resumes_from_cursor_over_http(client, services, library, provider):
     for number in range(3):
         await library.add(text(number), f"{number}.md")
     await work(services)
@@ -409,9 +413,9 @@ async def test_progress_cursor_resumes_over_http(client, services, library, prov
     assert reply.status_code == 400
 
 
-async def test_concurrent_verifications_are_limited_per_tenant(shelf, settings):
+async def test_concurrent_verifications_are_limited_per_tenant(indexed, settings):
     address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
-    async with calling(with_keys(settings), shelf.services) as client:
+    async with calling(with_keys(settings), indexed.services) as client:
         for tenant in ("alice", "bob"):
             made = await client.put("/v1/collections/default", json={}, headers=as_tenant(tenant))
             assert made.status_code == 201

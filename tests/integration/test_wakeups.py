@@ -1,4 +1,4 @@
-"""Wake-ups hold nobody up, whether the broker is there or not."""
+"""Wake-ups never delay the caller, with or without a broker."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ async def test_wakeups_reach_queue_and_are_merged(settings):
     assert queued["parse"] == queued["index"] == 0
 
 
-async def test_wakeups_close_at_once_at_any_stage(settings):
+async def test_wakeups_close_quickly_at_any_stage(settings):
     for pause in (0, 0.001, 0.005, 0.02, 0.1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
         wakeups.start()
@@ -35,7 +35,7 @@ async def test_wakeups_close_at_once_at_any_stage(settings):
 
 
 @pytest.mark.parametrize("listening", [True, False])
-async def test_silent_or_missing_broker_costs_caller_nothing(listening):
+async def test_silent_or_missing_broker_does_not_delay_caller(listening):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listening:

@@ -14,7 +14,7 @@ from tests.integration.test_ledger import parsed
 from tests.support.api import calling, work
 from workers.scheduler import count_wanted
 
-# Copy the only chunk of a document to generate, each copy with a content of its own.
+# Copy the only chunk of a tenant, each copy with a content of its own.
 COPY = """
     INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, lane, state)
     SELECT gen_random_uuid(), version, document_id, tenant, n, int4send(n), embedding_model, lane, state
@@ -32,8 +32,8 @@ def limited(services, *, most=16, **changes):
 async def to_generate(services, copies, tenant="default"):
     """Store chunks whose questions are missing."""
     await parsed(services, Library(services, tenant), "a text")
-    await run(services, f"UPDATE chunks SET state = 'generating', due_at = now() WHERE tenant = '{tenant}'")
     await run(services, COPY.format(copies=copies - 1, tenant=tenant))
+    await run(services, f"UPDATE chunks SET state = 'generating', due_at = now() WHERE tenant = '{tenant}'")
 
 
 async def test_generate_workers_follow_queue_up_to_maximum(services):

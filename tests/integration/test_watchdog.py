@@ -1,4 +1,4 @@
-"""A worker whose event loop hangs ends itself; one that was only stopped does not."""
+"""A worker with a hanging event loop exits; a worker that was only stopped continues."""
 
 import os
 import signal
@@ -31,15 +31,15 @@ def run(*arguments):
     return process
 
 
-def test_hanging_loop_ends_process_with_location():
+def test_hanging_loop_exits_process_and_logs_location():
     process = run("hang", "30")
-    _, said = process.communicate(timeout=20)
+    _, output = process.communicate(timeout=20)
 
     assert process.returncode == EXIT_CODE
-    assert "line 10 in <lambda>" in said
+    assert "line 10 in <lambda>" in output
 
 
-def test_process_stopped_for_longer_continues():
+def test_stopped_process_continues_after_resume():
     process = run("turn", "1")
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""Webhooks are told what ended: signed, again until they take it, and never at an address that they may not have."""
+"""Webhooks receive signed events, are retried, and are never sent to private addresses."""
 
 import base64
 import hashlib
@@ -37,15 +37,15 @@ EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "fil
 
 @dataclass
 class Receiver:
-    """A server on loopback, and what it got."""
+    """A server on loopback that records its requests."""
 
     url: str = ""
     status: int = 204
     body: bytes = b""
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     async def take(self, request):
-        self.got.append(({name.lower(): value for name, value in request.headers.items()}, await request.read()))
+        self.received.append(({name.lower(): value for name, value in request.headers.items()}, await request.read()))
         headers = {"location": self.url} if 300 <= self.status < 400 else {}
         return web.Response(status=self.status, body=self.body, headers=headers)
 
@@ -78,7 +78,7 @@ async def receiver():
 
 @pytest.fixture
 def certificate(tmp_path):
-    """A certificate of hook.invalid, and its key."""
+    """Return a file with a certificate of hook.invalid and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hook.invalid")])
     now = datetime.now(UTC)
@@ -98,7 +98,7 @@ def certificate(tmp_path):
 
 @pytest.fixture
 async def open_client(services, settings):
-    """An API that lets webhooks be on loopback."""
+    """Yield a client of an API that allows webhooks on loopback."""
     async with calling(settings.model_copy(update={"webhooks_private": True}), services) as client:
         yield client
 
@@ -120,13 +120,13 @@ async def delivered_to(client, hook):
     return (await client.get(f"/v1/webhooks/{hook['id']}/deliveries")).json()["items"]
 
 
-async def let_be_due(services):
+async def make_due(services):
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE webhook_deliveries SET due_at = now() WHERE due_at IS NOT NULL"))
 
 
 def verified(secret, headers, body):
-    """Check a message by the words of the standard, without the product's code; return what it says."""
+    """Check a message's signature as the standard describes, and return the decoded body."""
     key = base64.b64decode(secret.split("_", 1)[1])
     assert 24 <= len(key) <= 64
     assert abs(time.time() - int(headers["webhook-timestamp"])) < 60
@@ -149,29 +149,29 @@ async def test_finished_document_sends_signed_message(open_client, services, del
     assert await deliverer.deliver()
     assert not await deliverer.deliver()
 
-    told = {}
-    for headers, body in receiver.got:
+    received_events = {}
+    for headers, body in receiver.received:
         secrets = [made["secret"] for made in (hook, failures)]
         for secret in secrets:
             try:
                 event = verified(secret, headers, body)
             except AssertionError:
                 continue
-            told.setdefault(secret, []).append((event["type"], event["data"]["external_id"]))
+            received_events.setdefault(secret, []).append((event["type"], event["data"]["external_id"]))
             assert headers["content-type"] == "application/json"
-    assert sorted(told[hook["secret"]]) == [
+    assert sorted(received_events[hook["secret"]]) == [
         ("document.deleted", "leave.md"),
         ("document.failed", "empty.pdf"),
         ("document.ready", "leave.md"),
     ]
-    assert told[failures["secret"]] == [("document.failed", "empty.pdf")]
+    assert received_events[failures["secret"]] == [("document.failed", "empty.pdf")]
     deliveries = await delivered_to(open_client, hook)
     assert {(d["state"], d["status"], d["attempts"]) for d in deliveries} == {("delivered", 204, 1)}
-    assert {headers["webhook-id"] for headers, _ in receiver.got} >= {d["message_id"] for d in deliveries}
+    assert {headers["webhook-id"] for headers, _ in receiver.received} >= {d["message_id"] for d in deliveries}
     assert "secret" not in (await open_client.get("/v1/webhooks")).text
 
 
-async def test_failed_message_is_retried_by_id_then_abandoned(open_client, services, deliverer, receiver):
+async def test_failed_message_keeps_id_in_retries_until_abandoned(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
@@ -181,15 +181,15 @@ async def test_failed_message_is_retried_by_id_then_abandoned(open_client, servi
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["state"], delivery["status"], delivery["attempts"]) == ("waiting", 503, 1)
     assert len(delivery["response"]) == 1_024
-    assert not await deliverer.deliver()  # a pause
+    assert not await deliverer.deliver()  # the retry is not due yet
     receiver.status, receiver.url = 302, f"{receiver.url}/elsewhere"
     for _ in PAUSES:
-        await let_be_due(services)
+        await make_due(services)
         assert await deliverer.deliver()
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["state"], delivery["error"]) == ("failed", "the reply has status 302")
-    assert len(receiver.got) == len(PAUSES) + 1
-    assert len({(headers["webhook-id"], body) for headers, body in receiver.got}) == 1
+    assert len(receiver.received) == len(PAUSES) + 1
+    assert len({(headers["webhook-id"], body) for headers, body in receiver.received}) == 1
 
     receiver.status = 200
     again = await open_client.post(f"/v1/webhooks/{hook['id']}/deliveries/{delivery['id']}/retry")
@@ -199,7 +199,7 @@ async def test_failed_message_is_retried_by_id_then_abandoned(open_client, servi
     assert (delivery["state"], delivery["attempts"]) == ("delivered", 1)
 
 
-async def test_killed_and_late_schedulers_lose_and_repeat_nothing(open_client, services, deliverer, receiver):
+async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     await open_client.post("/v1/documents", json=EMPTY)
     await work(services, "parse")
@@ -212,10 +212,10 @@ async def test_killed_and_late_schedulers_lose_and_repeat_nothing(open_client, s
     await hooks.settle(late.delivery, replace(attempt, status=500, error="late"))
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["state"], delivery["attempts"], delivery["error"]) == ("delivered", 2, None)
-    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+    assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 1
 
 
-async def test_webhook_failing_long_or_deleted_is_disabled(open_client, services, deliverer, receiver):
+async def test_webhook_is_disabled_after_410_or_long_failure(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     for name in ("a.pdf", "b.pdf"):
         await open_client.post("/v1/documents", json=EMPTY | {"filename": name})
@@ -225,18 +225,18 @@ async def test_webhook_failing_long_or_deleted_is_disabled(open_client, services
     shown = (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()
     assert shown["failing_since"]
     assert shown["disabled_at"] is None
-    assert len(receiver.got) == 2
-    await let_be_due(services)
+    assert len(receiver.received) == 2
+    await make_due(services)
     await deliverer.deliver()
-    assert len(receiver.got) == 3  # is it still failing?
+    assert len(receiver.received) == 3  # one attempt for a failing webhook
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
-    await let_be_due(services)
+    await make_due(services)
 
     await deliverer.deliver()
 
     assert (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()["disabled_at"]
-    await let_be_due(services)
+    await make_due(services)
     assert not await deliverer.deliver()
     assert (await open_client.post(f"/v1/webhooks/{hook['id']}/resume")).json()["disabled_at"] is None
     receiver.status = 410
@@ -263,7 +263,7 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
     await sender.aclose()
     (delivery,) = await delivered_to(open_client, hook)
     assert "private address" in delivery["error"]
-    assert receiver.got == []
+    assert receiver.received == []
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
         "ff02::1",
     ],
 )
-def test_no_address_of_a_private_network_is_public(address):
+def test_private_address_is_not_public(address):
     assert not addresses.is_public(address)
 
 
-async def test_every_address_of_a_name_must_be_public(monkeypatch):
+async def test_host_with_one_private_address_is_refused(monkeypatch):
     found = ["93.184.216.34", "10.0.0.1"]
     monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (a, 443)) for a in found])
     with pytest.raises(ForbiddenAddress, match="private"):
@@ -303,14 +303,14 @@ async def test_every_address_of_a_name_must_be_public(monkeypatch):
 
 
 async def test_connection_uses_checked_address(services, deliverer, receiver, certificate, monkeypatch):
-    """The name has no address: only what was resolved can be reached, and the certificate is still the name's."""
-    looked = []
+    """The name has no address, so only the checked address is reachable; the certificate must match the name."""
+    resolved_names = []
 
-    async def resolved(parts, *, private):
-        looked.append(parts.hostname)
+    async def resolve_to_loopback(parts, *, private):
+        resolved_names.append(parts.hostname)
         return "127.0.0.1"
 
-    monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolved)
+    monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolve_to_loopback)
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
     monkeypatch.setattr(deliverer.sender, "_client", trusting)
     library = Library(services)
@@ -323,8 +323,11 @@ async def test_connection_uses_checked_address(services, deliverer, receiver, ce
         await services.ledger.documents.delete("default", document.id)
         assert await deliverer.deliver()
 
-    assert sorted(looked) == ["hook.invalid"] * 2 + ["other.invalid"] * 2
-    hosts = [sorted(headers["host"].partition(":")[0] for headers, _ in got.got) for got in (receiver, encrypted)]
+    assert sorted(resolved_names) == ["hook.invalid"] * 2 + ["other.invalid"] * 2
+    hosts = [
+        sorted(headers["host"].partition(":")[0] for headers, _ in received.received)
+        for received in (receiver, encrypted)
+    ]
     assert hosts == [["hook.invalid", "other.invalid"], ["hook.invalid"]]
 
 
@@ -333,14 +336,16 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
     await work(services)
     model = services.settings.embedding_model
-    begun = await services.ledger.builds.begin("default", "default", options=CollectionOptions(), embedding_model=model)
+    started = await services.ledger.builds.start(
+        "default", "default", options=CollectionOptions(), embedding_model=model
+    )
     while await services.ledger.builds.fill():
         pass
     await work(services)
-    told = [(delivery["type"], delivery["data"]) for delivery in await delivered_to(open_client, hook)]
-    assert [name for name, _ in told] == ["build.filled", "document.ready"]  # of the live build alone
-    assert told[0][1] == {"collection": "default", "build": begun.number}
-    assert told[1][1]["document_id"] == taken["id"]
+    events = [(delivery["type"], delivery["data"]) for delivery in await delivered_to(open_client, hook)]
+    assert [name for name, _ in events] == ["build.filled", "document.ready"]  # only of the live build
+    assert events[0][1] == {"collection": "default", "build": started.number}
+    assert events[1][1]["document_id"] == taken["id"]
 
     erasure = (await open_client.delete("/v1/collections/default")).json()
     for _ in range(30):
@@ -356,7 +361,7 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
     assert (delivery["type"], delivery["data"]) == ("erasure.finished", {"erasure_id": erasure["id"]})
 
 
-async def test_webhooks_are_their_tenants_alone(services, settings):
+async def test_tenants_cannot_use_each_others_webhooks(services, settings):
     keyed = with_keys(settings).model_copy(update={"webhooks_private": True})
     async with calling(keyed, services) as client:
         body = {"url": "http://127.0.0.1:9/"}

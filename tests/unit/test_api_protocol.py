@@ -1,0 +1,147 @@
+"""Bounds on headers and connections, by a server on loopback."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import uvicorn
+
+from api.http import protocol
+from api.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
+
+START = b"GET / HTTP/1.1\r\nhost: x\r\n"
+OK = b"HTTP/1.1 200 OK"
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"
+
+
+served = []
+
+
+async def app(scope, receive, send):
+    """Reply with the length of the body."""
+    served.append(scope["path"])
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    headers = [(b"content-length", b"%d" % len(str(size)))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+@asynccontextmanager
+async def connections():
+    """A server, as a function that opens a connection to it."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_config=None))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield lambda: asyncio.open_connection("127.0.0.1", port)
+    finally:
+        server.should_exit = server.force_exit = True
+        await running
+
+
+async def replies_to(*pieces, then_close=True):
+    """Send the pieces over one connection, and return everything that the server sends until it closes."""
+    async with connections() as connect, asyncio.timeout(60):
+        reader, writer = await connect()
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            if then_close:
+                writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [START + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n"],
+        [START + b"a: " + b"b" * MAX_HEADER_BYTES + b"\r\n\r\n"],
+        [START + b"a: ", *[b"b" * 10_000] * 100],
+        [b"GET /" + b"a" * MAX_HEADER_BYTES + b" HTTP/1.1\r\nhost: x\r\n\r\n"],
+        [CHUNKED, b"0\r\n", b"a: ", *[b"b" * 10_000] * 100],
+        [CHUNKED, b"0\r\n", b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n"],
+        [CHUNKED, b"3;", *[b"b" * 10_000] * 100],
+    ],
+    ids=["many", "long", "long in pieces", "long URL", "long trailer", "many trailers", "long chunk extension"],
+)
+async def test_large_headers_are_refused(pieces):
+    try:
+        reply = await replies_to(*pieces, then_close=False)
+    except ConnectionError:  # the server closed while the client was sending
+        return
+
+    assert reply.startswith(TOO_LARGE) or not reply  # nothing, if the application had the request already
+
+
+async def test_refusal_names_the_limits():
+    reply = await replies_to(START + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n", then_close=False)
+
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(TOO_LARGE)
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["detail"] == (
+        "The URL and the headers may have at most 65,536 bytes, in at most 100 headers."
+    )
+
+
+async def test_large_headers_never_reach_the_application():
+    served.clear()
+
+    with suppress(ConnectionError):
+        await replies_to(START + b"a: b\r\n" * 1_000_000 + b"\r\n", then_close=False)
+
+    assert not served
+
+
+async def test_headers_within_the_limits_are_served():
+    longest = b"a: " + b"b" * (MAX_HEADER_BYTES - 1_000) + b"\r\n"
+
+    reply = await replies_to(START + longest + b"\r\n", START + b"a: b\r\n" * (MAX_HEADERS - 1) + b"\r\n")
+
+    assert reply.count(OK) == 3
+
+
+async def test_each_request_of_a_connection_is_counted_alone():
+    reply = await replies_to(*[START + b"a: " + b"b" * 30_000 + b"\r\n\r\n"] * 10)
+
+    assert reply.count(OK) == 11
+
+
+async def test_large_body_is_not_counted_as_headers():
+    request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
+
+    reply = await replies_to(request, *[b"b" * 100_000] * 10)
+
+    assert b"1000000" in reply
+
+
+async def test_slow_headers_end_the_connection(monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.2)
+
+    assert (await replies_to(START, then_close=False)).startswith(b"HTTP/1.1 408")
+    assert (await replies_to(then_close=False)).startswith(b"HTTP/1.1 408")
+    second = await replies_to(START + b"\r\n", START, then_close=False)
+    assert second.startswith(OK)
+    assert b"HTTP/1.1 408" in second
+
+
+async def test_connections_beyond_the_limit_are_refused(monkeypatch):
+    monkeypatch.setattr(protocol, "max_connections", lambda: 2)
+    async with connections() as connect, asyncio.timeout(60):
+        held = [await connect() for _ in range(2)]
+        reader, refused = await connect()
+
+        assert (await reader.read()).startswith(b"HTTP/1.1 503")
+
+        for _, writer in (*held, ("", refused)):
+            writer.close()
