@@ -41,7 +41,7 @@ async def _is_newer(database: Database) -> bool:
 
 
 async def _update(database: Database, settings: Settings) -> None:
-    from shared.ledger.postgres.schema import migrate  # noqa: PLC0415 - whoever waits needs no Alembic
+    from shared.ledger.postgres.schema import migrate  # noqa: PLC0415 - a waiting process needs no Alembic
 
     await migrate(database.engine)
     for password, make in (

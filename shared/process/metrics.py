@@ -245,7 +245,7 @@ def _open(host: str, first: int, pulse: Pulse) -> _Server | None:
 
 
 def _app(pulse: Pulse) -> WSGIApplication:
-    exported = make_wsgi_app(REGISTRY)
+    exported: WSGIApplication = make_wsgi_app(REGISTRY)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/health/live":

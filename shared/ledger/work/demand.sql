@@ -13,7 +13,7 @@ SELECT * FROM (
             SELECT 1 FROM {{argument}_table} w
             WHERE {{argument}_is_open} AND w.tenant = t.tenant AND w.lane = l.lane AND {{argument}_of_model}
               AND w.due_at <= now()
-            LIMIT :most) counted) d
+            ORDER BY w.due_at LIMIT :most) counted) d
     WHERE t.tenant IS NOT NULL AND t.tenant <> ALL(CAST(:held AS text[]))) due
 UNION ALL
 SELECT w.tenant, 0, count(*) FROM {{argument}_table} w

@@ -7,12 +7,13 @@ Each migration is one transaction. An index on a table with rows needs its own m
         op.create_index("ix_chunks_lane", "chunks", ["lane"], postgresql_concurrently=True)
 
 Each migration declares `min_revision`, the revision of the oldest code that may run on its schema. While a release
-replaces another one, both run on the new schema. A migration therefore only adds what the previous release can ignore:
-tables, indexes, and columns that are nullable or have a default. The next release no longer uses the old column or
-table, and the migration of the release after it drops it, with the first revision of code that does not use it as its
-`min_revision`. CONTRIBUTING.md has an example.
+replaces another one, both run on the new schema. A migration therefore only adds objects that the previous release can
+ignore: tables, indexes, and columns that are nullable or have a default. An old column is dropped one release after the
+last code that uses it; the `min_revision` of that migration is the first code without it. CONTRIBUTING.md has an
+example.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from alembic import context
@@ -27,8 +28,9 @@ FORGET = text("DELETE FROM schema_compat")
 RECORD = text("INSERT INTO schema_compat (min_revision) VALUES (:min_revision)")
 
 
-def record_min_revision(*, ctx: Any, step: Any, **_: Any) -> None:
+def record_min_revision(ctx: Any, step: Any, heads: Collection[Any], run_args: Mapping[str, Any]) -> None:
     """Store the declaration of a migration in the migration's transaction."""
+    del heads, run_args
     if step.up_revision_id >= FIRST:
         declared = step.up_revision.module.min_revision
         ctx.connection.execute(FORGET)
