@@ -22,6 +22,7 @@ BENCHMARKS = {
     "listeners": ["--seconds", "10", "--minutes", "1"],
     "migration": ["--chunks", "1000"],
     "page": [],
+    "probes": ["--minutes", "1"],
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],

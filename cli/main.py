@@ -1,4 +1,4 @@
-"""The entry point: registers the commands and prints expected errors as one sentence."""
+"""The commands: registers the commands and prints expected errors as one sentence."""
 
 from __future__ import annotations
 

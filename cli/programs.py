@@ -12,14 +12,18 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from embedded.supervisor import Child, Supervisor
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.domain.errors import Unavailable
 from shared.settings import Settings
 from shared.settings.sources import secrets, variables_of
 
 _TIMEOUT_SECONDS = 2.0
 _SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}
-_PASSWORDS = {APP_ROLE: "FOREASK_APP_DATABASE_PASSWORD", PARSE_ROLE: "FOREASK_PARSE_DATABASE_PASSWORD"}
+_PASSWORDS = {
+    APP_ROLE: "FOREASK_APP_DATABASE_PASSWORD",
+    PARSE_ROLE: "FOREASK_PARSE_DATABASE_PASSWORD",
+    SCALE_ROLE: "FOREASK_SCALE_DATABASE_PASSWORD",
+}
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
 
 

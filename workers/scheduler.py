@@ -60,7 +60,7 @@ async def run(settings: Settings) -> None:
     """Wake and clean until the process is asked to stop.
 
     Raises:
-        InvalidInput: a setting required by the scheduler is missing, or the ledger's schema does not match this code.
+        InvalidInput: a setting required by the scheduler is missing, or this code cannot run on the ledger's schema.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,6 +93,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_deliveries", _TIDY_EVERY, partial(ledger.webhooks.forget, _FORGET_DELIVERIES_AFTER)),
         Step("forget_workers", _TIDY_EVERY, ledger.heartbeats.forget),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
+        Step("count_wanted", _SURVEY_EVERY, partial(count_wanted, services)),
         *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),
     ]
 
@@ -118,6 +119,12 @@ async def survey(services: SchedulerServices) -> None:
         for lane in (0, 1):
             age = found.oldest.get((stage, lane), timedelta())
             metrics.OLDEST_SECONDS.labels(stage, lane).set(age.total_seconds())
+
+
+async def count_wanted(services: SchedulerServices) -> None:
+    """Compute, store and export the number of workers that each stage can use."""
+    for stage, workers in (await services.wanted.update()).items():
+        metrics.WORKERS_WANTED.labels(stage).set(workers)
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
@@ -162,6 +169,7 @@ def _show_nothing() -> None:
     """Remove the deployment's numbers, which the newly elected scheduler exports now."""
     metrics.ROWS.clear()
     metrics.OLDEST_SECONDS.clear()
+    metrics.WORKERS_WANTED.clear()
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:

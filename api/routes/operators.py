@@ -56,6 +56,7 @@ async def status(services: ServicesDep) -> Response:
             "generate": _sum(counts.chunks, states.TO_GENERATE),
             "index": _sum(counts.chunks, states.TO_INDEX),
         },
+        workers_wanted=await services.ledger.demand.wanted(),
         dead=dead,
     )
     return JsonReply(view)

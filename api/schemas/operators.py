@@ -45,6 +45,7 @@ class DeploymentView(ReplyModel):
         documents={"ready": 24000, "failed": 3},
         chunks={"indexed": 310000, "generating": 878, "dead": 7},
         open={"parse": 5, "generate": 878, "index": 12},
+        workers_wanted={"parse": 1, "generate": 4, "index": 1},
         dead=10,
     )
 
@@ -53,6 +54,9 @@ class DeploymentView(ReplyModel):
     chunks: dict[str, int]
     open: dict[Literal["parse", "generate", "index"], int] = Field(
         description="Number of documents and chunks that wait for a stage or are being processed by it"
+    )
+    workers_wanted: dict[Literal["parse", "generate", "index"], int] | None = Field(
+        description="Workers that each stage can use within the provider's limits; null until computed"
     )
     dead: int = Field(description="Number of failed documents and dead chunks")
 

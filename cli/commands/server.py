@@ -71,24 +71,48 @@ def scheduler() -> NoReturn:
     _become("workers", "scheduler")
 
 
-def health(role: Annotated[str, typer.Argument(help="parse, generate, index or scheduler.")]) -> None:
-    """Exit with 0 if this machine's worker or scheduler is alive, for the health check of a container.
+def health(role: Annotated[str, typer.Argument(help="parse, generate, index, scheduler or api.")]) -> None:
+    """Exit with 0 if a worker or scheduler of this role is alive on this machine.
 
-    The exit code is also 0 if the ledger is unavailable, because the state of the worker is then unknown.
+    The process itself is asked; only if none is found, its heartbeats in the ledger decide. The exit code is also 0 if
+    the ledger is unavailable then, because the state of the worker is unknown.
     """
+    from shared.process.liveness import local_processes
+
+    found = list(local_processes(role))
+    if any(process.is_live for process in found):
+        return
+    for process in found:
+        silent = "" if process.silent_seconds is None else f" for {process.silent_seconds:.0f} s"
+        print(f"The {role} process {process.pid} has not responded{silent}.", file=sys.stderr)
+    if not found and _sends_heartbeats(role):
+        return
+    if not found:
+        print(f"No {role} on this machine has sent a heartbeat recently.", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _sends_heartbeats(role: str) -> bool:
     import asyncio
     import socket
 
     from cli.workers import is_alive
 
-    if not asyncio.run(is_alive(role, socket.gethostname())):
-        print(f"No {role} on this machine has sent a heartbeat recently.", file=sys.stderr)
-        raise typer.Exit(1)
+    return asyncio.run(is_alive(role, socket.gethostname()))
 
 
-def schema() -> NoReturn:
-    """Update the database schema. The command may be repeated, and may run concurrently."""
-    _become("shared.ledger")
+def schema(
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Change nothing, and wait for the schema that this release needs."),
+    ] = None,
+) -> NoReturn:
+    """Update the database schema. The command may be repeated, and may run concurrently.
+
+    With `--wait` it changes nothing: it exits with 0 when this release can run on the schema, with 1 if the time is
+    over, and with 3 if the schema needs a newer release, so that waiting would not help.
+    """
+    _become("shared.ledger", *([] if wait is None else ["--wait", str(wait)]))
 
 
 def config() -> None:

@@ -2,3 +2,4 @@
 
 APP_ROLE = "foreask_app"  # of the API, the scheduler, and workers that generate and index
 PARSE_ROLE = "foreask_parse"
+SCALE_ROLE = "foreask_scale"  # of an autoscaler

@@ -25,6 +25,7 @@ from shared.ledger.tenants.tenants import Tenants
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.backlog import Backlogs
 from shared.ledger.work.costs import Costs
+from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.ledger.work.work import Work
 
@@ -41,6 +42,7 @@ class Ledger:
     descriptions: Descriptions
     work: Work
     backlogs: Backlogs
+    demand: Demand
     dead_letters: DeadLetters
     audit: Audit
     query_log: QueryLog
@@ -66,6 +68,7 @@ __all__ = [
     "Costs",
     "Counters",
     "DeadLetters",
+    "Demand",
     "DeploymentIdentity",
     "Descriptions",
     "Documents",

@@ -1,4 +1,4 @@
-"""Metrics: all numbers that a process exports, and the port that serves them.
+"""Metrics: all numbers that a process exports, and the port that serves them and the liveness of the process.
 
 Labels have few values, defined by the code or the settings: never a tenant, an id or a text.
 """
@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from socket import AddressFamily
+from socketserver import ThreadingMixIn
 from threading import Thread
-from wsgiref.simple_server import WSGIServer
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+import orjson
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+
+from shared.process import liveness
+from shared.process.liveness import Pulse
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _PORTS = 32  # processes of one machine with the same configured port: each uses the next free one
 _LAG_EVERY_SECONDS = 0.5
@@ -51,6 +61,12 @@ OLDEST_SECONDS = Gauge(
     "foreask_backlog_oldest_seconds",
     "Age of the oldest due row, by stage and lane; 0 if no row is due.",
     ["stage", "lane"],
+    registry=REGISTRY,
+)
+WORKERS_WANTED = Gauge(
+    "foreask_workers_wanted",
+    "Workers that the stage can use now, limited by the provider's limits, by stage.",
+    ["stage"],
     registry=REGISTRY,
 )
 ELECTED = Gauge("foreask_scheduler_elected", "1 while this scheduler is the elected one.", registry=REGISTRY)
@@ -168,32 +184,29 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
-    """Serve `/metrics` while the block runs, and yield the port; None if no port is configured or free.
+    """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
-    Processes of one machine may share a configured port: each uses the next free one and logs it. A process without a
-    port works anyway.
+    Without a configured or free port it yields None, and the process works anyway. Processes of one machine may share a
+    configured port: each uses the next free one and logs it. `foreask health` also finds a process without a port.
 
     Args:
         role: role of the process.
         host: address to listen on.
-        port: first port to try, 0 for any; None: metrics are not served.
+        port: first port to try, 0 for any; without it nothing is served.
     """
     ROLE.labels(role).set(1)
-    opened = _open(host, port)
-    if opened is None:
-        yield None
-        return
-    server, thread, served_port = opened
-    log.info("metrics.served", host=host, port=served_port)
-    watching = asyncio.create_task(_watch_loop(), name="loop-lag")
+    pulse = Pulse(role)
+    watching = asyncio.create_task(_watch_loop(pulse), name="loop-lag")
+    server = None if port is None else _open(host, port, pulse)
     try:
-        yield served_port
+        with liveness.answering(pulse):
+            yield None if server is None else server.server_port
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join)
+        if server is not None:
+            await asyncio.to_thread(server.shutdown)
+            server.server_close()
 
 
 def count_from_zero(stage: str) -> None:
@@ -203,20 +216,52 @@ def count_from_zero(stage: str) -> None:
         SETTLED.labels(stage, outcome)
 
 
-def _open(host: str, first: int | None) -> tuple[WSGIServer, Thread, int] | None:
-    if first is None:
-        return None
+class _Server(ThreadingMixIn, WSGIServer):
+    """Handles each request in a thread of its own, so that a slow scrape does not delay a health check."""
+
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = AddressFamily.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+        """Log nothing."""
+
+
+def _open(host: str, first: int, pulse: Pulse) -> _Server | None:
+    kind = _Server6 if ":" in host else _Server
     for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
         with suppress(OSError):
-            server, thread = start_http_server(port, host, REGISTRY)
-            return server, thread, server.server_port
+            server = kind((host, port), _Handler)
+            server.set_app(_app(pulse))
+            Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+            log.info("metrics.served", host=host, port=server.server_port)
+            return server
     log.warning("metrics.unserved", host=host, port=first)
     return None
 
 
-async def _watch_loop() -> None:
+def _app(pulse: Pulse) -> WSGIApplication:
+    exported: WSGIApplication = make_wsgi_app(REGISTRY)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/health/live":
+            return exported(environ, start_response)
+        status, state = ("200 OK", "live") if pulse.is_live else ("503 Service Unavailable", "blocked")
+        start_response(status, [("content-type", "application/json")])
+        reply = {"status": state, "role": pulse.role, "silent_seconds": round(pulse.silent_seconds(), 1)}
+        return [orjson.dumps(reply)]
+
+    return answer
+
+
+async def _watch_loop(pulse: Pulse) -> None:
     loop = asyncio.get_running_loop()
     while True:
+        pulse.beat()
         due = loop.time() + _LAG_EVERY_SECONDS
         await asyncio.sleep(_LAG_EVERY_SECONDS)
         LAG_SECONDS.observe(max(0.0, loop.time() - due))

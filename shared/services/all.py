@@ -10,6 +10,7 @@ from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
+from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, scheduler
 from shared.services.parts import Parts
@@ -23,6 +24,7 @@ class AllServices(api.ApiServices):
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
+    wanted: WantedWorkers
 
     @property
     def indexer(self) -> Indexer:
@@ -40,4 +42,5 @@ def assemble(parts: Parts) -> AllServices:
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,
+        wanted=scheduler.wanted_of(parts),
     )

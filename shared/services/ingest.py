@@ -28,6 +28,11 @@ def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:
     return floor_for(embedding.model) if floor is None else floor
 
 
+def slots_of_parser(settings: Settings) -> int:
+    """Return the number of documents in progress of a parse worker."""
+    return settings.parse_workers * 4  # some wait for a free child while others are committed
+
+
 def budgets_of(settings: Settings, costs: Costs) -> Budgets:
     tenants = {tenant: _budget(settings.limits_of(tenant)) for tenant in settings.tenants_with_limits}
     return Budgets(costs, partial(price, settings), tenants, _budget(settings.limits_of_others))

@@ -8,6 +8,7 @@ from shared.domain.errors import InvalidInput
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
+from shared.services.ingest import slots_of_parser
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
@@ -51,7 +52,7 @@ def parser_of(parts: Parts) -> Parser:
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
-        slots=settings.parse_workers * 4,  # some wait for a free child while others are committed
+        slots=slots_of_parser(settings),
         max_chunks=settings.tuning.parse_max_chunks,
         defaults=parts.ingest_defaults,
         work=parts.ledger.work,

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.rates import Rates
+from shared.ingest.index.stage import BATCH_CHUNKS
 from shared.ledger import Ledger
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
+from shared.maintenance.wanted import Pool, WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
+from shared.providers.limiter import usage
+from shared.providers.limiter.limiter import ProviderLimits, connect
+from shared.providers.limiter.script import LimiterScript, Terms
+from shared.providers.limiter.usage import LimitUse
+from shared.services.ingest import slots_of_parser
+from shared.services.limits import llm_limits
 from shared.services.parts import Parts
-from shared.settings import Settings
+from shared.settings import Settings, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +35,7 @@ class SchedulerServices:
     wakeups: Wakeups
     cleaner: Cleaner
     deliverer: Deliverer
+    wanted: WantedWorkers
 
 
 def assemble(parts: Parts) -> SchedulerServices:
@@ -35,7 +47,39 @@ def assemble(parts: Parts) -> SchedulerServices:
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
         deliverer=parts.deliverer,
+        wanted=wanted_of(parts),
     )
+
+
+def wanted_of(parts: Parts) -> WantedWorkers:
+    """Make the computation of the wanted workers. It knows the limits in the scheduler's own settings."""
+    settings = parts.settings
+    limits = None if settings.llm_model is None else llm_limits(settings, settings.llm_model)
+    pool = Pool(
+        slots={
+            "parse": slots_of_parser(settings),
+            "generate": settings.llm_max_in_flight,
+            "index": settings.tuning.embedding_max_in_flight * BATCH_CHUNKS * max(1, len(parts.embeddings)),
+        },
+        most=settings.workers_max,
+        embeddings=list(parts.embeddings) or None,
+        rates=Rates() if limits is None else limits.rates,
+        rates_of=(lambda _: Rates()) if limits is None else limits.of,
+    )
+    return WantedWorkers(parts.ledger.demand, pool, _usage_of(parts, limits), parts.budgets.used_up)
+
+
+def _usage_of(parts: Parts, limits: ProviderLimits | None) -> Callable[[], Awaitable[Sequence[LimitUse]]]:
+    if limits is None:
+        return _unknown_usage
+    redis = connect(require(parts.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+    parts.stack.push_async_callback(redis.aclose)
+    terms = Terms(limits.provider, limits.rates.buckets(), limits.in_flight, probe_seconds=0.0)
+    return partial(usage.read, redis, LimiterScript(redis, terms), limits.component, limits.rates, ("", Rates()))
+
+
+async def _unknown_usage() -> Sequence[LimitUse]:
+    return ()
 
 
 def cleaner_of(parts: Parts) -> Cleaner:

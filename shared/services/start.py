@@ -9,7 +9,7 @@ import structlog
 
 from shared.domain.errors import Unavailable
 from shared.ledger.postgres.database import Database
-from shared.ledger.postgres.revision import require_current
+from shared.ledger.postgres.revision import require_schema
 from shared.services import Role
 from shared.settings import Settings, require
 
@@ -22,7 +22,7 @@ async def check_start(settings: Settings, role: Role) -> None:
     An unavailable ledger is not an error, because it may return, as during any outage.
 
     Raises:
-        InvalidInput: the ledger's schema does not match this code, or no ledger is configured.
+        InvalidInput: this code cannot run on the ledger's schema, or no ledger is configured.
     """
     if role == "api" and settings.qdrant_api_key is not None:
         for url in filter(travels_openly, settings.qdrant_addresses()):
@@ -30,7 +30,7 @@ async def check_start(settings: Settings, role: Role) -> None:
     url = require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value()
     database = Database(url, pool_size=1, pooler=settings.database_pooler)
     try:
-        await require_current(database)
+        await require_schema(database)
     except Unavailable as error:
         log.warning("schema.unchecked", reason=error.message)
     finally:

@@ -212,12 +212,16 @@ class Settings(BaseSettings):
     app_database_password: SecretStr | None = Field(
         None, description="`foreask schema` creates the role foreask_app with it, for the API and the other workers"
     )
+    scale_database_password: SecretStr | None = Field(
+        None, description="`foreask schema` creates the role foreask_scale with it, for an autoscaler"
+    )
     calibrate: bool = Field(
         default=True, description="whether collections that have grown by half are calibrated automatically"
     )
 
     # Processes
     grace: Duration = Field(timedelta(seconds=20), description="time for which a stopping process waits for open calls")
+    workers_max: PositiveInt = Field(16, description="maximum number of workers that a stage is reported to need")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="port of /metrics, or the next free one; default: metrics are not served"
     )

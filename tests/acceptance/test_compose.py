@@ -161,12 +161,23 @@ def test_every_process_serves_metrics_and_passes_healthcheck(composed):
 
         wait_until(all_roles_visible, "a process serves no metrics")
 
-    checks = {name: SERVICES[name]["healthcheck"]["test"] for name in WORKERS}
-    assert all(check[:2] == ["CMD", "foreask"] for check in checks.values())
-    for name, check in checks.items():
-        composed.run(f"health-{name}", [sys.executable, "-m", "cli", *check[2:]])
-    exit_codes = {name: composed.processes.pop(f"health-{name}").wait(timeout=120) for name in WORKERS}
-    assert exit_codes == dict.fromkeys(WORKERS, 0), composed.logs()
+    ports = {target.role: str(target.port) for target in targets}
+    for name in ("api", *WORKERS):
+        assert probe(name, ports[name.removeprefix("worker-")], composed.port) == 0, name
+        assert probe(name, str(free_port()), free_port()) != 0, name
+    for role in ("parse", "generate", "index", "scheduler"):
+        composed.run(f"health-{role}", [sys.executable, "-m", "cli", "health", role])
+    exit_codes = {role: composed.processes.pop(f"health-{role}").wait(timeout=120) for role in ports if role != "api"}
+    assert exit_codes == dict.fromkeys(exit_codes, 0), composed.logs()
+
+
+def probe(name, metrics_port, api_port):
+    """Run the health check of a service; return its exit code."""
+    first, *command = SERVICES[name]["healthcheck"]["test"]
+    assert (first, command[:2]) == ("CMD", ["bash", "-c"])  # no start of Python
+    command[2] = command[2].replace("$$", "$").replace("/8350", f"/{api_port}")
+    environment = {"PATH": os.environ["PATH"], "FOREASK_METRICS_PORT": metrics_port}
+    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
 
 
 @pytest.mark.slow
@@ -278,8 +289,8 @@ def test_only_migration_service_has_owner_password():
         environment = service["environment"]
         assert role_of(service) == {"schema": "foreask", "worker-parse": PARSE_ROLE}.get(name, APP_ROLE)
         # The settings file has every password, so the service's environment must empty the forbidden ones.
-        others = ["POSTGRES_PASSWORD", "FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"]
-        assert service["env_file"] == [] or [environment[other] for other in others] == ["", "", ""]
+        others = ["POSTGRES_PASSWORD", *(f"FOREASK_{role}_DATABASE_PASSWORD" for role in ("APP", "PARSE", "SCALE"))]
+        assert service["env_file"] == [] or [environment[other] for other in others] == [""] * 4
 
 
 def test_engines_have_no_network_parsers_reach_engines_only():

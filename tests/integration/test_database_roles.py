@@ -8,11 +8,11 @@ from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
 from shared.domain.collections import CollectionOptions
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.domain.states import DocumentState
 from shared.ledger.model import states
-from shared.ledger.postgres.revision import require_current
-from shared.ledger.postgres.roles import make_app_role, make_parse_role
+from shared.ledger.postgres.revision import require_schema
+from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_scale_role
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work
@@ -45,6 +45,7 @@ BEYOND_ROWS = (
     "DROP TABLE documents",
     "TRUNCATE documents",
     "UPDATE alembic_version SET version_num = '0'",
+    "UPDATE schema_compat SET min_revision = '0'",
     "CREATE ROLE mine",
     "ALTER ROLE CURRENT_USER SUPERUSER",
     "COPY documents TO PROGRAM 'true'",
@@ -66,7 +67,7 @@ async def parsing(services, settings) -> AsyncIterator[AllServices]:
     await make_parse_role(services.database.engine, QUOTED)
     async with build("all", settings_of(PARSE_ROLE, settings)) as parsing:
         parsing.ledger.collections._index_names = services.ledger.collections._index_names
-        await require_current(parsing.database)
+        await require_schema(parsing.database)
         yield parsing
 
 
@@ -122,7 +123,7 @@ async def test_parse_role_reads_no_texts_or_questions(services, parsing):
 async def test_app_role_has_rows_and_no_other_rights(services, settings):
     await make_app_role(services.database.engine, QUOTED)
     async with build("all", settings_of(APP_ROLE, settings)) as app:
-        await require_current(app.database)
+        await require_schema(app.database)
         async with app.database.begin() as connection:
             for table, (column, *_) in (await columns(connection)).items():
                 for statement in (
@@ -135,6 +136,34 @@ async def test_app_role_has_rows_and_no_other_rights(services, settings):
         for statement in BEYOND_ROWS:
             with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
                 async with app.database.begin() as connection:
+                    await connection.execute(text(statement))
+
+
+async def test_scale_role_reads_wanted_workers_only(services, settings):
+    await make_scale_role(services.database.engine, QUOTED)
+    wanted = "SELECT (wanted->>'generate')::int FROM deployment"
+    async with build("all", settings_of(SCALE_ROLE, settings)) as scale:
+        async with scale.database.begin() as connection:
+            await connection.execute(text(wanted))
+        async with services.database.begin() as connection:
+            readable = [
+                (table, column)
+                for table, names in (await columns(connection)).items()
+                for column in names
+                if (table, column) != ("deployment", "wanted")
+            ]
+        statements = [f"SELECT {column} FROM {table}" for table, column in readable]
+        for statement in (
+            *statements,
+            *BEYOND_ROWS,
+            "SELECT 1 FROM alembic_version",
+            "SELECT min_revision FROM schema_compat",
+            "SELECT nextval('fencing')",
+            "UPDATE deployment SET wanted = NULL",
+            "DELETE FROM deployment",
+        ):
+            with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
+                async with scale.database.begin() as connection:
                     await connection.execute(text(statement))
 
 

@@ -416,6 +416,7 @@ async def test_operator_sees_state_of_every_tenant(client):
         "documents": {"queued": 3},
         "chunks": {},
         "open": {"parse": 3, "generate": 0, "index": 0},
+        "workers_wanted": None,
         "dead": 0,
     }
 

@@ -3,6 +3,8 @@
 import asyncio
 import re
 import shutil
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from io import StringIO
 from uuid import uuid4
 
@@ -11,37 +13,42 @@ import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
+from pydantic import SecretStr
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
-from shared.domain.errors import InvalidInput, Unavailable
+from shared.domain.errors import Unavailable
+from shared.domain.states import DocumentState
+from shared.ledger.__main__ import run as run_schema
 from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
 from shared.ledger.postgres.schema import _MIGRATIONS
+from shared.services import build
+from tests.conftest import Library
+from tests.support.api import work
+from tests.support.waiting import eventually
+
+HEAD_REVISION = revision.REVISION
+NEXT = f"{int(HEAD_REVISION) + 1:04}"  # the revision of the next release
 
 
 def test_code_revision_is_newest_migration():
     assert ScriptDirectory(_MIGRATIONS).get_current_head() == revision.REVISION
 
 
-@pytest.mark.parametrize(
-    ("revision_in_code", "message"),
-    [
-        ("0000", "at revision 0001 and this code supports 0000: run the release that migrated it"),
-        ("0002", "at revision 0001 and this code needs 0002: run `foreask schema`"),
-    ],
-)
-async def test_schema_of_other_release_is_reported(services, monkeypatch, revision_in_code, message):
-    await revision.require_current(services.database)
+async def test_older_schema_is_reported(services, monkeypatch):
+    assert await revision.require_schema(services.database) is False
 
-    monkeypatch.setattr(revision, "REVISION", revision_in_code)
-    with pytest.raises(InvalidInput, match=message):
-        await revision.require_current(services.database)
+    monkeypatch.setattr(revision, "REVISION", "0999")
+    with pytest.raises(SchemaOutdated, match=f"at revision {HEAD_REVISION} and this code needs 0999: run `foreask sch"):
+        await revision.require_schema(services.database)
 
 
 async def test_missing_schema_is_reported(services, monkeypatch):
     monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
-    with pytest.raises(InvalidInput, match="has no schema: run `foreask schema`"):
-        await revision.require_current(services.database)
+    with pytest.raises(SchemaOutdated, match="has no schema: run `foreask schema`"):
+        await revision.require_schema(services.database)
 
 
 # --- migrations of a ledger in use ---
@@ -63,6 +70,7 @@ VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = CAST('ix_comple
 HEAD = '"""A migration."""\n\nimport sqlalchemy as sa\nfrom alembic import op\n\n'
 COLUMN = 'op.add_column("completions", sa.Column("colour", sa.Text()))'
 INDEX = 'op.create_index("ix_completions_colour", "completions", ["colour"])'
+TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))'
 CONCURRENT_INDEX = (
     "with op.get_context().autocommit_block():\n"
     '        op.drop_index("ix_completions_colour", if_exists=True, postgresql_concurrently=True)\n'
@@ -73,11 +81,11 @@ INDEX_OF_NEW_TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))\n
 )
 
 
-def revisions(folder, *upgrades):
-    """Return a folder of migrations with more migrations after the first one."""
+def revisions(folder, *upgrades, oldest=HEAD_REVISION):
+    """Return a folder of migrations with more of them after the newest one; `oldest` is the oldest code for these."""
     shutil.copytree(_MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for number, upgrade in enumerate(upgrades, start=2):
-        named = f'revision = "{number:04}"\ndown_revision = "{number - 1:04}"\n'
+    for number, upgrade in enumerate(upgrades, start=int(HEAD_REVISION) + 1):
+        named = f'revision = "{number:04}"\ndown_revision = "{number - 1:04}"\nmin_revision = "{oldest}"\n'
         code = f"{HEAD}{named}\n\ndef upgrade() -> None:\n    {upgrade}\n"
         (folder / "versions" / f"{number:04}_more.py").write_text(code)
     return folder
@@ -135,16 +143,24 @@ def test_long_locking_migration_is_detected(tmp_path, upgrade, found):
 
 @pytest.fixture
 async def ledger(services):
-    """Yield a separate ledger at the first revision."""
+    """Yield a separate ledger with this code's schema."""
+    async with empty_database(services) as database:
+        await schema.migrate(database.engine)
+        yield database
+
+
+@asynccontextmanager
+async def empty_database(services):
     name, url = f"upgraded_{uuid4().hex}", services.settings.database_url.get_secret_value()
     connection = await asyncpg.connect(url)
     await connection.execute(f"CREATE DATABASE {name}")
     database = Database(f"{url.rpartition('/')[0]}/{name}", timeout=None)
-    await schema.migrate(database.engine)
-    yield database
-    await database.aclose()
-    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await connection.close()
+    try:
+        yield database
+    finally:
+        await database.aclose()
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await connection.close()
 
 
 async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_path, monkeypatch):
@@ -155,7 +171,7 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
         async with asyncio.timeout(30):
             with pytest.raises(Unavailable, match="run it again"):
                 await schema.migrate(ledger.engine)
-    assert await ledger.rows(REVISION) == [{"version_num": "0001"}]
+    assert await ledger.rows(REVISION) == [{"version_num": HEAD_REVISION}]
     await schema.migrate(ledger.engine)
 
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "two", COLUMN, CONCURRENT_INDEX))
@@ -169,5 +185,125 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
         async with asyncio.timeout(30), ledger.begin() as other:
             await other.execute(INSERT_ROW, {"key": b"b"})
     await migrating
-    assert await ledger.rows(REVISION) == [{"version_num": "0003"}]
+    assert await ledger.rows(REVISION) == [{"version_num": f"{int(HEAD_REVISION) + 2:04}"}]
     assert await ledger.rows(VALID) == [{"indisvalid": True}]
+
+
+# --- two releases at the same time ---
+
+# The oldest code that may run on the schema.
+COMPAT = text("SELECT min_revision FROM schema_compat")
+SOON = timedelta(seconds=0.02)
+
+
+class Clock:
+    """A clock that does not advance and counts its reads; each failed check reads it."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def __call__(self):
+        self.reads += 1
+        return 0.0
+
+
+def url_of(database):
+    return database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def test_every_migration_declares_oldest_code_for_it():
+    scripts = sorted(ScriptDirectory(_MIGRATIONS).walk_revisions(), key=lambda script: script.revision)
+    declared = [script.module.min_revision for script in scripts]
+
+    assert declared == sorted(declared)
+    assert all(oldest <= script.revision for oldest, script in zip(declared, scripts, strict=True))
+
+
+async def test_code_ingests_on_schema_of_next_release(services, ledger, provider, tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN, TABLE))
+    settings = services.settings.model_copy(update={"database_url": SecretStr(url_of(ledger))})
+    async with build("all", settings) as running:
+        library = Library(running)
+        before = await library.add("# Leave\n\nThirty days of leave.", "a.md")
+        await schema.migrate(ledger.engine)  # while this release runs
+        after = await library.add("# Trains\n\nTrains leave at seven.", "b.md")
+        await work(running)
+        states = [(await running.ledger.documents.get("default", each.id)).state for each in (before, after)]
+        restarted = await revision.require_schema(running.database)
+
+    assert await ledger.rows(REVISION) != [{"version_num": HEAD_REVISION}]
+    assert await ledger.rows(COMPAT) == [{"min_revision": HEAD_REVISION}]
+    assert states == [DocumentState.READY] * 2
+    assert restarted is True
+
+
+async def test_code_refuses_schema_that_needs_newer_code(ledger, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN, oldest=NEXT))
+    await schema.migrate(ledger.engine)
+
+    said = f"at revision {NEXT}, which needs code of revision {NEXT} or newer, and this code has {HEAD_REVISION}: run"
+    with pytest.raises(SchemaNewer, match=said):
+        await revision.require_schema(ledger)
+    with pytest.raises(SchemaNewer):
+        await revision.wait_for_schema(ledger, timedelta(hours=1))
+
+    monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(ledger))
+    for arguments in ([], ["--wait", "3600"]):
+        with pytest.raises(SystemExit) as stopped:
+            await asyncio.to_thread(run_schema, arguments)
+        assert stopped.value.code == 3
+        assert said in capsys.readouterr().err
+
+
+async def test_older_release_leaves_newer_schema_unchanged(ledger, tmp_path, monkeypatch, capsys):
+    """A rollback runs the old release's `foreask schema`; its roles must not lose rights that newer code uses."""
+    with monkeypatch.context() as newer:
+        newer.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN))
+        await schema.migrate(ledger.engine)
+    monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(ledger))
+
+    await asyncio.to_thread(run_schema, [])
+
+    assert "which can run on it: nothing is changed" in capsys.readouterr().out
+    assert await ledger.rows(REVISION) == [{"version_num": NEXT}]
+
+
+async def test_wait_returns_when_schema_and_role_appear(services):
+    async with empty_database(services) as ledger:
+        url = make_url(url_of(ledger)).set(username=f"app_{uuid4().hex}", password="x")
+        late = Database(url.render_as_string(hide_password=False), pool_size=1)
+        clocks = (Clock(), Clock())
+        waiting = [
+            asyncio.create_task(revision.wait_for_schema(database, timedelta(hours=1), clock, SOON))
+            for database, clock in zip((ledger, late), clocks, strict=True)
+        ]
+        await eventually(lambda: min(clock.reads for clock in clocks) > 10)  # several checks have failed
+        assert not any(task.done() for task in waiting)
+        await schema.migrate(ledger.engine)
+        await waiting[0]
+        assert not waiting[1].done()
+
+        role = url.username
+        async with ledger.begin() as connection:
+            await connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        async with ledger.begin() as connection:
+            await connection.exec_driver_sql(f"GRANT SELECT ON alembic_version TO {role}")
+        await waiting[1]
+        await late.aclose()
+        async with ledger.begin() as connection:
+            await connection.exec_driver_sql(f"DROP OWNED BY {role}")
+            await connection.exec_driver_sql(f"DROP ROLE {role}")
+
+
+async def test_wait_fails_with_sentence_after_its_time(services, monkeypatch):
+    async with empty_database(services) as ledger:
+        monkeypatch.setenv("FOREASK_DATABASE_URL", url_of(ledger))
+        with pytest.raises(SystemExit, match=r"Waited up to 0\.1 s for the schema: The ledger has no schema: run"):
+            await asyncio.to_thread(run_schema, ["--wait", "0.1"])
+        assert await ledger.rows(text("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")) == []
+
+        monkeypatch.setenv("FOREASK_DATABASE_URL", "postgresql://nobody:x@127.0.0.1:1/none")
+        with pytest.raises(
+            SystemExit, match=r"Waited up to 0 s for the schema: the ledger \(PostgreSQL\) is not avail"
+        ):
+            await asyncio.to_thread(run_schema, ["--wait", "0"])

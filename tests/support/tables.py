@@ -3,10 +3,11 @@
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-# List the tables and their columns, without Alembic's table.
+# List the tables and their columns, without the two tables about the schema.
 _COLUMNS = text("""
     SELECT table_name, array_agg(column_name::text ORDER BY ordinal_position) AS columns
-    FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'
+    FROM information_schema.columns
+    WHERE table_schema = 'public' AND table_name NOT IN ('alembic_version', 'schema_compat')
     GROUP BY table_name ORDER BY table_name
 """)
 

@@ -128,7 +128,14 @@ def test_variables_of_other_programs_are_accepted(monkeypatch, tmp_path, name):
 
 
 KEYS = ["qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
-SECRETS = ["database_url", "redis_url", "parse_database_password", "app_database_password", *KEYS]
+SECRETS = [
+    "database_url",
+    "redis_url",
+    "parse_database_password",
+    "app_database_password",
+    "scale_database_password",
+    *KEYS,
+]
 
 
 @pytest.mark.parametrize("name", SECRETS)

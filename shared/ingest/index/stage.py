@@ -46,7 +46,7 @@ from shared.providers.limiter.limiter import Limiter
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
-_BATCH_CHUNKS = 32
+BATCH_CHUNKS = 32
 _MISCONFIGURED_PAUSE = timedelta(minutes=1)
 
 log = structlog.get_logger()
@@ -186,8 +186,8 @@ class _Shares:
     async def _claim(self, name: str, slots: int) -> list[IndexBatch]:
         if slots <= 0:
             return []
-        chunks = await self._any.work.claim_to_index(slots * _BATCH_CHUNKS, embeddings=[name])
-        is_full = len(chunks) == slots * _BATCH_CHUNKS
+        chunks = await self._any.work.claim_to_index(slots * BATCH_CHUNKS, embeddings=[name])
+        is_full = len(chunks) == slots * BATCH_CHUNKS
         if len(self._indexers) > 1 and is_full:
             self._any.wakeups.wake("index")  # the share is full, which the drain notices only if all shares are
         uploads = sum(chunk.lane == 0 for chunk in chunks)
@@ -195,7 +195,7 @@ class _Shares:
         # Chunks without questions are quick, and must not wait for the embedding of questions. A batch may hold chunks
         # of many collections; few batches hold each.
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
-        return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
+        return [chunks[start : start + BATCH_CHUNKS] for start in range(0, len(chunks), BATCH_CHUNKS)]
 
 
 def _describe(batch: IndexBatch) -> dict[str, str | int]:

@@ -17,7 +17,11 @@ from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-_RECORD = ("erasures", "alembic_version")  # the record of erasures is retained: names and numbers, no texts
+_RECORD = (
+    "erasures",
+    "alembic_version",
+    "schema_compat",
+)  # the record of erasures is retained: names and numbers, no texts
 _COSTS = ("spent", "spent_changes", "spent_by_day")  # a tenant's sums under the id of a deleted collection
 
 _SLICE_PAGES = 4_000  # 32 MB: less than a second

@@ -2,7 +2,7 @@
 
 An attacker who controls the API or a worker has the rights of its role: no programs or files of PostgreSQL's machine,
 no other role, no tables to drop. A parse worker processes untrusted files, so its role has fewer rights: it cannot read
-texts, questions or queries in the ledger, and cannot delete documents.
+texts, questions or queries in the ledger, and cannot delete documents. An autoscaler has a role that reads one value.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE, SCALE_ROLE
 from shared.ledger.postgres.database import AdvisoryLock, lock
 
 # The rights of a parse worker on each table. It may find the rows of contents by key only.
 _GRANTS = {
     "alembic_version": "SELECT",
+    "schema_compat": "SELECT",
     "deployment": "SELECT (id)",
     "collections": "SELECT, UPDATE (languages)",
     "documents": "SELECT, INSERT, UPDATE",
@@ -37,11 +38,12 @@ _GRANTS = {
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 
-# List the ledger's tables: the tables with the owner of Alembic's table, without that table.
+# List the ledger's tables: the tables with the owner of Alembic's table, without the two tables about the schema.
 _TABLES = text("""
     SELECT string_agg(quote_ident(t.tablename), ', ' ORDER BY t.tablename)
     FROM pg_tables t JOIN pg_tables a ON a.schemaname = t.schemaname AND a.tableowner = t.tableowner
-    WHERE a.tablename = 'alembic_version' AND t.schemaname = 'public' AND t.tablename <> a.tablename
+    WHERE a.tablename = 'alembic_version' AND t.schemaname = 'public'
+      AND t.tablename NOT IN ('alembic_version', 'schema_compat')
 """)
 
 # Return the statement that forbids temporary tables: one with the name of a table would shadow it in statements of the
@@ -70,8 +72,9 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
         APP_ROLE,
         password,
         [
-            f"GRANT SELECT ON alembic_version TO {APP_ROLE}",
+            f"GRANT SELECT ON alembic_version, schema_compat TO {APP_ROLE}",
             f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {APP_ROLE}",
+            _grant_sequences(APP_ROLE),
         ],
     )
 
@@ -79,7 +82,16 @@ async def make_app_role(engine: AsyncEngine, password: str) -> None:
 async def make_parse_role(engine: AsyncEngine, password: str) -> None:
     """Create the role of parse workers, or set its password, and grant its rights; as `make_app_role`."""
     grants = [f"GRANT {privileges} ON {table} TO {PARSE_ROLE}" for table, privileges in _GRANTS.items()]
-    await _make(engine, PARSE_ROLE, password, grants)
+    await _make(engine, PARSE_ROLE, password, [*grants, _grant_sequences(PARSE_ROLE)])
+
+
+async def make_scale_role(engine: AsyncEngine, password: str) -> None:
+    """Create the role of an autoscaler, which reads the wanted numbers of workers, or set its password."""
+    await _make(engine, SCALE_ROLE, password, [f"GRANT SELECT (wanted) ON deployment TO {SCALE_ROLE}"])
+
+
+def _grant_sequences(role: str) -> str:
+    return f"GRANT USAGE ON SEQUENCE {_SEQUENCES} TO {role}"
 
 
 async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[str]) -> None:
@@ -92,7 +104,6 @@ async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[
             (await connection.execute(_NO_TEMPORARY)).scalar_one(),
             f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
             f"GRANT USAGE ON SCHEMA public TO {role}",
-            f"GRANT USAGE ON SEQUENCE {_SEQUENCES} TO {role}",
             *grants,
         ):
             await connection.exec_driver_sql(statement)

@@ -35,6 +35,8 @@ class LimitUse:
         component: `llm` or `embedding`.
         unit: unit of `limit` and `used`.
         latency: recent duration of calls; None before the first.
+        in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
+            of its capacity.
     """
 
     name: str
@@ -47,6 +49,7 @@ class LimitUse:
     component: str
     unit: Unit
     latency: timedelta | None
+    in_flight_lowered: bool = False
 
 
 async def read(
@@ -84,6 +87,7 @@ async def read(
             component=component,
             unit=kind,
             latency=timedelta(milliseconds=shared["took"]) if "took" in shared else None,
+            in_flight_lowered=limit is not None and "lowered" in shared,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]

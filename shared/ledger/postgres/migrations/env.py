@@ -5,10 +5,42 @@ Each migration is one transaction. An index on a table with rows needs its own m
     with op.get_context().autocommit_block():
         op.drop_index("ix_chunks_lane", if_exists=True, postgresql_concurrently=True)
         op.create_index("ix_chunks_lane", "chunks", ["lane"], postgresql_concurrently=True)
+
+Each migration declares `min_revision`, the revision of the oldest code that may run on its schema. While a release
+replaces another one, both run on the new schema. A migration therefore only adds objects that the previous release can
+ignore: tables, indexes, and columns that are nullable or have a default. An old column is dropped one release after the
+last code that uses it; the `min_revision` of that migration is the first code without it. CONTRIBUTING.md has an
+example.
 """
 
-from alembic import context
+from collections.abc import Collection, Mapping
+from typing import Any
 
-context.configure(connection=context.config.attributes["connection"], transaction_per_migration=True)
+from alembic import context
+from sqlalchemy import text
+
+FIRST = "0002"  # creates the table `schema_compat`
+
+# Delete the previous declaration.
+FORGET = text("DELETE FROM schema_compat")
+
+# Record the oldest code that may run on the schema.
+RECORD = text("INSERT INTO schema_compat (min_revision) VALUES (:min_revision)")
+
+
+def record_min_revision(ctx: Any, step: Any, heads: Collection[Any], run_args: Mapping[str, Any]) -> None:
+    """Store the declaration of a migration in the migration's transaction."""
+    del heads, run_args
+    if step.up_revision_id >= FIRST:
+        declared = step.up_revision.module.min_revision
+        ctx.connection.execute(FORGET)
+        ctx.connection.execute(RECORD, {"min_revision": declared})
+
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    transaction_per_migration=True,
+    on_version_apply=record_min_revision,
+)
 with context.begin_transaction():
     context.run_migrations()

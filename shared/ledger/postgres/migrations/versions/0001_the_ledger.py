@@ -8,6 +8,7 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+min_revision = "0001"
 
 SCHEMA = Path(__file__).parents[1] / "schema.sql"
 

@@ -1,0 +1,55 @@
+-- part: open_rows
+-- The open rows of an index by tenant: due rows, counted up to a limit, and leased rows.
+SELECT * FROM (
+    WITH RECURSIVE tenants(tenant) AS (
+        SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open}
+        UNION ALL
+        SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
+        FROM tenants t WHERE t.tenant IS NOT NULL
+    )
+    SELECT t.tenant, d.due, 0::bigint AS leased
+    FROM tenants t CROSS JOIN (VALUES (0), (1)) AS l(lane) {{argument}_models} CROSS JOIN LATERAL (
+        SELECT count(*) AS due FROM (
+            SELECT 1 FROM {{argument}_table} w
+            WHERE {{argument}_is_open} AND w.tenant = t.tenant AND w.lane = l.lane AND {{argument}_of_model}
+              AND w.due_at <= now()
+            ORDER BY w.due_at LIMIT :most) counted) d
+    WHERE t.tenant IS NOT NULL AND t.tenant <> ALL(CAST(:held AS text[]))) due
+UNION ALL
+SELECT w.tenant, 0, count(*) FROM {{argument}_table} w
+WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+
+-- part: sums
+-- The sums of a stage.
+SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased
+
+-- name: parse
+-- Count the documents to parse by tenant.
+{sums} FROM ({open_rows:documents}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
+
+-- name: generate
+-- Count the chunks to generate by tenant.
+{sums} FROM ({open_rows:chunks}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
+
+-- name: index
+-- Count the chunks to index by tenant.
+{sums} FROM ({open_rows:texts} UNION ALL {open_rows:questions}) r
+GROUP BY tenant HAVING sum(due) + sum(leased) > 0
+
+-- name: finished
+-- Count the rows that parse and index workers have finished recently. A chunk is indexed twice: its text, then its
+-- questions.
+SELECT coalesce(sum(change) FILTER (WHERE counted = 'documents'), 0)::bigint AS parse,
+       coalesce(sum(change) FILTER (WHERE counted = 'chunks'), 0)::bigint AS index
+FROM tally_changes
+WHERE at > now() - CAST(:window AS interval) AND change > 0
+  AND (counted = 'documents' AND state IN ({DocumentState.INDEXING}, {DocumentState.FAILED})
+       OR counted = 'chunks' AND state IN ({ChunkState.GENERATING}, {ChunkState.INDEXED}))
+
+-- name: record
+-- Store the wanted numbers of workers.
+UPDATE deployment SET wanted = CAST(:wanted AS jsonb)
+
+-- name: wanted
+-- Return the wanted numbers of workers.
+SELECT wanted FROM deployment

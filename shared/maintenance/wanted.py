@@ -1,0 +1,182 @@
+"""The number of workers that each stage can use, for autoscalers.
+
+The length of a queue does not decide: a provider's limits may allow one worker to do all the work. The numbers of
+generate workers follow from the calls that the limits allow at the same time, which by Little's law are their rate
+times the duration of a call. The numbers of parse and index workers follow from the work to be done within a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil, inf
+
+from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.domain.rates import Rates
+from shared.ledger.work.demand import Demand, OpenRows
+from shared.providers.limiter.usage import LimitUse
+
+_WITHIN_SECONDS = 60.0  # time in which the wanted workers parse or index the rows that are due now
+_FIRST_MEAN_SECONDS = {"parse": 1.0, "index": 1.0}  # until a row has been finished
+_NEWEST_SHARE = 0.3  # weight of the newest measurement in a mean
+_TOKENS_A_CALL = 1_000.0  # until a call has been counted
+_MOST_COUNTED = 200_000  # rows of a lane: about 0.1 s
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Recent calls of the language model.
+
+    Args:
+        latency_seconds: duration of a call; None before the first one.
+        tokens: mean tokens of a call; None before the first one.
+        in_flight: calls in flight beyond which the provider has refused calls; None if it never did.
+    """
+
+    latency_seconds: float | None = None
+    tokens: float | None = None
+    in_flight: int | None = None
+
+
+def calls_in_flight(rates: Rates, times: CallTimes) -> float:
+    """Return the number of calls that declared limits allow at the same time; infinite without limits.
+
+    It is 0 until a call was measured: one worker makes the first calls.
+    """
+    if not rates.declared:
+        return inf
+    if times.latency_seconds is None:
+        return 0.0
+    calls = [] if rates.requests is None else [float(rates.requests)]
+    if rates.tokens is not None:
+        calls.append(rates.tokens / (times.tokens or _TOKENS_A_CALL))
+    return min(calls) / rates.window.seconds * times.latency_seconds
+
+
+def generate_workers(
+    rows: Mapping[str, int], rates: Rates, rates_of: Callable[[str], Rates], times: CallTimes, *, slots: int
+) -> int:
+    """Return the number of generate workers that the rows and the limits allow.
+
+    Args:
+        rows: rows by tenant that are due or in progress.
+        rates: limits of the provider.
+        rates_of: returns a tenant's own limits.
+        times: recent calls.
+        slots: calls in flight of one worker.
+    """
+    allowed = min(calls_in_flight(rates, times), inf if times.in_flight is None else times.in_flight)
+    usable = sum(min(count, calls_in_flight(rates_of(tenant), times)) for tenant, count in rows.items())
+    return ceil(min(usable, allowed) / slots)
+
+
+def workers_within_a_minute(rows: int, mean_seconds: float, *, slots: int) -> int:
+    """Return the number of workers that finish the rows within a minute."""
+    return ceil(rows * mean_seconds / _WITHIN_SECONDS / slots)
+
+
+class MeanSeconds:
+    """The mean time of a row in a worker's slot, by Little's law: rows in progress divided by their rate."""
+
+    def __init__(self, first: float) -> None:
+        self.seconds = first
+        self._is_measured = False
+
+    def measure(self, leased: int, finished_per_second: float) -> None:
+        """Add a measurement; one without work in progress or without a result says nothing."""
+        if not leased or not finished_per_second:
+            return
+        newest = leased / finished_per_second
+        self.seconds += (newest - self.seconds) * (_NEWEST_SHARE if self._is_measured else 1)
+        self._is_measured = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The workers of a deployment, as the settings describe them.
+
+    Args:
+        slots: rows in progress of one worker, by stage.
+        most: maximum number of workers of a stage.
+        embeddings: embeddings that index workers serve; None: unknown.
+        rates: limits of the language model's provider.
+        rates_of: returns a tenant's own limits of the language model.
+    """
+
+    slots: Mapping[WorkQueue, int]
+    most: int
+    embeddings: Sequence[str] | None
+    rates: Rates
+    rates_of: Callable[[str], Rates]
+
+
+class WantedWorkers:
+    """Computes the wanted numbers of workers repeatedly.
+
+    Args:
+        demand: rows in the ledger.
+        pool: the workers.
+        usage: reads the use of the language model's limits.
+        used_up: returns the tenants with an exhausted budget.
+    """
+
+    def __init__(
+        self,
+        demand: Demand,
+        pool: Pool,
+        usage: Callable[[], Awaitable[Sequence[LimitUse]]],
+        used_up: Callable[[], Awaitable[Collection[str]]],
+    ) -> None:
+        self._demand = demand
+        self._pool = pool
+        self._usage = usage
+        self._used_up = used_up
+        self._means = {stage: MeanSeconds(first) for stage, first in _FIRST_MEAN_SECONDS.items()}
+
+    async def update(self) -> Mapping[WorkQueue, int]:
+        """Compute the wanted number of workers of each stage, at least 1, and store them in the ledger.
+
+        Raises:
+            Unavailable: the ledger or the broker cannot be reached.
+        """
+        finished = await self._demand.finished_per_second()
+        wanted: dict[WorkQueue, int] = {
+            "parse": await self._within_a_minute("parse", finished["parse"]),
+            "generate": await self._generate(),
+            "index": await self._within_a_minute("index", finished["index"]),
+        }
+        bounded = {stage: max(1, min(wanted[stage], self._pool.most)) for stage in WORK_QUEUES}
+        await self._demand.record(bounded)
+        return bounded
+
+    async def _generate(self) -> int:
+        pool, slots = self._pool, self._pool.slots["generate"]
+        held = await self._used_up()
+        rows = await self._demand.rows("generate", pool.most * slots, held=held)
+        times = call_times(await self._usage())
+        return generate_workers(_sums(rows), pool.rates, pool.rates_of, times, slots=slots)
+
+    async def _within_a_minute(self, stage: WorkQueue, finished_per_second: float) -> int:
+        pool, mean, slots = self._pool, self._means[stage], self._pool.slots[stage]
+        enough = ceil(pool.most * slots * _WITHIN_SECONDS / mean.seconds)
+        rows = await self._demand.rows(stage, min(enough, _MOST_COUNTED), embeddings=pool.embeddings)
+        mean.measure(sum(each.leased for each in rows.values()), finished_per_second)
+        return workers_within_a_minute(sum(_sums(rows).values()), mean.seconds, slots=slots)
+
+
+def _sums(rows: Mapping[str, OpenRows]) -> dict[str, int]:
+    return {tenant: each.due + each.leased for tenant, each in rows.items()}
+
+
+def call_times(uses: Sequence[LimitUse]) -> CallTimes:
+    """Return the recent calls from the use of the limits; nothing is known without limits that are shared."""
+    used = {use.unit: use.used for use in reversed(uses)}
+    if not uses:
+        return CallTimes()
+    first = uses[0]
+    return CallTimes(
+        latency_seconds=None if first.latency is None else first.latency / timedelta(seconds=1),
+        tokens=used["tokens"] / used["requests"] if used.get("requests") else None,
+        in_flight=first.in_flight_limit if first.in_flight_lowered else None,
+    )

@@ -1,0 +1,163 @@
+"""Liveness: a process reports whether its event loop runs, without its loop and without an engine."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from embedded.ports import free_port
+from shared.process import liveness, metrics
+from shared.process.liveness import LIVE_SECONDS, Pulse, answering, local_processes
+from tests.support.deployment import ROOT
+from tests.support.waiting import wait_until
+
+ROLE = f"test{os.getpid()}"  # no other process of this machine has it
+
+
+class Clock:
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+class LoopThread:
+    """A process's event loop in a thread, so that it can be blocked."""
+
+    def __init__(self, port):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._release = threading.Event()
+        self._serving = metrics.serving(ROLE, "127.0.0.1", port)
+
+    def __enter__(self):
+        self._thread.start()
+        self.port = self._run(self._serving.__aenter__())
+        return self
+
+    def __exit__(self, *_):
+        self._release.set()
+        self._run(self._serving.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def block(self):
+        self._loop.call_soon_threadsafe(self._release.wait)
+
+    def release(self):
+        self._release.set()
+
+    def reply(self):
+        with httpx.Client(trust_env=False) as client:
+            return client.get(f"http://127.0.0.1:{self.port}/health/live")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """A loop counts as blocked after half a second."""
+    monkeypatch.setattr(liveness, "LIVE_SECONDS", 0.5)
+    monkeypatch.setattr(metrics, "_LAG_EVERY_SECONDS", 0.01)
+
+
+def test_loop_is_live_until_thirty_silent_seconds():
+    clock = Clock()
+    pulse = Pulse("parse", clock)
+    clock.seconds = LIVE_SECONDS
+    assert pulse.is_live
+    clock.seconds += 0.1
+    assert not pulse.is_live
+    pulse.beat()
+    assert pulse.is_live
+
+
+def test_blocked_loop_is_reported_by_port_and_socket(short):
+    with LoopThread(0) as process:
+        wait_until(lambda: process.reply().status_code == 200)
+        assert process.reply().json()["role"] == ROLE
+        assert [each.is_live for each in local_processes(ROLE)] == [True]
+
+        process.block()
+        wait_until(lambda: process.reply().status_code == 503)
+        assert process.reply().json()["status"] == "blocked"
+        assert process.reply().json()["silent_seconds"] >= 0.5
+        wait_until(lambda: [(each.pid, each.is_live) for each in local_processes(ROLE)] == [(os.getpid(), False)])
+
+        process.release()
+        wait_until(lambda: process.reply().status_code == 200)
+
+
+def test_process_without_port_is_found_while_it_runs():
+    with LoopThread(None) as process:
+        assert process.port is None
+        assert [each.is_live for each in local_processes(ROLE)] == [True]
+        assert not list(local_processes("test"))
+    assert not list(local_processes(ROLE))
+
+
+@asynccontextmanager
+async def frozen():
+    """A process whose threads do not answer, as after SIGSTOP."""
+    code = (
+        "import sys, time; from shared.process.liveness import *; from shared.process import liveness\n"
+        "liveness._answer_all = lambda *_: time.sleep(3600)\n"
+        f"with answering(Pulse({ROLE!r})): print('ready', flush=True); time.sleep(3600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+async def test_frozen_process_does_not_count_as_live(monkeypatch):
+    monkeypatch.setattr(liveness, "_TIMEOUT_SECONDS", 0.05)
+    async with frozen() as process:
+        assert [(each.pid, each.silent_seconds) for each in local_processes(ROLE)] == [(process.pid, None)]
+
+
+def health(*arguments, **variables):
+    """Run `foreask health` in a process, with the modules that it has imported."""
+    code = "import json, sys; from cli.__main__ import run\ntry: run()\nfinally: print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "health", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr, set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_health_command_asks_process_and_imports_little():
+    with answering(Pulse(ROLE)):
+        code, _, imported = health(ROLE)
+    assert code == 0
+    assert imported.isdisjoint({"asyncio", "sqlalchemy", "pydantic", "shared.settings", "structlog", "typer"})
+
+
+def test_health_command_names_blocked_process():
+    clock = Clock()
+    with answering(Pulse(ROLE, clock)):
+        clock.seconds = 45
+        code, said, _ = health(ROLE)
+    assert (code, said) == (1, f"The {ROLE} process {os.getpid()} has not responded for 45 s.\n")
+
+
+def test_health_command_without_process_reads_ledger():
+    code, _, imported = health(ROLE, FOREASK_DATABASE_URL=f"postgresql://a:b@127.0.0.1:{free_port()}/c")
+    assert code == 0  # the ledger is unavailable, so the state is unknown
+    assert "sqlalchemy" in imported
