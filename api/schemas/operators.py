@@ -56,7 +56,7 @@ class DeploymentView(ReplyModel):
         description="Number of documents and chunks that wait for a stage or are being processed by it"
     )
     workers_wanted: dict[Literal["parse", "generate", "index"], int] | None = Field(
-        description="Workers that each stage can use within the provider's limits; null until computed"
+        description="Number of workers that each stage can use; null until it is computed"
     )
     dead: int = Field(description="Number of failed documents and dead chunks")
 

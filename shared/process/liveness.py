@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 LIVE_SECONDS = 30.0  # a loop that has not run for longer counts as blocked
 _SOCKETS = Path("/proc/net/unix")
 _NAME = "foreask/{role}/{pid}-"  # of a socket without a file: any process may read it, whatever its folders are
 _TIMEOUT_SECONDS = 2.0
+_PAUSE_SECONDS = 1.0  # after a failed accept
 
 
 class Pulse:
@@ -72,21 +73,24 @@ def answering(pulse: Pulse) -> Iterator[None]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + _NAME.format(role=pulse.role, pid=os.getpid()) + os.urandom(4).hex())
         listener.listen()
-        thread = Thread(target=_answer_all, args=(listener, pulse), name="liveness", daemon=True)
+        closing = Event()
+        thread = Thread(target=_answer_all, args=(listener, pulse, closing), name="liveness", daemon=True)
         thread.start()
         try:
             yield
         finally:
+            closing.set()
             listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
             thread.join(_TIMEOUT_SECONDS)
 
 
-def _answer_all(listener: socket.socket, pulse: Pulse) -> None:
-    while True:
+def _answer_all(listener: socket.socket, pulse: Pulse, closing: Event) -> None:
+    while not closing.is_set():
         try:
             connection, _ = listener.accept()
-        except OSError:
-            return
+        except OSError:  # closing, or too many open files
+            closing.wait(_PAUSE_SECONDS)
+            continue
         with connection, suppress(OSError):
             connection.sendall(f"{pulse.silent_seconds():.1f}".encode())
 

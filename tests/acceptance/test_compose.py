@@ -166,10 +166,11 @@ def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     for name in ("api", *WORKERS):
         assert probe(name, ports[name.removeprefix("worker-")], composed.port) == 0, name
         assert probe(name, str(free_port()), free_port()) != 0, name
-    for role in ("parse", "generate", "index", "scheduler"):
+    checks = [name.removeprefix("worker-") for name in WORKERS]
+    for role in checks:
         composed.run(f"health-{role}", [sys.executable, "-m", "cli", "health", role])
-    exit_codes = {role: composed.processes.pop(f"health-{role}").wait(timeout=120) for role in ports if role != "api"}
-    assert exit_codes == dict.fromkeys(exit_codes, 0), composed.logs()
+    exit_codes = {role: composed.processes.pop(f"health-{role}").wait(timeout=120) for role in checks}
+    assert exit_codes == dict.fromkeys(checks, 0), composed.logs()
 
 
 def probe(name, metrics_port, api_port):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.rates import Rates
+from shared.maintenance.wanted import WantedWorkers
 from shared.process import metrics
 from shared.services import build
 from shared.settings import ApiKey
@@ -24,9 +25,14 @@ COPY = """
 def limited(services, *, most=16, **changes):
     """The computation with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
-    made = type(services.wanted)(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
-    made._means = services.wanted._means
-    return made
+    return WantedWorkers(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
+
+
+@pytest.fixture(autouse=True)
+async def unrecorded(services):
+    """The row of the deployment outlives a test."""
+    yield
+    await run(services, "UPDATE deployment SET wanted = NULL")
 
 
 async def to_generate(services, copies, tenant="default"):
@@ -113,7 +119,7 @@ async def test_wanted_workers_are_stored_exported_and_shown(services, settings):
 
     assert await run(services, "SELECT wanted->>'generate' FROM deployment") == [("2",)]
     assert metrics.REGISTRY.get_sample_value("foreask_workers_wanted", {"stage": "generate"}) == 2
-    key = "operator-key-of-a-test"
+    key = "operators-key-of-this-test-0123456789"
     operated = settings.model_copy(update={"operator_keys": (ApiKey.parse_operator(key),)})
     async with calling(operated, services) as client:
         status = await client.get("/v1/operator/status", headers={"authorization": f"Bearer {key}"})
