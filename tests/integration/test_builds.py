@@ -349,6 +349,17 @@ async def test_upload_is_kept_while_any_build_uses_it(services, library, provide
     assert await services.ledger.work.purge_versions() == [upload]
 
 
+async def test_build_of_erased_collection_is_not_found(services, library):
+    await library.add("A text.", "a.md")
+    build = await services.ledger.builds.get(*NAME, 1)
+    await services.ledger.erasures.begin(*NAME)
+
+    with pytest.raises(NotFound, match="no collection 'default'"):
+        await services.ledger.builds.progress(build)
+    with pytest.raises(NotFound, match="no collection 'default'"):
+        await services.ledger.builds.differences(build)
+
+
 async def test_build_does_not_affect_another_tenant(services, library):
     other = Library(services, "other")
     await library.add("A text.", "a.md")
