@@ -125,7 +125,7 @@ class Cleaner:
             log.warning("pack.unreadable", pack=name, reason=str(error))
             renamed = {}
         if not renamed:
-            await self.outdated.forget([name])
+            await self.outdated.forget_used(name, parts)
         elif not await self.outdated.rename(name, renamed):
             await self.uploads.remove([stored_in(renamed[parts[0]])])
 

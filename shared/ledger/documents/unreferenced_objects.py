@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.model import states
@@ -44,6 +46,9 @@ _RENAME = text(f"""
 # Look at an object again later.
 _PUT_OFF = text("UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name")
 
+# Lock the row of an object.
+_LOCK = text("SELECT 1 FROM outdated_objects WHERE name = :name FOR UPDATE")
+
 # Forget deleted objects.
 _FORGET = text("DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))")
 
@@ -69,7 +74,7 @@ class OutdatedObjects:
         the old name. The old pack is due again when no version can name it any more.
         """
         async with self._database.begin() as connection:
-            locked = (await connection.execute(_LOCK_DOCUMENTS, {"name": name})).all()
+            locked = await _lock_documents(connection, name)
             if any(row.to_parse for row in locked):
                 await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
                 return False
@@ -77,6 +82,18 @@ class OutdatedObjects:
             changed = (await connection.execute(_RENAME, parameters)).all()
             await connection.execute(_PUT_OFF, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
             return bool(changed)
+
+    async def forget_used(self, name: str, parts: Sequence[str]) -> None:
+        """Forget an object without unused bytes, unless versions no longer name these parts alone.
+
+        A version may have been deleted since its parts were read. The object is then looked at again, because no
+        other row says that it has unused bytes.
+        """
+        async with self._database.begin() as connection:
+            await connection.execute(_LOCK, {"name": name})  # a later deletion of a version waits, and inserts the row
+            named = (await connection.execute(_PARTS, {"name": name})).scalars().all()
+            if list(named) == list(parts):
+                await connection.execute(_FORGET, {"names": [name]})
 
     async def put_off(self, name: str) -> None:
         """Look at an object again in a minute."""
@@ -87,3 +104,13 @@ class OutdatedObjects:
         """Forget deleted objects."""
         async with self._database.begin() as connection:
             await connection.execute(_FORGET, {"names": list(names)})
+
+
+async def _lock_documents(connection: AsyncConnection, name: str) -> Sequence[Row[Any]]:
+    """Lock the documents with bytes in an object, including copies that started while this waited for their sources."""
+    locked: Sequence[Row[Any]] = ()
+    while True:
+        found = (await connection.execute(_LOCK_DOCUMENTS, {"name": name})).all()
+        if len(found) <= len(locked):
+            return found
+        locked = found
