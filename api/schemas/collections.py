@@ -106,6 +106,7 @@ class CollectionView(ReplyModel):
         languages=["de", "en"],
         documents={"ready": 12, "searchable": 1},
         points=310,
+        points_age_seconds=0.8,
     )
 
     name: str
@@ -117,7 +118,12 @@ class CollectionView(ReplyModel):
     documents: dict[DocumentState, int] = Field(
         description="how many are in each state; states without documents are absent"
     )
-    points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
+    points: int | None = Field(
+        description="points in Qdrant, counted again when a document finishes; null while Qdrant is unavailable"
+    )
+    points_age_seconds: float | None = Field(
+        None, description="time since the start of that count, some seconds at most if the collection is small"
+    )
     calibration: CalibrationView | None = Field(None, description="null: the channels' weights are equal")
 
 

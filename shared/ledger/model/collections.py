@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +16,7 @@ from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.index_location import IndexNames
+from shared.domain.states import ChunkState
 from shared.ledger.model import counters, states
 from shared.ledger.postgres.database import Database
 
@@ -77,6 +79,27 @@ _COUNTS = text(f"""
     SELECT part, state, sum(rows)::bigint FROM {counters.of_tenant("documents")} t
     WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
 """)
+
+# Find when documents of a tenant's collections changed last, among the tenant's last changes.
+_LAST_CHANGES = text("""
+    SELECT collection_id, max(updated_at) AS at FROM (
+        SELECT collection_id, updated_at FROM documents WHERE tenant = :tenant
+        ORDER BY updated_at DESC LIMIT :limit) d
+    GROUP BY collection_id
+""")
+
+# Count the points that Qdrant has confirmed for some chunks of live versions: of the text and of questions that passed.
+_CONFIRMED = text(f"""
+    SELECT coalesce(sum(c.points), 0)::bigint AS points FROM (
+        SELECT 1 + CASE WHEN c.state = '{ChunkState.INDEXED}' THEN c.questions_passed ELSE 0 END AS points
+        FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+        WHERE d.collection_id = :collection AND {states.exists("d")} AND c.points_token IS NOT NULL
+          AND {states.is_in((ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED), "c")}
+        LIMIT :limit) c
+""")
+
+_LAST = 1_000  # changes of a tenant: a millisecond
+_MOST_CONFIRMED = 20_000  # chunks that are counted for one request: a twentieth of a second
 
 
 class Collections:
@@ -176,6 +199,18 @@ class Collections:
             for collection_id, state, count in await connection.execute(_COUNTS, parameters):
                 counts[UUID(collection_id)][state] = count
         return counts
+
+    async def last_changes(self, tenant: str) -> Mapping[UUID, datetime]:
+        """Return when a document of each collection changed last; collections without recent changes are missing."""
+        rows = await self._database.rows(_LAST_CHANGES, {"tenant": tenant, "limit": _LAST})
+        return {row["collection_id"]: row["at"] for row in rows}
+
+    async def confirmed_points(self, collection_id: UUID) -> int:
+        """Return how many points a collection has at least: those that Qdrant has confirmed for 20,000 chunks."""
+        parameters = {"collection": collection_id, "limit": _MOST_CONFIRMED}
+        (row,) = await self._database.rows(_CONFIRMED, parameters)
+        confirmed: int = row["points"]
+        return confirmed
 
 
 def collection_of(row: RowMapping) -> Collection:
