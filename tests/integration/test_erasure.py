@@ -485,6 +485,27 @@ async def test_document_erased_during_check_of_its_pack_leaves_no_bytes(
     assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
 
 
+async def test_unreadable_pack_does_not_delay_other_packs(services, provider, library):
+    (erased, *_), bad = await packed(services, library)
+    await services.ledger.documents.delete("default", erased.id)
+    (other, *_), good = await packed(services, Library(services, "bob"))
+    await services.ledger.documents.delete("bob", other.id)
+    await work(services)
+    await services.cleaner.purge_versions()
+    await make_all_due(services)
+    await run(services, "UPDATE outdated_objects SET due_at = due_at - interval '1 hour' WHERE tenant = 'default'")
+    path = services.uploads.path(bad[0].stored_in)
+    path.unlink()
+    path.mkdir()  # its read fails, like that of a damaged disk
+
+    await services.cleaner.remove_outdated()
+
+    named = await run(services, "SELECT DISTINCT split_part(upload, '#', 1) FROM document_versions")
+    assert (bad[0].stored_in,) in named
+    assert (good[0].stored_in,) not in named
+    assert await services.cleaner.outdated.due(10) == []
+
+
 # --- workers that settle late ---
 
 
@@ -517,6 +538,31 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
         await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
+
+
+async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):
+    document = await library.add("The harbour opens at six.", "a.md")
+    await work(services, "parse", "index")
+    late = generate_stage(services.generator)
+    (item,) = await late.claim(10)
+    outcome = await late.work(item, held)
+    erasure = await services.ledger.erasures.begin_document(document.id)
+    blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
+
+    async with services.database.engine.connect() as blocking:
+        await blocking.execute(text(blocked_by), {"token": item.lease.token, "id": uuid4()})
+        settling = asyncio.create_task(late.settle([outcome]))
+        await eventually(partial(is_waiting, services))
+        for _ in range(15):
+            await make_all_due(services)
+            await services.cleaner.clean()
+        assert (await services.ledger.erasures.get(erasure.id)).finished_at is None
+        await blocking.rollback()
+    await settling
+
+    await finished(services, erasure)
+    assert await check(document_id=document.id) == {}
+    assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
 async def test_late_replies_for_erased_document_are_not_stored(services, provider, library, check):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -32,6 +32,12 @@ _INSERT = text("""
     SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
         calls = excluded.calls, at = now()
     WHERE excluded.calls > s.calls
+""")
+
+# Prevent running erasures of tenants from advancing until the transaction ends. An erasure must see all rows that were
+# written before it drew its token, and later writers must see that token.
+_HOLD_ERASURES = text("""
+    SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
 """)
 
 # Add changes up by day: 19,000 a second.
@@ -179,4 +185,10 @@ async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> N
     """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
     known = [cost for cost in costs if cost is not None]
     if known:
+        await hold_erasures(connection, {cost.tenant for cost in known})
         await connection.execute(_INSERT, cost_rows(known))
+
+
+async def hold_erasures(connection: AsyncConnection, tenants: Collection[str]) -> None:
+    """Let running erasures of tenants go on only when this transaction has ended, before it writes paid results."""
+    await connection.execute(_HOLD_ERASURES, {"tenants": sorted(tenants)})
