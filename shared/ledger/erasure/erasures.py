@@ -71,16 +71,23 @@ _FIND_OWNER = text(f"""
       AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
 """)
 
-# Remove the document's chunk ids from the query log; the queries belong to users.
+# Remove the document's chunk ids from the query log; the queries belong to users. A join finds the queries: to compare
+# each query with each chunk would take longer than a transaction may.
 _UNNAME_CHUNKS = text(f"""
-    WITH gone AS (
-        SELECT array_agg(DISTINCT c.id) AS ids
+    WITH gone AS MATERIALIZED (
+        SELECT DISTINCT c.id
         FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
     )
-    UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (gone.ids))
-    FROM gone
-    WHERE q.collection_id IN (SELECT collection_id FROM documents WHERE public_id = :id AND {states.exists()})
-      AND q.chunk_ids && gone.ids
+    UPDATE queries q SET chunk_ids = ARRAY(
+        SELECT s.id FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
+        WHERE NOT EXISTS (SELECT 1 FROM chunks c JOIN documents d ON d.id = c.document_id
+                          WHERE c.id = s.id AND d.public_id = :id AND d.tenant = :tenant OFFSET 0)
+        ORDER BY s.rank)
+    WHERE q.id IN (
+        SELECT n.id FROM (SELECT id, unnest(chunk_ids) AS chunk_id FROM queries
+                          WHERE collection_id IN (SELECT collection_id FROM documents
+                                                  WHERE public_id = :id AND {states.exists()})) n
+        JOIN gone g ON g.id = n.chunk_id)
 """)
 
 # Read an erasure, and how many rows of its documents are left.
