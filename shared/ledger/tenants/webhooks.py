@@ -14,7 +14,7 @@ from sqlalchemy import RowMapping, text
 
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.webhooks import Attempt, Delivery, DueDelivery, EventType, Webhook
-from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.database import Database, again_after_collision
 
 MOST = 20  # of a tenant
 
@@ -81,7 +81,7 @@ _SEND_AGAIN = text(f"""
 """)
 
 # Claim due deliveries, the oldest of some webhooks; a single one of a failing webhook, as a probe. The number of
-# attempts is the token of the claim.
+# attempts and the end of the claim are the token of the claim: a delivery that is sent again starts at attempt 1.
 _CLAIM = text(f"""
     WITH chosen AS (
         SELECT id, url, secret, failing_since FROM webhooks w
@@ -106,7 +106,7 @@ _SETTLE = text("""
     UPDATE webhook_deliveries
     SET due_at = now() + CAST(:pause AS interval), delivered_at = CASE WHEN :succeeded THEN now() END,
         status = :status, response = :response, error = :error
-    WHERE id = :id AND attempts = :attempts RETURNING id
+    WHERE id = :id AND attempts = :attempts AND due_at = :claimed_until RETURNING id
 """)
 
 # Record since when a webhook fails, and disable it after a long time; return whether it was just disabled.
@@ -168,6 +168,7 @@ class Webhooks:
         """
         return _webhook(_one(await self._database.rows(_RESUME, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
+    @again_after_collision
     async def delete(self, tenant: str, webhook_id: UUID) -> None:
         """Delete a webhook with its deliveries.
 
@@ -215,11 +216,13 @@ class Webhooks:
         rows = await self._database.rows(_CLAIM, {"webhooks": webhooks, "of_one": of_one, "lease": lease})
         return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
 
+    @again_after_collision
     async def settle(self, delivery: Delivery, attempt: Attempt) -> bool:
         """Record the result of a claimed delivery's attempt; return whether this disabled its webhook."""
         outcome = {
             "id": delivery.id,
             "attempts": delivery.attempts,
+            "claimed_until": delivery.due_at,
             "pause": None if attempt.succeeded else _pause_after(delivery.attempts),
             "succeeded": attempt.succeeded,
             "status": attempt.status,
