@@ -56,7 +56,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         describe=_describe,
         traced=lambda chunk: {chunk.traceparent: _describe(chunk)} if chunk.traceparent else {},
         extend=partial(work.extend, "chunks"),
-        release=partial(work.give_back, "chunks"),
+        release=partial(work.release, "chunks"),
         full=lambda: generator.wakeups.wake("generate"),
     )
 

@@ -459,7 +459,7 @@ def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> Faile
 
 
 async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
-    await indexer.work.give_back("chunks", leases, costs.of(leases))
+    await indexer.work.release("chunks", leases, costs.of(leases))
 
 
 async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:

@@ -68,7 +68,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         describe=_describe,
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
-        release=partial(work.give_back, "documents"),
+        release=partial(work.release, "documents"),
         full=lambda: parser.wakeups.wake("parse"),
     )
 
