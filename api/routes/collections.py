@@ -208,7 +208,8 @@ async def _points(
 ) -> list[Count | None]:
     """Return the number of points of each collection.
 
-    It is None if Qdrant is unavailable, or does not answer within two seconds and has never counted them.
+    The result has None for a collection that Qdrant refuses to count, or has never counted and does not count within
+    two seconds.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
 

@@ -435,7 +435,7 @@ async def is_waiting(services):
     return await run(services, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
-async def test_pack_is_kept_for_copies_started_during_its_rewriting(services, provider, library):
+async def test_copies_started_during_rewriting_keep_pack(services, provider, library):
     _, uploads = await packed(services, library)
     await work(services)
     build = await build_of(services)
@@ -454,9 +454,7 @@ async def test_pack_is_kept_for_copies_started_during_its_rewriting(services, pr
     assert names == {upload.name for upload in uploads}
 
 
-async def test_document_erased_during_check_of_its_pack_leaves_no_bytes(
-    services, provider, library, check, monkeypatch
-):
+async def test_erasure_during_pack_check_leaves_no_bytes(services, provider, library, check, monkeypatch):
     documents, uploads = await packed(services, library)
     await work(services)
     build = await build_of(services)
@@ -496,7 +494,7 @@ async def test_unreadable_pack_does_not_delay_other_packs(services, provider, li
     await run(services, "UPDATE outdated_objects SET due_at = due_at - interval '1 hour' WHERE tenant = 'default'")
     path = services.uploads.path(bad[0].stored_in)
     path.unlink()
-    path.mkdir()  # its read fails, like that of a damaged disk
+    path.mkdir()  # its read fails, as on a damaged disk
 
     await services.cleaner.remove_outdated()
 

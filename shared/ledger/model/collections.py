@@ -22,8 +22,8 @@ from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
 
-_LAST = 1_000  # changes of a tenant: a millisecond
-_MOST_CONFIRMED = 20_000  # chunks that are counted for one request: a twentieth of a second
+_MOST_CHANGES = 1_000  # documents that are read for the times of last changes
+_MOST_CONFIRMED = 20_000  # chunks that one request may count
 
 
 class Collections:
@@ -126,11 +126,11 @@ class Collections:
 
     async def last_changes(self, tenant: str) -> Mapping[UUID, datetime]:
         """Return when a document of each collection changed last; collections without recent changes are missing."""
-        rows = await self._database.rows(SQL.last_changes, {"tenant": tenant, "limit": _LAST})
+        rows = await self._database.rows(SQL.last_changes, {"tenant": tenant, "limit": _MOST_CHANGES})
         return {row["collection_id"]: row["at"] for row in rows}
 
     async def confirmed_points(self, collection_id: UUID) -> int:
-        """Return how many points a collection has at least: those that Qdrant has confirmed for 20,000 chunks."""
+        """Return a lower bound of a collection's points: Qdrant has confirmed this number for at most 20,000 chunks."""
         parameters = {"collection": collection_id, "limit": _MOST_CONFIRMED}
         (row,) = await self._database.rows(SQL.confirmed_points, parameters)
         confirmed: int = row["points"]

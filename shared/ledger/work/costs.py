@@ -102,5 +102,5 @@ async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> N
 
 
 async def hold_erasures(connection: AsyncConnection, tenants: Collection[str]) -> None:
-    """Let running erasures of tenants advance only when this transaction, which writes paid results, has ended."""
+    """Delay running erasures of tenants until this transaction, which writes paid results, has ended."""
     await connection.execute(SQL.hold_erasures, {"tenants": sorted(tenants)})
