@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -30,9 +30,10 @@ from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.states import DocumentState
+from shared.ledger import Collections
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
-from shared.vectors.sizes import Sizes
+from shared.vectors.sizes import Count, Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
@@ -167,7 +168,10 @@ async def _views(
     tenant: str, collections: Sequence[Collection], services: ApiServices, sizes: Sizes
 ) -> list[CollectionView]:
     documents = await services.ledger.collections.document_counts(tenant, [c.id for c in collections])
-    points = await _points(collections, sizes)
+    changes = await services.ledger.collections.last_changes(tenant)
+    # They change with every document that is shown, finished or deleted.
+    markers = [(changes.get(c.id), *sorted(documents[c.id].items())) for c in collections]
+    points = await _points(collections, markers, services.ledger.collections, sizes)
     return [
         CollectionView(
             name=collection.name,
@@ -177,7 +181,8 @@ async def _views(
             languages=list(collection.languages),
             notice=_notice(collection, services.embeddings),
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
-            points=count,
+            points=None if count is None else count.number,
+            points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
             calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),
         )
         for collection, count in zip(collections, points, strict=True)
@@ -198,16 +203,28 @@ def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str 
     )
 
 
-async def _points(collections: Sequence[Collection], sizes: Sizes) -> list[int | None]:
-    """Return the number of points of each collection; None if Qdrant does not answer within two seconds."""
+async def _points(
+    collections: Sequence[Collection], markers: Sequence[Hashable], ledger: Collections, sizes: Sizes
+) -> list[Count | None]:
+    """Return the number of points of each collection.
+
+    The result has None for a collection that Qdrant refuses to count, or has never counted and does not count within
+    two seconds.
+    """
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def count(collection: Collection) -> int | None:
+    async def count(collection: Collection, marker: Hashable) -> Count | None:
         async with gate:
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
-                    return await sizes.of(collection.location)
-            except (Transient, Permanent, TimeoutError):
+                    counted: Count | None = await sizes.at(collection.location, marker)
+            except (Transient, Permanent):
                 return None
+            except TimeoutError:
+                counted = sizes.last(collection.location)
+            if counted is None or counted.is_current:
+                return counted
+            confirmed = await ledger.confirmed_points(collection.id)
+            return dataclasses.replace(counted, number=max(counted.number, confirmed))
 
-    return list(await asyncio.gather(*(count(collection) for collection in collections)))
+    return list(await asyncio.gather(*map(count, collections, markers)))

@@ -108,6 +108,7 @@ class CollectionView(ReplyModel):
         languages=["de", "en"],
         documents={"ready": 12, "searchable": 1},
         points=310,
+        points_age_seconds=0.8,
     )
 
     name: str
@@ -119,7 +120,13 @@ class CollectionView(ReplyModel):
     documents: dict[DocumentState, int] = Field(
         description="Number of documents in each state; states without documents are absent"
     )
-    points: int | None = Field(description="Number of points in Qdrant; null while Qdrant is unavailable")
+    points: int | None = Field(
+        description="Number of points in Qdrant, counted again when a document finishes; null while Qdrant is"
+        " unavailable"
+    )
+    points_age_seconds: float | None = Field(
+        None, description="Time since the start of that count; a large collection is counted less often"
+    )
     calibration: CalibrationView | None = Field(
         None, description="Calibration of the channels; null if their weights are equal"
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import structlog
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
-from shared.domain.errors import Unreadable
+from shared.domain.errors import Unavailable, Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.index_location import IndexLocation
 from shared.ingest.index.finish import Finisher, confirmed
@@ -104,12 +105,21 @@ class Cleaner:
         """Delete unreferenced objects, and rewrite packs with bytes of deleted documents."""
         due = await self.outdated.due(_PACKS)
         for name in due:
-            parts = await self.outdated.parts(name)
-            if parts:
-                await self._repack(name, parts)
-            else:
-                await self._remove([name])
+            try:
+                await self._outdate(name)
+            except Unavailable as error:  # it may be this object alone, and must not delay others
+                if error.component != "uploads":
+                    raise
+                log.warning("object.postponed", object=name, reason=error.message)
+                await self.outdated.postpone(name)
         return len(due) == _PACKS
+
+    async def _outdate(self, name: str) -> None:
+        parts = await self.outdated.parts(name)
+        if parts:
+            await self._repack(name, parts)
+        else:
+            await self._remove([name])
 
     async def _remove(self, names: Sequence[str]) -> None:
         kept = await self.uploads.remove(names)
@@ -125,7 +135,7 @@ class Cleaner:
             log.warning("pack.unreadable", pack=name, reason=str(error))
             renamed = {}
         if not renamed:
-            await self.outdated.forget([name])
+            await self.outdated.forget_used(name, parts)
         elif not await self.outdated.rename(name, renamed):
             await self.uploads.remove([stored_in(renamed[parts[0]])])
 
@@ -153,8 +163,11 @@ class Cleaner:
     async def drop_builds(self) -> bool:
         """Delete the documents of dropped builds, then their points and their rows."""
         more = await self.builds.delete_documents()
-        for build in await self.builds.emptied(self.work.lease * 2):
+
+        async def delete(build: Build) -> None:
             await self.index.delete_build(build.location)  # including points of late writers
+
+        for build in await confirmed(await self.builds.emptied(self.work.lease * 2), delete):
             await self.builds.forget(build)
             log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
         return more

@@ -92,6 +92,18 @@ def _part(name: str) -> tuple[int, int] | None:
     return int(offset), int(length)
 
 
+def _part_of_pack(name: str) -> tuple[int, int]:
+    """Offset and length in bytes of an upload that must be a part of a pack.
+
+    Raises:
+        ValueError: it has an object of its own, whose bytes a new pack would lose.
+    """
+    part = _part(name)
+    if part is None:
+        raise ValueError("the upload is not a part of a pack")
+    return part
+
+
 class Uploads(ABC):
     """A store of uploads.
 
@@ -160,7 +172,7 @@ class Uploads(ABC):
         """
         contents = []
         for name in parts:
-            offset, length = _part(name) or (0, 0)
+            offset, length = _part_of_pack(name)
             content = await self._read(stored_in(name), offset, length)
             if len(content) < length:
                 raise missing()
@@ -168,14 +180,16 @@ class Uploads(ABC):
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
     async def foreign_bytes(self, parts: Sequence[str]) -> bool:
-        """Whether a pack has bytes outside these parts.
+        """Whether an object has bytes outside these parts, never if one of them is the whole object.
 
         Raises:
             Unavailable: as `fetched`.
             Unreadable: the pack does not exist any more.
         """
+        if any(_part(name) is None for name in parts):
+            return False
         end = 0
-        for offset, length in sorted({_part(name) or (0, 0) for name in parts}):
+        for offset, length in sorted({_part_of_pack(name) for name in parts}):
             if offset > end:
                 return True
             end = max(end, offset + length)

@@ -157,6 +157,16 @@ async def test_small_documents_share_one_object(storage, store):
     assert storage.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
 
 
+async def test_upload_in_own_object_is_not_repacked(storage, store):
+    upload = await store.store_bytes(b"bytes", max_bytes=5)
+
+    assert not await store.foreign_bytes([upload.name])
+    with pytest.raises(ValueError, match="not a part of a pack"):
+        await store.repack([upload.name])
+
+    assert storage.names() == {upload.name}
+
+
 async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
     store, requests = Bucket(s3).store(Deployment()), []
     documents = [f"Document {number}.".encode() for number in range(200)]

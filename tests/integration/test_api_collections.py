@@ -5,7 +5,7 @@ import pytest
 from api.schemas.collections import CollectionView
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Unavailable
-from tests.support.api import work
+from tests.support.api import calling, work
 
 
 async def put(client, name, **options):
@@ -24,7 +24,8 @@ async def test_put_creates_collection_then_replaces_its_options(client, services
     assert changed.created_at == made.created_at
     stored = await services.ledger.collections.get("default", "a")
     assert stored.options == CollectionOptions(questions_per_chunk="auto", chunk_overlap_chars=0)
-    assert (await client.get("/v1/collections/a")).json() == changed.model_dump(mode="json")
+    shown = CollectionView.model_validate_json((await client.get("/v1/collections/a")).content)
+    assert shown == changed.model_copy(update={"points_age_seconds": shown.points_age_seconds})
 
 
 async def test_upload_keeps_existing_collection_options(client, services):
@@ -64,6 +65,41 @@ async def test_collection_view_counts_documents_by_state_and_points(client, serv
     document = (await client.get("/v1/documents", params={"state": "ready"})).json()["items"][0]
     assert shown["documents"] == {"ready": 1, "queued": 1}
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
+
+
+@pytest.mark.parametrize("change", ["another document", "an edit"])
+async def test_points_include_document_that_just_finished(client, services, change):
+    await client.post("/v1/documents", json={"text": "alpha beta gamma", "external_id": "a", "collection": "a"})
+    await work(services)
+    before = (await client.get("/v1/collections/a")).json()
+    texts = "\n\n".join(f"# Part {number}\n\n{'A sentence of many words. ' * 100}" for number in range(3))
+    name = "b" if change == "another document" else "a"
+
+    await client.post("/v1/documents", json={"text": texts, "external_id": name, "collection": "a"})
+    await work(services)
+
+    shown = (await client.get("/v1/collections/a")).json()
+    collection = await services.ledger.collections.get("default", "a")
+    assert shown["points"] == await services.index.count_points(collection.location) > before["points"]
+    assert shown["points"] == await services.ledger.collections.confirmed_points(collection.id)
+    assert shown["points_age_seconds"] >= 0
+
+
+async def test_points_are_never_fewer_than_confirmed_ones(services, settings, provider, monkeypatch):
+    monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # no count is repeated
+    async with calling(settings, services) as client:
+        await client.put("/v1/collections/a", json={})
+        await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
+        await work(services)
+
+        shown = (await client.get("/v1/collections/a")).json()
+
+        assert shown["points"] > 1
+        collection = await services.ledger.collections.get("default", "a")
+        assert shown["points"] == await services.index.count_points(collection.location)
+        (document,) = (await client.get("/v1/documents")).json()["items"]
+        await client.delete(f"/v1/documents/{document['id']}")
+        assert await services.ledger.collections.confirmed_points(collection.id) == 0
 
 
 async def test_english_only_model_warns_about_other_languages(client, services, monkeypatch):

@@ -1,6 +1,7 @@
 """A new build of a collection is filled next to the live build, follows it, and replaces it."""
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 from uuid import uuid4
 
@@ -348,6 +349,17 @@ async def test_upload_is_kept_while_any_build_uses_it(services, library, provide
     assert await services.ledger.work.purge_versions() == [upload]
 
 
+async def test_build_of_erased_collection_is_not_found(services, library):
+    await library.add("A text.", "a.md")
+    build = await services.ledger.builds.get(*NAME, 1)
+    await services.ledger.erasures.begin(*NAME)
+
+    with pytest.raises(NotFound, match="no collection 'default'"):
+        await services.ledger.builds.progress(build)
+    with pytest.raises(NotFound, match="no collection 'default'"):
+        await services.ledger.builds.differences(build)
+
+
 async def test_build_does_not_affect_another_tenant(services, library):
     other = Library(services, "other")
     await library.add("A text.", "a.md")
@@ -640,6 +652,28 @@ async def test_dropped_build_leaves_nothing(services, library, provider):
     assert await run(services, DIFFERENCES) == []
     assert len(await rows_of(services, live)) == 2
     assert await searched(services, library, "text")
+
+
+async def test_dropped_build_keeps_uploads_of_live_build(services, library, provider):
+    document = await library.add("A text.", "a.md")
+    (part,) = await services.uploads.store_pack([b"Another text."])
+    packed = await library.new("", "b.md")
+    packed = dataclasses.replace(packed, upload=part.name, size_bytes=part.size_bytes, content_hash=part.sha256)
+    in_pack = (await services.ledger.documents.submit(packed)).document
+    await work(services)
+    build = await filled(services)
+    await work(services)
+
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+    await run(services, "UPDATE outdated_objects SET due_at = now()")
+    await services.cleaner.remove_outdated()
+
+    for each, content in ((document, b"A text."), (in_pack, b"Another text.")):
+        stored = await services.ledger.documents.upload("default", each.id)
+        pieces = [piece async for piece in services.uploads.pieces(stored.upload, stored.size_bytes)]
+        assert b"".join(pieces) == content
+    assert await run(services, "SELECT name FROM outdated_objects") == []
 
 
 async def test_live_build_cannot_be_dropped(services, library):

@@ -3,12 +3,14 @@
 import asyncio
 import dataclasses
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
@@ -16,6 +18,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
+from shared.ledger.documents import build_sync
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
@@ -28,6 +31,7 @@ from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.tables import columns
+from tests.support.waiting import eventually
 
 PAGE = "erase.md"
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
@@ -420,6 +424,86 @@ async def test_pack_is_kept_while_worker_may_read_it(services, provider, library
     ]
 
 
+async def build_of(services):
+    return await services.ledger.builds.begin(
+        "default", "default", options=CollectionOptions(), embedding_model=services.settings.embedding_model
+    )
+
+
+async def is_waiting(services):
+    """Return whether a transaction waits for a lock."""
+    return await run(services, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+
+
+async def test_copies_started_during_rewriting_keep_pack(services, provider, library):
+    _, uploads = await packed(services, library)
+    await work(services)
+    build = await build_of(services)
+    sources = [id_ for (id_,) in await run(services, "SELECT id FROM documents ORDER BY id")]
+    renamed = {upload.name: f"{uuid4().hex}#{number},1" for number, upload in enumerate(uploads)}
+
+    async with services.database.begin() as filling:
+        await build_sync.hold(filling, "default", "default")
+        await filling.execute(text("SELECT id FROM documents ORDER BY id FOR SHARE"))
+        await build_sync.follow(filling, build.id, sources)
+        renaming = asyncio.create_task(services.cleaner.outdated.rename(uploads[0].stored_in, renamed))
+        await eventually(partial(is_waiting, services))
+
+    assert not await renaming  # a worker may have claimed a copy, and read the old name
+    names = {name for (name,) in await run(services, "SELECT DISTINCT upload FROM document_versions")}
+    assert names == {upload.name for upload in uploads}
+
+
+async def test_erasure_during_pack_check_leaves_no_bytes(services, provider, library, check, monkeypatch):
+    documents, uploads = await packed(services, library)
+    await work(services)
+    build = await build_of(services)
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    await services.ledger.builds.drop("default", "default", build.number)
+    while await services.cleaner.drop_builds() or await services.ledger.work.purge_versions():
+        pass
+    await make_all_due(services)
+    assert await services.cleaner.outdated.due(10) == [uploads[0].stored_in]  # of copies: no byte is unused
+    erasure = await services.ledger.erasures.begin_document(documents[1].id)
+    store = type(services.uploads)
+    checked = store.foreign_bytes
+
+    async def checked_before_purge(self, parts):
+        foreign = await checked(self, parts)
+        await services.cleaner.purge_versions()
+        return foreign
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "foreign_bytes", checked_before_purge)
+        await services.cleaner.remove_outdated()
+    await finished(services, erasure)
+
+    assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
+
+
+async def test_unreadable_pack_does_not_delay_other_packs(services, provider, library):
+    (erased, *_), bad = await packed(services, library)
+    await services.ledger.documents.delete("default", erased.id)
+    (other, *_), good = await packed(services, Library(services, "bob"))
+    await services.ledger.documents.delete("bob", other.id)
+    await work(services)
+    await services.cleaner.purge_versions()
+    await make_all_due(services)
+    await run(services, "UPDATE outdated_objects SET due_at = due_at - interval '1 hour' WHERE tenant = 'default'")
+    path = services.uploads.path(bad[0].stored_in)
+    path.unlink()
+    path.mkdir()  # its read fails, as on a damaged disk
+
+    await services.cleaner.remove_outdated()
+
+    named = await run(services, "SELECT DISTINCT split_part(upload, '#', 1) FROM document_versions")
+    assert (bad[0].stored_in,) in named
+    assert (good[0].stored_in,) not in named
+    assert await services.cleaner.outdated.due(10) == []
+
+
 # --- workers that settle late ---
 
 
@@ -452,6 +536,31 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
         await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
+
+
+async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):
+    document = await library.add("The harbour opens at six.", "a.md")
+    await work(services, "parse", "index")
+    late = generate_stage(services.generator)
+    (item,) = await late.claim(10)
+    outcome = await late.work(item, held)
+    erasure = await services.ledger.erasures.begin_document(document.id)
+    blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
+
+    async with services.database.engine.connect() as blocking:
+        await blocking.execute(text(blocked_by), {"token": item.lease.token, "id": uuid4()})
+        settling = asyncio.create_task(late.settle([outcome]))
+        await eventually(partial(is_waiting, services))
+        for _ in range(15):
+            await make_all_due(services)
+            await services.cleaner.clean()
+        assert (await services.ledger.erasures.get(erasure.id)).finished_at is None
+        await blocking.rollback()
+    await settling
+
+    await finished(services, erasure)
+    assert await check(document_id=document.id) == {}
+    assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
 async def test_late_replies_for_erased_document_are_not_stored(services, provider, library, check):

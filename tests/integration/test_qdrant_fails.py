@@ -109,6 +109,28 @@ async def test_unwritable_collection_does_not_block_others(services, index, link
         await index.require()
 
 
+async def test_unwritable_collection_does_not_keep_other_builds(services, index, link):
+    cleaner = replace(services.cleaner, index=index)
+    for name in ("full", "roomy"):
+        await index.ensure_collection(name, 3)
+        await services.ledger.collections.ensure(name, name, embedding_model=name)
+        await services.ledger.erasures.begin(name)
+    await cleaner.drop_builds()
+    await cleaner.drop_builds()
+    async with services.database.begin() as connection:
+        await connection.execute(
+            text("UPDATE collections SET index_name = name, emptied_at = now() - interval '1 hour'")
+        )
+    link.change(Fault(refuse="/collections/full/points"))
+
+    await cleaner.drop_builds()
+
+    assert await services.ledger.collections.index_names() == ["full"]
+    link.change(Fault())
+    await cleaner.drop_builds()
+    assert await services.ledger.collections.index_names() == []
+
+
 async def test_claims_stop_during_qdrant_outage(library, link, index):
     location = (await library.collection()).location
     link.change(Fault(refuse="/collections"))

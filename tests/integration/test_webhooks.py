@@ -1,13 +1,15 @@
 """Webhooks receive signed events, are retried, and are never sent to private addresses."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import ssl
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import httpx
@@ -19,9 +21,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
+from shared.domain.webhooks import Attempt
 from shared.ledger.tenants.webhooks import PAUSES
 from shared.maintenance.webhooks import addresses
 from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
@@ -30,6 +34,7 @@ from shared.maintenance.webhooks.sender import Sender
 from shared.maintenance.webhooks.signature import draw_secret
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.waiting import eventually
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "filename": "empty.pdf"}
@@ -213,6 +218,44 @@ async def test_message_of_killed_scheduler_is_delivered_by_another(open_client, 
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["state"], delivery["attempts"], delivery["error"]) == ("delivered", 2, None)
     assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 1
+
+
+async def test_late_result_does_not_replace_result_of_retry(open_client, services, deliverer, receiver):
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    hooks = services.ledger.webhooks
+    (late,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(minutes=1))
+    await hooks.send_again("default", UUID(hook["id"]), late.delivery.id)
+    assert await deliverer.deliver()
+
+    await hooks.settle(late.delivery, Attempt(error="late"))
+
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["attempts"], delivery["error"]) == ("delivered", 1, None)
+
+
+async def test_webhook_is_deleted_during_settlement(open_client, services, deliverer, receiver):
+    """The settlement locks the delivery first, the deletion the webhook."""
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    statement = "UPDATE {} SET created_at = created_at"
+
+    async with services.database.engine.connect() as settling:
+        await settling.execute(text(statement.format("webhook_deliveries")))
+        deleting = asyncio.create_task(services.ledger.webhooks.delete("default", UUID(hook["id"])))
+        await eventually(partial(is_waiting, services))
+        with suppress(DBAPIError):  # PostgreSQL may end either transaction
+            await settling.execute(text(statement.format("webhooks")))
+    await deleting
+
+    assert await services.ledger.webhooks.list("default") == []
+
+
+async def is_waiting(services):
+    """Return whether a transaction waits for a lock."""
+    return await services.database.rows(text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 
 
 async def test_webhook_is_disabled_after_410_or_long_failure(open_client, services, deliverer, receiver):

@@ -1,12 +1,14 @@
 """Counts of a collection's points."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from shared.domain.errors import Unavailable
 from shared.domain.index_location import IndexLocation
-from shared.vectors.sizes import Sizes
+from shared.vectors.sizes import Count, Sizes
+from tests.support.waiting import eventually
 
 HERE, THERE = IndexLocation("index", "acme", "here"), IndexLocation("index", "acme", "there")
 
@@ -50,10 +52,20 @@ async def test_count_is_cached_twenty_times_its_duration():
 
 async def test_count_is_cached_for_minimum_seconds():
     slow = Slow(seconds=0.5)
+    slow.number = 5_000
     sizes = Sizes(slow.count, seconds=60, now=slow.clock)
     await sizes.of(HERE)
     slow.now, slow.number = slow.now + 59, 8
-    assert await sizes.of(HERE) == 7
+    assert await sizes.of(HERE) == 5_000
+
+
+async def test_empty_collection_is_counted_again_soon():
+    slow = Slow(seconds=0.01)
+    slow.number = 0
+    sizes = Sizes(slow.count, seconds=60, now=slow.clock)
+    await sizes.of(HERE)
+    slow.now, slow.number = slow.now + 1, 6_000
+    assert await sizes.of(HERE) == 6_000
 
 
 async def test_approximate_size_uses_last_count_during_recount():
@@ -87,3 +99,34 @@ async def test_failed_count_is_repeated():
         await sizes.of(HERE)
     slow.number = 9
     assert await sizes.of(HERE) == 9
+
+
+async def test_changed_collection_is_counted_again_after_a_rest():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, now=slow.clock)
+    assert await sizes.at(HERE, "one document") == Count(7, timedelta(seconds=0.5), is_current=True)
+    slow.now, slow.number = slow.now + 1, 8
+    assert (await sizes.at(HERE, "one document")).is_current  # it is valid for 20 times its duration
+
+    outdated = await sizes.at(HERE, "two documents")
+    assert outdated == Count(7, timedelta(seconds=1.5), is_current=False)
+    slow.now += 1.5
+    assert await sizes.at(HERE, "two documents") == Count(8, timedelta(seconds=0.5), is_current=True)
+    assert slow.requested == [HERE, HERE]
+
+
+async def test_count_of_earlier_state_is_not_current():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, now=slow.clock)
+    assert sizes.last(HERE) is None
+    slow.may_end.clear()
+    earlier = asyncio.create_task(sizes.at(HERE, "one document"))
+    await eventually(lambda: slow.requested)
+    slow.now += 1
+    later = asyncio.create_task(sizes.at(HERE, "two documents"))
+    await asyncio.sleep(0)
+    slow.may_end.set()
+
+    assert (await earlier).is_current
+    assert not (await later).is_current
+    assert sizes.last(HERE) == Count(7, timedelta(seconds=1.5), is_current=False)

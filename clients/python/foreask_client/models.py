@@ -232,7 +232,10 @@ class CollectionOptions(Model):
 
 
 class Collection(Model):
-    """A collection; `documents` has counts by state, `points` is `None` while Qdrant is unavailable."""
+    """A collection; `documents` has counts by state, `points` is `None` while Qdrant is unavailable.
+
+    `points_age_seconds` is the time since the points were counted.
+    """
 
     name: str
     embedding_model: str
@@ -241,6 +244,7 @@ class Collection(Model):
     languages: list[str]
     documents: dict[str, int]
     points: int | None
+    points_age_seconds: float | None = None
     calibration: Json | None = None
     notice: str | None = None
 

@@ -189,11 +189,13 @@ class Builds:
             await connection.execute(SQL.save_gate, {"id": build.id, "report": json.dumps(report)})
 
     async def progress(self, build: Build) -> BuildProgress:
-        """Return the numbers of documents by state, of a build and of the live one."""
+        """Return the numbers of documents by state, of a build and of the live one.
+
+        Raises:
+            NotFound: the collection is being erased.
+        """
         async with self._database.begin() as connection:
-            parameters = {"tenant": build.tenant, "name": build.name}
-            rows = (await connection.execute(SQL.list, parameters)).mappings().all()
-            live = next(row["id"] for row in rows if row["build_state"] == BuildState.LIVE)
+            live = await _live_id(connection, build)
             counts = await _counts(connection, build.tenant, [build.id, live])
         documents = {DocumentState(state): count for state, count in counts[build.id].items()}
         return BuildProgress(sum(documents.values()), documents, sum(counts[live].values()))
@@ -203,10 +205,12 @@ class Builds:
 
         Returns:
             At most `limit` external ids of each kind; empty lists if the build can replace the live one.
+
+        Raises:
+            NotFound: the collection is being erased.
         """
         async with self._database.begin() as connection:
-            rows = await connection.execute(SQL.list, {"tenant": build.tenant, "name": build.name})
-            live = next(row["id"] for row in rows.mappings() if row["build_state"] == BuildState.LIVE)
+            live = await _live_id(connection, build)
         found = BuildDifferences([], [], [])
         async for part in comparison.slices(self._database, live, build.id):
             for names, more in zip(found.kinds, (part.missing, part.stale, part.orphaned), strict=True):
@@ -311,6 +315,20 @@ async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequen
     if not rows:
         raise _no_collection(name)
     return rows
+
+
+async def _live_id(connection: AsyncConnection, build: Build) -> UUID:
+    """Return the id of the live build of a build's collection.
+
+    Raises:
+        NotFound: the collection is being erased.
+    """
+    rows = await connection.execute(SQL.list, {"tenant": build.tenant, "name": build.name})
+    for row in rows.mappings():
+        if row["build_state"] == BuildState.LIVE:
+            live: UUID = row["id"]
+            return live
+    raise _no_collection(build.name)
 
 
 async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:

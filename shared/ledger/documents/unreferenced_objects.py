@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.model import states
@@ -42,7 +46,7 @@ class OutdatedObjects:
         the old name. The old pack is due again when no version can name it any more.
         """
         async with self._database.begin() as connection:
-            locked = (await connection.execute(SQL.lock_documents, {"name": name})).all()
+            locked = await _lock_documents(connection, name)
             if any(row.to_parse for row in locked):
                 await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})
                 return False
@@ -50,6 +54,19 @@ class OutdatedObjects:
             changed = (await connection.execute(SQL.rename, parameters)).all()
             await connection.execute(SQL.postpone, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
             return bool(changed)
+
+    async def forget_used(self, name: str, parts: Sequence[str]) -> None:
+        """Delete the row of an object without unused bytes, unless versions no longer name all of these parts.
+
+        A version may have been deleted since its parts were read. The object is then checked again, because no other
+        row says that it has unused bytes.
+        """
+        async with self._database.begin() as connection:
+            # A later deletion of a version waits for the lock, and inserts the row again.
+            await connection.execute(SQL.lock, {"name": name})
+            named = (await connection.execute(SQL.parts, {"name": name})).scalars().all()
+            if list(named) == list(parts):
+                await connection.execute(SQL.delete, {"names": [name]})
 
     async def postpone(self, name: str) -> None:
         """Check an object again in a minute."""
@@ -60,3 +77,13 @@ class OutdatedObjects:
         """Delete the rows of deleted objects."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.delete, {"names": list(names)})
+
+
+async def _lock_documents(connection: AsyncConnection, name: str) -> Sequence[Row[Any]]:
+    """Lock the documents with bytes in an object, including copies that started while this waited for their sources."""
+    locked: Sequence[Row[Any]] = ()
+    while True:
+        found = (await connection.execute(SQL.lock_documents, {"name": name})).all()
+        if len(found) <= len(locked):
+            return found
+        locked = found

@@ -24,6 +24,10 @@ RETURNING v.document_id
 -- Check an object again later.
 UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name
 
+-- name: lock
+-- Lock the row of an object.
+SELECT 1 FROM outdated_objects WHERE name = :name FOR UPDATE
+
 -- name: delete
 -- Delete the rows of deleted objects.
 DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))

@@ -44,15 +44,22 @@ WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
   AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
 
 -- name: remove_logged_chunks
--- Remove the document's chunk ids from the query log; the queries belong to users.
-WITH removed AS (
-    SELECT array_agg(DISTINCT c.id) AS ids
+-- Remove the document's chunk ids from the query log; the queries belong to users. A join finds the queries: to compare
+-- each query with each chunk would take longer than a transaction may.
+WITH removed AS MATERIALIZED (
+    SELECT DISTINCT c.id
     FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
 )
-UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (removed.ids))
-FROM removed
-WHERE q.collection_id IN (SELECT collection_id FROM documents WHERE public_id = :id AND {exists})
-  AND q.chunk_ids && removed.ids
+UPDATE queries q SET chunk_ids = ARRAY(
+    SELECT s.id FROM unnest(q.chunk_ids) WITH ORDINALITY s(id, rank)
+    WHERE NOT EXISTS (SELECT 1 FROM chunks c JOIN documents d ON d.id = c.document_id
+                      WHERE c.id = s.id AND d.public_id = :id AND d.tenant = :tenant OFFSET 0)
+    ORDER BY s.rank)
+WHERE q.id IN (
+    SELECT n.id FROM (SELECT id, unnest(chunk_ids) AS chunk_id FROM queries
+                      WHERE collection_id IN (SELECT collection_id FROM documents
+                                              WHERE public_id = :id AND {exists})) n
+    JOIN removed r ON r.id = n.chunk_id)
 
 -- name: get
 -- Read an erasure, and how many rows of its documents are left.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +21,9 @@ from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
+
+_MOST_CHANGES = 1_000  # documents that are read for the times of last changes
+_MOST_CONFIRMED = 20_000  # chunks that one request may count
 
 
 class Collections:
@@ -119,6 +123,18 @@ class Collections:
             for collection_id, state, count in await connection.execute(SQL.counts, parameters):
                 counts[UUID(collection_id)][state] = count
         return counts
+
+    async def last_changes(self, tenant: str) -> Mapping[UUID, datetime]:
+        """Return when a document of each collection changed last; collections without recent changes are missing."""
+        rows = await self._database.rows(SQL.last_changes, {"tenant": tenant, "limit": _MOST_CHANGES})
+        return {row["collection_id"]: row["at"] for row in rows}
+
+    async def confirmed_points(self, collection_id: UUID) -> int:
+        """Return a lower bound of a collection's points: Qdrant has confirmed this number for at most 20,000 chunks."""
+        parameters = {"collection": collection_id, "limit": _MOST_CONFIRMED}
+        (row,) = await self._database.rows(SQL.confirmed_points, parameters)
+        confirmed: int = row["points"]
+        return confirmed
 
 
 def collection_of(row: RowMapping) -> Collection:

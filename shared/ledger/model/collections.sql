@@ -58,3 +58,19 @@ SELECT DISTINCT index_name FROM collections ORDER BY index_name
 -- Count the documents of some collections of a tenant by state.
 SELECT part, state, sum(rows)::bigint FROM {document_counts} t
 WHERE part = ANY(CAST(:ids AS text[])) AND {exists} GROUP BY part, state HAVING sum(rows) <> 0
+
+-- name: last_changes
+-- Find when documents of a tenant's collections changed last, among the tenant's last changes.
+SELECT collection_id, max(updated_at) AS at FROM (
+    SELECT collection_id, updated_at FROM documents WHERE tenant = :tenant
+    ORDER BY updated_at DESC LIMIT :limit) d
+GROUP BY collection_id
+
+-- name: confirmed_points
+-- Count the points that Qdrant has confirmed for some chunks of live versions: of the text and of questions that passed.
+SELECT coalesce(sum(c.points), 0)::bigint AS points FROM (
+    SELECT 1 + CASE WHEN c.state = 'indexed' THEN c.questions_passed ELSE 0 END AS points
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+    WHERE d.collection_id = :collection AND {exists:d} AND c.points_token IS NOT NULL
+      AND c.state IN ('generating', 'generated', 'indexed')
+    LIMIT :limit) c

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.webhooks import Attempt, Delivery, DueDelivery, EventType, Webhook
 from shared.ledger.postgres import statements
-from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.database import Database, again_after_collision
 
 MOST = 20  # of a tenant
 
@@ -74,6 +74,7 @@ class Webhooks:
         """
         return _webhook(_one(await self._database.rows(SQL.resume, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
+    @again_after_collision
     async def delete(self, tenant: str, webhook_id: UUID) -> None:
         """Delete a webhook with its deliveries.
 
@@ -123,11 +124,13 @@ class Webhooks:
         rows = await self._database.rows(SQL.claim, {"webhooks": webhooks, "of_one": of_one, "lease": lease})
         return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
 
+    @again_after_collision
     async def settle(self, delivery: Delivery, attempt: Attempt) -> bool:
         """Record the result of a claimed delivery's attempt; return whether this disabled its webhook."""
         outcome = {
             "id": delivery.id,
             "attempts": delivery.attempts,
+            "claimed_until": delivery.due_at,
             "pause": None if attempt.succeeded else _pause_after(delivery.attempts),
             "succeeded": attempt.succeeded,
             "status": attempt.status,

@@ -54,7 +54,7 @@ WHERE tenant = :tenant AND webhook_id = :webhook_id AND id = :id RETURNING {deli
 
 -- name: claim
 -- Claim due deliveries, the oldest of some webhooks; a single one of a failing webhook, as a probe. The number of
--- attempts is the token of the claim.
+-- attempts and the end of the claim are the token of the claim: a delivery that is sent again starts at attempt 1.
 WITH chosen AS (
     SELECT id, url, secret, failing_since FROM webhooks w
     WHERE disabled_at IS NULL
@@ -78,7 +78,7 @@ RETURNING t.id, t.webhook_id, t.type, t.data, t.created_at, t.due_at, t.attempts
 UPDATE webhook_deliveries
 SET due_at = now() + CAST(:pause AS interval), delivered_at = CASE WHEN :succeeded THEN now() END,
     status = :status, response = :response, error = :error
-WHERE id = :id AND attempts = :attempts RETURNING id
+WHERE id = :id AND attempts = :attempts AND due_at = :claimed_until RETURNING id
 
 -- name: record_failing
 -- Record since when a webhook fails, and disable it after a long time; return whether it was just disabled.

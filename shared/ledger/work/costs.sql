@@ -16,6 +16,11 @@ SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.complet
     calls = excluded.calls, at = now()
 WHERE excluded.calls > s.calls
 
+-- name: hold_erasures
+-- Prevent running erasures of tenants from advancing until the transaction ends. An erasure must see all rows that were
+-- written before it drew its token, and later writers must see that token.
+SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
+
 -- name: add_up
 -- Add changes up by day: 19,000 a second.
 WITH deleted AS (

@@ -218,6 +218,7 @@ class Work:
             LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
         """
         async with self._database.begin() as connection:
+            await costs.hold_erasures(connection, [chunk.tenant])
             kept = await connection.execute(SQL.keep_replies, rows.reply_rows(chunk, replies, usage, calls))
             held = kept.scalars().all()
             await costs.record(connection, [generate_cost(chunk, model, usage, calls)])
@@ -237,7 +238,9 @@ class Work:
         """
         paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+        tenants = {o.chunk.tenant for o in paid} | {o.tenant for o in failed if o.tenant is not None}
         async with self._database.begin() as connection:
+            await costs.hold_erasures(connection, tenants)
             if paid:
                 await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
                 await connection.execute(SQL.settle_paid, rows.generated_rows(paid))
