@@ -39,13 +39,18 @@ class ChunkPayloads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """The document, chunk and version in a point's payload; None if the payload is unreadable."""
+    """The document, chunk and version in a point's payload; None if the payload is unreadable.
+
+    `title` and `metadata` are read only by `Reads.stored_points`; a question's point has no title.
+    """
 
     id: str
     document_id: UUID | None
     chunk_id: UUID | None
     version: int | None
     hidden: bool
+    title: str | None = None
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
 
 class StoredVector(NamedTuple):
