@@ -201,7 +201,7 @@ async def test_uploads_restored_alone_are_completed(hour, services, settings):
     states = {name: document["state"] for name, document in (await documents_of(hour.client)).items()}
     assert states == dict.fromkeys(before, "ready") | {"unread": "failed"}
     with pytest.raises(AssertionError) as missing:
-        await run(commands("How do I restore?", 2), settings)
+        await run(commands("How do I restore only one of them?"), settings)
     lines = [line for line in str(missing.value).splitlines() if line.startswith("missing")]
     assert {line.split()[-1] for line in lines} == {"added", "replaced", "unread"}
 
@@ -216,4 +216,4 @@ async def test_uploads_restored_alone_are_completed(hour, services, settings):
         name: (document["id"], document["version"]) for name, document in before.items()
     }
     assert hour.provider.stats()["calls"] == calls + CHUNKS
-    assert "missing" not in await run(commands("How do I restore?", 2), settings)
+    assert "missing" not in await run(commands("How do I restore only one of them?"), settings)
