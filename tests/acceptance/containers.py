@@ -40,7 +40,7 @@ def use(containers: Containers) -> None:
 
 def break_each(containers: Containers) -> None:
     """Kill and cut off every container, one after the other, while documents are processed; then compare."""
-    containers.compose("up", "--detach", "--no-recreate", "--scale", "worker-generate=2", quiet=True)
+    containers.compose("up", "--detach", "--no-recreate", "--scale", "worker-generate=2")
     containers.script(latency_seconds=LATENCY_SECONDS)
     faults = [(fault, service) for service in SERVICES for fault in (kill, cut_off)]
     sizes = [DOCUMENTS * (n + 1) // len(faults) - DOCUMENTS * n // len(faults) for n in range(len(faults))]
@@ -92,15 +92,15 @@ def repair_volume(containers: Containers) -> None:
     chown = ("--user", "root", "--entrypoint", "chown", "uploads", "-R", "root", "/data/uploads")
     containers.compose("run", "--rm", "--no-deps", *chown)  # of these services, `uploads` alone may change owners
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
-    containers.compose("up", "--detach", "--force-recreate", "uploads", quiet=True)
+    containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)
-    print(containers.compose("exec", "-T", "api", "foreask", "uploads", "check"))
+    say(containers.compose("exec", "-T", "api", "foreask", "uploads", "check").strip())
 
 
 def share_work(first: Containers, second: Containers, bucket: S3) -> None:
     """Submit documents through both APIs; the second project finishes them when the first one's workers are killed."""
     first.script(latency_seconds=LATENCY_SECONDS)
-    second.compose("up", "--detach", "--no-deps", "api", *WORKERS, quiet=True)
+    second.compose("up", "--detach", "--no-deps", "api", *WORKERS)
     eventually("the second project's API is ready", second.is_ready)
     first.upload_reports(range(REPORTS // 2))
     second.upload_reports(range(REPORTS // 2, REPORTS))
@@ -144,7 +144,7 @@ def run_hosts(name: str, folder: Path) -> None:
     bucket = S3(f"http://127.0.0.1:{port}", pid=0)
 
     def make_bucket() -> None:
-        first.compose("up", "--detach", "objects", quiet=True)
+        first.compose("up", "--detach", "objects")
         eventually("the object store answers", bucket.answers)
         bucket.make(BUCKET)
 

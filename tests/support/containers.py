@@ -61,6 +61,17 @@ def eventually(description: str, condition: Callable[[], bool]) -> None:
     say(description)
 
 
+def run(command: Sequence[str]) -> str:
+    """Run a command and return its output.
+
+    Raises:
+        AssertionError: the command failed; the message has its output and errors.
+    """
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command[-6:])} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
 @dataclass(frozen=True)
 class Access:
     """The settings of a deployment, for `--env-file` and `env_file`, and the key of its API.
@@ -125,22 +136,13 @@ class Containers:
             base_url=f"http://127.0.0.1:{values['PROVIDER_PORT']}", trust_env=False, timeout=30
         )
 
-    def compose(self, *arguments: str, quiet: bool = False) -> str:
+    def compose(self, *arguments: str) -> str:
         print("$ compose", *arguments, flush=True)
-        errors = subprocess.DEVNULL if quiet else None
-        command = [*self._compose, *arguments]
-        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=errors, text=True)
-        return done.stdout
-
-    def build(self) -> None:
-        """Build the images; print the build's output only if it fails."""
-        print("$ compose build", flush=True)
-        done = subprocess.run([*self._compose, "build"], cwd=ROOT, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        return run([*self._compose, *arguments])
 
     def command(self, *arguments: str) -> str:
         """Run a command of the container engine."""
-        return subprocess.run([self.engine, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return run([self.engine, *arguments])
 
     def containers(self, service: str) -> list[str]:
         """Return the ids of a service's containers."""
@@ -207,12 +209,12 @@ class Containers:
         return verified
 
     def ledger(self) -> str:
-        """Return the states of the ledger's documents."""
+        """Return the number of the ledger's documents in each state."""
         (postgres,) = self.containers("postgres")
-        counted = self.command(
-            "exec", postgres, "psql", "--username=foreask", "--tuples-only", "--no-align", "--command", STATES
+        psql = (
+            f'PGPASSWORD="$POSTGRES_PASSWORD" psql --host=127.0.0.1 --username=foreask -At --command="{STATES}" foreask'
         )
-        return ", ".join(counted.split())
+        return ", ".join(self.command("exec", postgres, "sh", "-c", psql).split())
 
 
 @contextmanager
@@ -221,9 +223,9 @@ def running(
 ) -> Iterator[Containers]:
     """Build the images, prepare, bring the project up, and at the end take it and `more` down, volumes included."""
     try:
-        containers.build()
+        containers.compose("build")
         prepare()
-        containers.compose("up", "--detach", quiet=True)
+        containers.compose("up", "--detach")
         eventually("everything is ready", containers.is_ready)
         yield containers
     except BaseException:
@@ -232,10 +234,10 @@ def running(
         raise
     finally:
         for project in more:
-            project.compose("rm", "--force", "--stop", "-v", quiet=True)
-        containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", quiet=True)
+            project.compose("rm", "--force", "--stop", "-v")
+        containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
         for project in more:  # its volumes; its networks were the first project's
-            project.compose("down", "--volumes", "--timeout", "5", quiet=True)
+            project.compose("down", "--volumes", "--timeout", "5")
         for project in (containers, *more):
             project.client.close()
             project.provider.close()
