@@ -335,6 +335,8 @@ def _are_equal(stored: object, expected: object) -> bool:
         return stored.keys() == expected.keys() and all(_are_equal(stored[key], expected[key]) for key in stored)
     if isinstance(stored, list) and isinstance(expected, list):
         return len(stored) == len(expected) and all(map(_are_equal, stored, expected))
-    if isinstance(stored, float | int) and isinstance(expected, float | int):
-        return isinstance(stored, bool) == isinstance(expected, bool) and isclose(stored, expected, rel_tol=1e-12)
+    if isinstance(stored, bool) or isinstance(expected, bool):
+        return stored is expected
+    if isinstance(stored, float) and isinstance(expected, float | int):
+        return isclose(stored, expected, rel_tol=1e-12)
     return stored == expected

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections import Counter
-from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import pytest
@@ -77,15 +76,14 @@ async def hour(client, services, settings, provider):
     return hour
 
 
-@asynccontextmanager
-async def restored_ledger(settings):
-    """Yield settings that name an empty database for the backup."""
+async def empty_ledger(services, settings):
+    """Return settings that name a new, empty database."""
     name = f"restored_{uuid4().hex}"
-    async with build("all", settings) as services, services.database.engine.connect() as connection:
+    async with services.database.engine.connect() as connection:
         autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
         await autocommit.exec_driver_sql(f"CREATE DATABASE {name}")
     url = settings.database_url.get_secret_value().rpartition("/")[0] + f"/{name}"
-    yield settings.model_copy(update={"database_url": type(settings.database_url)(url)})
+    return settings.model_copy(update={"database_url": type(settings.database_url)(url)})
 
 
 async def repair(client, services, settings):
@@ -154,21 +152,21 @@ async def downloads(client):
     return {name: reply.status_code for name, reply in replies.items()}
 
 
-async def test_ledger_restored_alone_serves_its_documents(hour, settings):
+async def test_ledger_restored_alone_serves_its_documents(hour, services, settings):
     await run(commands("How do I back up?"), settings)
     await hour.after()
     known = hour.calls("kept", "deleted", "described", "replaced")
     hour.provider.script(questions=3)  # the model writes other questions now
 
-    async with restored_ledger(settings) as elsewhere:
-        await run(commands("How do I restore?"), elsewhere)
-        async with build("all", elsewhere) as restored, serving(elsewhere, restored) as client:
-            await work(restored)
-            await repair(client, restored, elsewhere)
+    elsewhere = await empty_ledger(services, settings)
+    await run(commands("How do I restore?"), elsewhere)
+    async with build("all", elsewhere) as restored, serving(elsewhere, restored) as client:
+        await work(restored)
+        await repair(client, restored, elsewhere)
 
-            assert set(await downloads(client)) == {*known, "waiting"}
-            assert set((await downloads(client)).values()) == {200}
-            assert await in_line(client, restored)
+        statuses = await downloads(client)
+        assert statuses == dict.fromkeys([*known, "waiting"], 200)
+        assert await in_line(client, restored)
     assert hour.calls(*known) == known
 
 

@@ -37,7 +37,7 @@ from shared.ledger.postgres.database import Database, again_after_collision
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _STORED_PAGE = 10_000
-_UPLOADS_PAGE = 500
+_UPLOADS_PAGE = 100  # an object store is asked for each
 
 SQL = statements.load(
     __file__,

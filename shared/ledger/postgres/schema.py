@@ -22,9 +22,9 @@ _RETRY_AFTER = timedelta(seconds=30)
 # restored from a backup would repeat tokens, and Qdrant would keep the points of the lost claims. Qdrant compares
 # tokens as floating-point numbers, which are exact up to 2^53 microseconds, the year 2255.
 _RAISE_TOKENS = text("""
-    SELECT setval('fencing', s.floor) FROM (
-        SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS floor) s, fencing f
-    WHERE f.last_value < s.floor
+    SELECT setval('fencing', c.microseconds)
+    FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS microseconds) c, fencing f
+    WHERE f.last_value < c.microseconds
 """)
 
 # Allow this transaction to be idle as long as migrations take.
