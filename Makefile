@@ -70,7 +70,7 @@ planted: $(VENV)/.dev ## plant bugs, and check that the fault suite detects each
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench
 
-compose-test: $(VENV)/.dev ## start docker-compose.yml in real containers, use it and kill a worker
+compose-test: $(VENV)/.dev ## start docker-compose.yml in real containers, and kill and cut off each
 	$(IN) -m tests.acceptance.containers
 
 clean: ## remove the environment, caches and the embedded engines' data

@@ -51,7 +51,9 @@ class VerificationCountsView(ReplyModel):
     documents: int = Field(description="Number of compared documents; documents being processed are skipped")
     points: int = Field(description="Number of stored points")
     missing: int = Field(description="Points that should be stored but are not")
-    stale: int = Field(description="Points of an old version, or hidden points that queries should see")
+    stale: int = Field(
+        description="Points of an old version, title or metadata, or hidden points that queries should see"
+    )
     orphaned: int = Field(description="Stored points whose document, chunk or question is not in the ledger")
     repaired: int
 

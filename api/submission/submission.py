@@ -21,6 +21,7 @@ from api.access.quotas import Quotas
 from api.http import bodies
 from api.http.problems import UnsupportedMedia
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
+from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
@@ -178,6 +179,7 @@ async def submit(
             if not await services.ledger.documents.stored_in_use([guard.stored_in]):
                 guard.arm()
         raise
+    submissions = await complete(new, submissions, services)
     if any(submission.accepted for submission in submissions):
         services.wakeups.wake("parse")
         _log_accepted(new, submissions)

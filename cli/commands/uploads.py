@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from shared.ledger.documents.documents import StoredVersion
     from shared.maintenance.orphans import Census
 
+MISSING = 4  # exit code
 _SHOWN = 20
 
 uploads = typer.Typer(help="Maintain the store of uploads; needs the ledger and the store, but no server.")
@@ -25,12 +27,18 @@ def check(
         bool, typer.Option("--delete", help="Delete all objects that are due, regardless of their number.")
     ] = False,
 ) -> None:
-    """List objects that no document needs. They are deleted a day after the first check, unless there are too many."""
+    """List objects that no document needs, and documents whose object is missing.
+
+    The objects are deleted a day after the first check, unless there are too many. Upload the documents again: this
+    stores their bytes, and changes nothing else.
+
+    Exit code: 0 if no object is missing, otherwise 4.
+    """
     import asyncio
 
     from shared.maintenance.orphans import APART
 
-    census = asyncio.run(_census(delete=delete))
+    census, lost = asyncio.run(_census(delete=delete))
     for name in sorted(census.orphans)[:_SHOWN]:
         due = "due" if name in census.due else f"due from {census.orphans[name] + APART:%Y-%m-%d %H:%M} UTC"
         print(f"{name}  {due}")
@@ -45,6 +53,11 @@ def check(
             "Too many are due, so the scheduler deletes none: does FOREASK_DATABASE_URL belong to this store?"
             " If so, `foreask uploads check --delete` deletes them."
         )
+    for version in lost:
+        print(f"missing  {version.tenant}  {version.collection}  {version.external_id}")
+    if lost:
+        print(f"{len(lost):,} documents have no file here: upload them again.")
+        raise typer.Exit(MISSING)
 
 
 @uploads.command()
@@ -56,7 +69,7 @@ def adopt() -> None:
     print("The store of uploads belongs to the deployment of this ledger.")
 
 
-async def _census(*, delete: bool) -> Census:
+async def _census(*, delete: bool) -> tuple[Census, list[StoredVersion]]:
     from contextlib import AsyncExitStack
 
     from shared.services.parts import Parts
@@ -64,7 +77,8 @@ async def _census(*, delete: bool) -> Census:
 
     async with AsyncExitStack() as stack:
         orphans = Parts(load(), stack).orphans
-        return await (orphans.tidy(confirmed=True) if delete else orphans.count())
+        census = await (orphans.tidy(confirmed=True) if delete else orphans.count())
+        return census, [version async for version in orphans.lost()]
 
 
 async def _adopt() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import orjson
 import structlog
 
-from shared.ledger.documents.documents import Documents
+from shared.ledger.documents.documents import Documents, StoredVersion
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.storage.uploads import Uploads
 
@@ -67,6 +67,18 @@ class Orphans:
             orphans |= {name: seen.get(name, now) for name in names if name not in in_use}
         due = tuple(name for name, first in orphans.items() if now - first >= APART)
         return Census(files, orphans, due)
+
+    async def lost(self) -> AsyncIterator[StoredVersion]:
+        """Yield the versions whose objects are missing in the store.
+
+        Raises:
+            Unavailable, OSError: as `count`.
+        """
+        async for page in self.documents.pages_of_uploads():
+            lost = await self.uploads.lost([version.upload for version in page])
+            for version in page:
+                if version.upload in lost:
+                    yield version
 
     async def tidy(self, *, confirmed: bool = False) -> Census:
         """Delete the due orphans, and remember the others for the next run.

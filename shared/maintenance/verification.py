@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import isclose
 from typing import Literal
 from uuid import UUID
 
@@ -313,6 +314,29 @@ def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Di
         return difference("missing", "not stored", rewrite=True)
     if stored.version != chunk.version:
         return difference("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
+    if not _is_described(point_id, chunk, stored):
+        return difference("stale", "of another title or other metadata", rewrite=True)
     if stored.hidden:
         return difference("stale", "hidden, though its version is live", rewrite=False)
     return None
+
+
+def _is_described(point_id: str, chunk: ExpectedChunk, stored: StoredPoint) -> bool:
+    """Whether a point has its chunk's title and metadata; a point that is being updated counts as such."""
+    if chunk.metadata is None:
+        return True
+    has_title = point_id != chunk_point_id(chunk.id, chunk.version) or stored.title == chunk.title
+    return has_title and _are_equal(stored.metadata, chunk.metadata)
+
+
+def _are_equal(stored: object, expected: object) -> bool:
+    """Compare values of metadata; Qdrant may round the last digit of a number."""
+    if isinstance(stored, Mapping) and isinstance(expected, Mapping):
+        return stored.keys() == expected.keys() and all(_are_equal(stored[key], expected[key]) for key in stored)
+    if isinstance(stored, list) and isinstance(expected, list):
+        return len(stored) == len(expected) and all(map(_are_equal, stored, expected))
+    if isinstance(stored, bool) or isinstance(expected, bool):
+        return stored is expected
+    if isinstance(stored, float) and isinstance(expected, float | int):
+        return isclose(stored, expected, rel_tol=1e-12)
+    return stored == expected

@@ -259,9 +259,10 @@ class UploadBucket(Uploads):
             sentence = f"The document could not be stored: {_reason(error)}."
             raise Unavailable(sentence, component="uploads", retry_after=RETRY_AFTER) from error
 
-    async def _holds_any(self, names: Sequence[str]) -> bool:
+    async def _stored(self, names: Sequence[str]) -> set[str]:
         with self._unavailable_on_failure():
-            return any(await asyncio.gather(*map(self._holds, names)))
+            exist = await asyncio.gather(*map(self._holds, names))
+        return {name for name, exists in zip(names, exist, strict=True) if exists}
 
     async def _holds(self, name: str) -> bool:
         try:

@@ -132,8 +132,8 @@ class UploadFolder(Uploads):
             self._unavailable = True
             raise unavailable(self.label, error.strerror) from error
 
-    async def _holds_any(self, names: Sequence[str]) -> bool:
-        return await asyncio.to_thread(lambda: any(self.path(name).exists() for name in names))
+    async def _stored(self, names: Sequence[str]) -> set[str]:
+        return await asyncio.to_thread(lambda: {name for name in names if self.path(name).exists()})
 
     async def _is_empty(self) -> bool:
         return await asyncio.to_thread(lambda: next(self.folder.glob("??/*"), None) is None)

@@ -294,6 +294,19 @@ class Uploads(ABC):
     async def write_note(self, name: str, content: bytes) -> None:
         """Write a note next to the uploads; raises as `read_note`."""
 
+    async def lost(self, names: Sequence[str]) -> set[str]:
+        """Return the uploads among these whose objects are missing, although the store is this deployment's.
+
+        Raises:
+            Unavailable: the store is unavailable, or is another deployment's.
+            OSError: the folder cannot be read.
+        """
+        stored = await self._stored(sorted({stored_in(name) for name in names}))
+        lost = {name for name in names if stored_in(name) not in stored}
+        if lost:
+            await self.require_own()  # an unmounted folder has no file at all
+        return lost
+
     async def require_own(self) -> None:
         """Return if the store belongs to this deployment, or can be adopted.
 
@@ -307,7 +320,7 @@ class Uploads(ABC):
         deployment = await self._owner.id()
         if await self._marker() is None:
             names = [stored_in(name) for name in await self._owner.newest_uploads(_SAMPLE)]
-            if await (self._holds_any(names) if names else self._is_empty()):
+            if bool(await self._stored(names)) if names else await self._is_empty():
                 await self.adopt()
         marker = await self._marker()  # another process may have marked and used it meanwhile
         if marker is None:
@@ -390,7 +403,8 @@ class Uploads(ABC):
         """Give an object as a file; raises as `fetched`."""
 
     @abstractmethod
-    async def _holds_any(self, names: Sequence[str]) -> bool: ...
+    async def _stored(self, names: Sequence[str]) -> set[str]:
+        """Return the existing objects among these."""
 
     @abstractmethod
     async def _is_empty(self) -> bool: ...

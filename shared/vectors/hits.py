@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -39,13 +39,18 @@ class ChunkPayloads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """The document, chunk and version in a point's payload; None if the payload is unreadable."""
+    """The document, chunk and version in a point's payload; None if the payload is unreadable.
+
+    `title` and `metadata` are read only by `Reads.stored_points`; a question's point has no title.
+    """
 
     id: str
     document_id: UUID | None
     chunk_id: UUID | None
     version: int | None
     hidden: bool
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StoredVector(NamedTuple):

@@ -21,6 +21,7 @@ from shared.vectors.points import PREPENDED
 from shared.vectors.searches import Search, chunk_search, section_search
 
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
+_DESCRIPTION = ["title", "metadata"]
 
 
 class Reads(Connection):
@@ -114,10 +115,11 @@ class Reads(Connection):
         return {chunk_of_point(hit.id)[0]: hit for hit in hits}
 
     async def stored_points(self, location: IndexLocation, ids: Sequence[str]) -> dict[str, StoredPoint]:
-        """Return the document, chunk and version of points by id; deleted points are missing."""
+        """Return the document, chunk, version and description of points by id; deleted points are missing."""
         if not ids:
             return {}
-        points, _ = await self._scroll(location, filters.points_by_id(location, ids), limit=len(ids))
+        fields = [*_CLAIM, *_DESCRIPTION]
+        points, _ = await self._scroll(location, filters.points_by_id(location, ids), limit=len(ids), fields=fields)
         return {point.id: point for point in points}
 
     async def scroll_points(
@@ -131,11 +133,17 @@ class Reads(Connection):
         return await self._scroll(location, filters.collection_points(location), limit=limit, after=after)
 
     async def _scroll(
-        self, location: IndexLocation, selected: models.Filter, *, limit: int, after: str | None = None
+        self,
+        location: IndexLocation,
+        selected: models.Filter,
+        *,
+        limit: int,
+        after: str | None = None,
+        fields: Sequence[str] = _CLAIM,
     ) -> tuple[list[StoredPoint], str | None]:
         with self._if_exists():
             records, following = await self._client.scroll(
-                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=_CLAIM
+                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=fields
             )
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
@@ -180,6 +188,8 @@ def _stored(record: models.Record) -> StoredPoint:
         _uuid(payload.get("chunk_id")),
         version if isinstance(version, int) else None,
         payload.get("hidden") is True,
+        payload.get("title"),
+        payload.get("metadata") or {},
     )
 
 

@@ -1,130 +1,31 @@
 """`make compose-test`: docker-compose.yml in real containers, used, broken, and removed with its volumes.
 
+The first run kills and cuts off every container while 600 documents are processed. The second run stores uploads in an
+object store, and a second project joins its networks with workers of its own.
+
 Without a container engine it runs tests/acceptance/test_compose.py instead, which needs none.
 """
 
 from __future__ import annotations
 
-import secrets
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
-from cli import keys
 from embedded.ports import free_port
+from tests.support.containers import ENGINES, PROJECT, Access, Containers, engine, eventually, running, say
 from tests.support.deployment import ROOT
+from tests.support.objects import S3
 
-ENGINES = ("docker", "podman")
-PROJECT = "foreask-compose-test"
-TIMEOUT_SECONDS = 300.0
-
-
-def engine() -> str | None:
-    """Return the first container engine that answers and has `compose`, or None."""
-    for name in ENGINES:
-        if all(_answers(name, *arguments) for arguments in (("info",), ("compose", "version"))):
-            return name
-    return None
-
-
-def _answers(*command: str) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-class Containers:
-    """The services of docker-compose.yml as containers of their own project, and a client of their API."""
-
-    def __init__(self, engine: str, environment: Path, client: httpx.Client) -> None:
-        self.engine = engine
-        self.client = client
-        files = ("docker-compose.yml", "tests/acceptance/containers.yml")
-        self._compose = [engine, "compose", "--project-name", PROJECT, "--env-file", str(environment)]
-        self._compose += [word for file in files for word in ("--file", str(ROOT / file))]
-
-    def compose(self, *arguments: str) -> str:
-        print("$ compose", *arguments, flush=True)
-        done = subprocess.run([*self._compose, *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-        return done.stdout
-
-    def upload(self, name: str, content: bytes) -> None:
-        reply = self.client.post("/v1/documents", files={"file": (name, content)})
-        assert reply.status_code == 202, reply.text
-
-    def all_ready(self, count: int) -> bool:
-        documents = self.client.get("/v1/documents", params={"limit": 200}).raise_for_status().json()["items"]
-        bad = [each for each in documents if each["state"] in {"failed", "degraded"}]
-        assert not bad, bad
-        return [each["state"] for each in documents] == ["ready"] * count
-
-    def is_ready(self) -> bool:
-        try:
-            return self.client.get("/health/ready").json().get("status") == "ready"
-        except httpx.TransportError:
-            return False
-
-
-SECRETS = (
-    "POSTGRES_PASSWORD",
-    "VALKEY_PASSWORD",
-    "QDRANT_API_KEY",
-    "FOREASK_APP_DATABASE_PASSWORD",
-    "FOREASK_PARSE_DATABASE_PASSWORD",
-)
-
-
-@contextmanager
-def running(engine: str) -> Iterator[Containers]:
-    """Build the image, bring everything up, and take everything down, volumes included."""
-    key = keys.make("default")
-    port = free_port()
-    values = {name: secrets.token_hex(24) for name in SECRETS}
-    values |= {
-        "FOREASK_API_KEYS": key.setting,
-        "FOREASK_PORT": str(port),
-        "FOREASK_LLM_BASE_URL": "http://provider:8080/v1",
-        "FOREASK_LLM_API_KEY": "scripted",
-        "FOREASK_LLM_MODEL": "scripted",
-        "FOREASK_EMBEDDING_MODEL": "scripted-embedding",
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        environment = Path(folder, "env")
-        values["FOREASK_ENV_FILE"] = str(environment)
-        environment.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-        client = httpx.Client(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"authorization": f"Bearer {key.key}"},
-            trust_env=False,
-            timeout=60,
-        )
-        with client:
-            containers = Containers(engine, environment, client)
-            try:
-                containers.compose("build")
-                containers.compose("up", "--detach")
-                eventually("everything is ready", containers.is_ready)
-                yield containers
-            except BaseException:
-                print(containers.compose("logs", "--tail", "50"))
-                raise
-            finally:
-                containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
-
-
-def eventually(description: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"timeout after {TIMEOUT_SECONDS:g} s: {description}"
-        time.sleep(0.5)
-    print(f"  {description}", flush=True)
+SERVICES = ("worker-parse", "worker-generate", "worker-index", "scheduler", "api", "postgres", "valkey", "qdrant")
+WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+DOCUMENTS = 600
+LATENCY_SECONDS = 8.0
+CUT_SECONDS = 10.0  # longer than a model call, so that replies arrive in containers that are cut off
+BUCKET = "uploads"
+REPORTS = 200  # documents of the second run
 
 
 def use(containers: Containers) -> None:
@@ -134,16 +35,56 @@ def use(containers: Containers) -> None:
     reply = containers.client.post("/v1/query", json={"question": "How many days of leave are there?"})
     assert reply.status_code == 200, reply.text
     assert "thirty days" in " ".join(chunk["text"] for chunk in reply.json()["chunks"])
-    print("  a question is answered", flush=True)
+    say("a question is answered")
 
 
-def scale_and_kill(containers: Containers) -> None:
+def break_each(containers: Containers) -> None:
+    """Kill and cut off every container, one after the other, while documents are processed; then compare."""
     containers.compose("up", "--detach", "--no-recreate", "--scale", "worker-generate=2")
-    for number in range(60):
-        containers.upload(f"report-{number}.md", f"# Report {number}\n\nIts number is {number * number}.".encode())
-    one, _ = containers.compose("ps", "--quiet", "worker-generate").split()
-    subprocess.run([containers.engine, "kill", one], check=True, stdout=subprocess.DEVNULL)
-    eventually("60 documents are ready though a generate worker was killed", lambda: containers.all_ready(62))
+    containers.script(latency_seconds=LATENCY_SECONDS)
+    faults = [(fault, service) for service in SERVICES for fault in (kill, cut_off)]
+    sizes = [DOCUMENTS * (n + 1) // len(faults) - DOCUMENTS * n // len(faults) for n in range(len(faults))]
+    done = at_risk = 0
+    for (fault, service), size in zip(faults, sizes, strict=True):
+        containers.upload_reports(range(done, done + size))
+        done += size
+        eventually(
+            f"{done} documents are submitted, and calls are in flight", lambda: containers.calls()["in_flight"] > 0
+        )
+        at_risk += fault(containers, service)
+        eventually(f"{service} works again", containers.is_ready)
+    eventually(f"{DOCUMENTS} documents are ready", lambda: containers.all_ready(2 + DOCUMENTS))
+    calls = containers.calls()
+    say(f"ledger: {containers.ledger()}")
+    containers.compare(2 + DOCUMENTS)
+    say(
+        f"model calls: {len(calls['chats'])} prompts, {calls['calls']} calls, {calls['paid_twice']} paid twice,"
+        f" {at_risk} in flight at the kills"
+    )
+    assert len(calls["answered"]) >= DOCUMENTS
+    assert calls["paid_twice"] <= at_risk
+    containers.script(latency_seconds=0)
+
+
+def kill(containers: Containers, service: str) -> int:
+    """Kill a container and start it again; return the number of calls that were in flight."""
+    container = containers.containers(service)[0]
+    in_flight = containers.calls()["in_flight"]
+    containers.command("kill", container)
+    containers.command("start", container)
+    say(f"killed {service}: {in_flight} calls in flight")
+    return in_flight
+
+
+def cut_off(containers: Containers, service: str) -> int:
+    """Disconnect a container from the engines' network for some seconds; no paid call may be lost."""
+    container, network = containers.containers(service)[0], f"{containers.project}_engines"
+    in_flight = containers.calls()["in_flight"]
+    containers.command("network", "disconnect", network, container)
+    time.sleep(CUT_SECONDS)
+    containers.command("network", "connect", "--alias", service, network, container)
+    say(f"cut off {service} for {CUT_SECONDS:g} s: {in_flight} calls in flight")
+    return 0
 
 
 def repair_volume(containers: Containers) -> None:
@@ -153,7 +94,62 @@ def repair_volume(containers: Containers) -> None:
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)
-    print(containers.compose("exec", "-T", "api", "foreask", "uploads", "check"))
+    say(containers.compose("exec", "-T", "api", "foreask", "uploads", "check").strip())
+
+
+def share_work(first: Containers, second: Containers, bucket: S3) -> None:
+    """Submit documents through both APIs; the second project finishes them when the first one's workers are killed."""
+    first.script(latency_seconds=LATENCY_SECONDS)
+    second.compose("up", "--detach", "--no-deps", "api", *WORKERS)
+    eventually("the second project's API is ready", second.is_ready)
+    first.upload_reports(range(REPORTS // 2))
+    second.upload_reports(range(REPORTS // 2, REPORTS))
+    eventually("calls are in flight", lambda: first.calls()["in_flight"] > 0)
+    in_flight = first.calls()["in_flight"]
+    for service in WORKERS:
+        first.command("kill", *first.containers(service))
+    say(f"killed all workers of the first project: {in_flight} calls in flight")
+    eventually(f"{REPORTS} documents are ready", lambda: second.all_ready(REPORTS))
+    calls = second.calls()
+    say(f"ledger: {first.ledger()}")
+    second.compare(REPORTS)
+    stored = sum(bucket.sizes(BUCKET).values())
+    say(f"object store: {len(bucket.keys(BUCKET))} objects, {stored} bytes")
+    say(f"model calls: {calls['calls']} calls, {calls['paid_twice']} paid twice, {in_flight} in flight at the kills")
+    assert calls["paid_twice"] <= in_flight
+    (api,) = second.containers("api")
+    say(second.command("exec", api, "foreask", "uploads", "check").strip())  # fails if an object is missing
+
+
+def run_faults(name: str, folder: Path) -> None:
+    with running(Containers(name, Access.new(), folder)) as containers:
+        use(containers)
+        break_each(containers)
+        repair_volume(containers)
+
+
+def run_hosts(name: str, folder: Path) -> None:
+    port = free_port()
+    store = {
+        "OBJECTS_PORT": str(port),
+        "FOREASK_STORE_URL": f"s3://{BUCKET}/foreask",
+        "AWS_ENDPOINT_URL": "http://objects:5000",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "id-of-the-key",
+        "AWS_SECRET_ACCESS_KEY": "the-secret-key",
+    }
+    access = Access.new(**store)
+    first = Containers(name, access, folder, files=["containers_objects.yml"])
+    second = Containers(name, access.elsewhere(), folder, f"{PROJECT}-2", files=["containers_objects.yml"])
+    bucket = S3(f"http://127.0.0.1:{port}", pid=0)
+
+    def make_bucket() -> None:
+        first.compose("up", "--detach", "objects")
+        eventually("the object store answers", bucket.answers)
+        bucket.make(BUCKET)
+
+    with running(first, second, prepare=make_bucket):
+        share_work(first, second, bucket)
 
 
 def main() -> int:
@@ -162,10 +158,11 @@ def main() -> int:
         print(f"No container engine with compose ({', '.join(ENGINES)}) answers, so no container was started.")
         command = [sys.executable, "-m", "pytest", "tests/acceptance/test_compose.py"]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
-    with running(available) as containers:
-        use(containers)
-        scale_and_kill(containers)
-        repair_volume(containers)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        run_faults(available, Path(folder))
+        run_hosts(available, Path(folder))
+    print(f"done in {time.monotonic() - started:.0f} s")
     return 0
 
 

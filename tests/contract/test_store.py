@@ -235,6 +235,26 @@ async def test_removed_object_is_missing_and_reported(store):
     assert await store.require() is None
 
 
+async def test_missing_objects_are_lost_with_all_their_parts(store):
+    kept = await store.store_bytes(b"one", max_bytes=9)
+    removed = await store.store_bytes(b"two", max_bytes=9)
+    parts = [upload.name for upload in await store.store_pack([b"three", b"four"])]
+    assert await store.lost([kept.name, removed.name, *parts]) == set()
+
+    await store.remove([removed.name, stored_in(parts[0])])
+
+    assert await store.lost([kept.name, removed.name, *parts]) == {removed.name, *parts}
+
+
+async def test_emptied_store_has_lost_nothing(storage, store, owner):
+    name = (await store.store_bytes(b"one", max_bytes=9)).name
+    owner.uploads = [name]
+    storage.replace_by_empty()
+
+    with pytest.raises(Unavailable):
+        await storage.store(owner).lost([name])
+
+
 async def test_truncated_pack_equals_missing_pack(store):
     part, _ = await store.store_pack([b"one", b"two"])
 

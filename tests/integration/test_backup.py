@@ -1,46 +1,13 @@
 """Follow the page on backups: a document deleted after the backup is restored without model calls."""
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 from uuid import uuid4
 
-from embedded.postgres import binary
 from shared.services import build
 from tests.support.api import serving, work
+from tests.support.backups import commands, run
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "back-up-and-restore.md"
 LAMP = "# Lamp\n\nThe lamp burns all night."
-
-
-def commands(heading, nth=0):
-    """Return the nth block of commands under a heading of the page."""
-    section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    block = re.findall(r"(?:^    .+\n)+", section, re.MULTILINE)[nth]
-    return re.sub(r"^    ", "", block, flags=re.MULTILINE)
-
-
-async def run(script, settings, **more):
-    """Run commands of the page with the settings of a deployment; return their output."""
-    path = os.pathsep.join([str(binary("pg_dump").parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {
-        "PATH": path,
-        "FOREASK_DATABASE_URL": settings.database_url.get_secret_value(),
-        "FOREASK_DATA_DIR": str(settings.data_dir),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-euo", "pipefail", "-c", script),
-        cwd=settings.data_dir.parent,
-        env=environment | more,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    return output.decode()
 
 
 async def found(client):

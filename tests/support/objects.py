@@ -44,6 +44,14 @@ class S3:
     def options_json(self) -> str:
         return json.dumps(self.options())
 
+    def answers(self) -> bool:
+        """Whether the server accepts requests."""
+        try:
+            self._http.get("/moto-api/")
+        except httpx.TransportError:
+            return False
+        return True
+
     def make(self, bucket: str) -> str:
         """Make a bucket and return the URL of a store in it."""
         self._http.put(f"/{bucket}").raise_for_status()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -59,6 +60,8 @@ class ExpectedChunk:
         required: whether the points of its questions must exist; a discarded chunk needs none.
         text_required: whether the point of its text must exist; a dead chunk may have none.
         in_work: whether a worker may be writing its points.
+        title: title in the point of its text.
+        metadata: metadata in all its points; None while they are being updated.
         accepted: accepted questions whose points must exist.
         accepted_open: accepted questions whose points may exist.
     """
@@ -72,6 +75,8 @@ class ExpectedChunk:
     required: bool
     text_required: bool
     in_work: bool
+    title: str | None = None
+    metadata: Mapping[str, Any] | None = None
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
 

@@ -3,17 +3,22 @@
 id, public_id, external_id, state, version, live_version, updated_at
 
 -- part: expected_chunks
--- The chunks of live versions, and how many points each must have.
+-- The chunks of live versions, how many points each must have, and the description that these must have: null while
+-- points are being updated.
 SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
        c.state IN ({ChunkState.INDEXED}, {ChunkState.DEAD}) AS required,
        c.state = {ChunkState.INDEXED} AS text_required,
        {OPEN_CHUNKS:c} AS in_work,
+       t.content ->> 'title' AS title,
+       CASE WHEN d.description_due_at IS NULL THEN v.metadata END AS metadata,
        ARRAY(SELECT a.id FROM accepted_questions a
              WHERE a.chunk_id = c.id AND a.state = {AcceptedState.INDEXED}) AS accepted,
        ARRAY(SELECT a.id FROM accepted_questions a
              WHERE a.chunk_id = c.id
                AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.REMOVING})) AS accepted_open
 FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+JOIN document_versions v ON v.document_id = d.id AND v.version = c.version
+LEFT JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
 
 -- name: page
 -- List the documents of a collection in the order of their external ids.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,6 +37,7 @@ from shared.ledger.postgres.database import Database, again_after_collision
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _STORED_PAGE = 10_000
+_UPLOADS_PAGE = 100  # an object store is asked for each
 
 SQL = statements.load(
     __file__,
@@ -73,6 +74,16 @@ class StoredContent:
     size_bytes: int
     filename: str | None
     media_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of a document, and the name of its bytes."""
+
+    upload: str
+    tenant: str
+    collection: str
+    external_id: str
 
 
 class Documents:
@@ -213,6 +224,31 @@ class Documents:
             parameters = {"id": row["id"], "version": _version(row, live=live)}
             content = (await connection.execute(SQL.stored_content, parameters)).mappings().one()
         return StoredContent(**content)
+
+    async def newest_uploads(self, document_ids: Sequence[UUID]) -> dict[UUID, str]:
+        """Return the names of the bytes of documents' newest versions; deleted documents are missing."""
+        async with self._database.begin() as connection:
+            rows = await connection.execute(SQL.newest_uploads, {"ids": list(document_ids)})
+            return {row.public_id: row.upload for row in rows}
+
+    async def replace_uploads(self, document_ids: Sequence[UUID], renamed: Mapping[str, str]) -> bool:
+        """Point documents, in all builds, to the new location of the same bytes; return whether any version changed."""
+        async with self._database.begin() as connection:
+            ids = (await connection.execute(SQL.lock_in_builds, {"ids": list(document_ids)})).scalars().all()
+            parameters = {"ids": ids, "before": list(renamed), "now": list(renamed.values())}
+            return bool((await connection.execute(SQL.replace_uploads, parameters)).all())
+
+    async def pages_of_uploads(self) -> AsyncIterator[list[StoredVersion]]:
+        """Yield the live and the newest versions of all documents, in pages."""
+        after = (UUID(int=0), 0)
+        while True:
+            parameters = {"document": after[0], "version": after[1], "limit": _UPLOADS_PAGE}
+            async with self._database.begin() as connection:
+                rows = (await connection.execute(SQL.uploads_after, parameters)).all()
+            if not rows:
+                return
+            yield [StoredVersion(row.upload, row.tenant, row.collection, row.external_id) for row in rows]
+            after = (UUID(str(rows[-1].document_id)), rows[-1].version)
 
     async def row_ids(self, collection: Collection, document_ids: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the ids of a build's documents by their public ids; unknown ones are missing."""

@@ -8,6 +8,33 @@ WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FO
 SELECT upload, size_bytes, filename, media_type FROM document_versions
 WHERE document_id = :id AND version = :version
 
+-- name: newest_uploads
+-- Find the bytes of the newest versions of documents in live builds.
+SELECT d.public_id, v.upload FROM documents d JOIN collections l ON l.id = d.collection_id
+JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND {exists:d} AND {is_live:l}
+
+-- name: lock_in_builds
+-- Lock documents in all builds, in the lock order of all writers.
+SELECT d.id FROM documents d
+WHERE d.public_id = ANY(CAST(:ids AS uuid[])) AND {exists:d}
+ORDER BY d.id FOR UPDATE
+
+-- name: replace_uploads
+-- Point the versions of locked documents to the new location of their bytes.
+UPDATE document_versions v SET upload = n.now
+FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
+WHERE v.document_id = ANY(CAST(:ids AS uuid[])) AND v.upload = n.before
+RETURNING v.document_id
+
+-- name: uploads_after
+-- List the bytes of live and newest versions in live builds.
+SELECT v.document_id, v.version, v.upload, d.tenant, l.name AS collection, d.external_id
+FROM document_versions v JOIN documents d ON d.id = v.document_id AND v.version IN (d.version, d.live_version)
+JOIN collections l ON l.id = d.collection_id
+WHERE {exists:d} AND {is_live:l} AND (v.document_id, v.version) > (CAST(:document AS uuid), CAST(:version AS int))
+ORDER BY v.document_id, v.version LIMIT :limit
+
 -- name: live_chunk_ids
 -- List the chunks of live versions by the external ids of their documents.
 SELECT d.external_id, c.id

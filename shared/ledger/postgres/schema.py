@@ -18,6 +18,15 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK_TIMEOUT = "4s"
 _RETRY_AFTER = timedelta(seconds=30)
 
+# Draw larger fencing tokens than every process has drawn from this ledger: the clock's microseconds. A ledger that was
+# restored from a backup would repeat tokens, and Qdrant would keep the points of the lost claims. Qdrant compares
+# tokens as floating-point numbers, which are exact up to 2^53 microseconds, the year 2255.
+_RAISE_TOKENS = text("""
+    SELECT setval('fencing', c.microseconds)
+    FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS microseconds) c, fencing f
+    WHERE f.last_value < c.microseconds
+""")
+
 # Allow this transaction to be idle as long as migrations take.
 _ALLOW_IDLE = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
 
@@ -35,7 +44,7 @@ async def migrate(engine: AsyncEngine) -> None:
     """Apply missing migrations; concurrent and repeated calls are safe.
 
     Each migration is applied completely or not at all, except a migration that builds an index `CONCURRENTLY`, which
-    may be applied again.
+    may be applied again. Later claims draw larger fencing tokens than earlier ones, even after a restore.
 
     Raises:
         Unavailable: a migration waited too long for a lock. Earlier migrations are applied.
@@ -56,6 +65,7 @@ async def migrate(engine: AsyncEngine) -> None:
                     component="ledger",
                     retry_after=_RETRY_AFTER,
                 ) from error
+        await lock_connection.execute(_RAISE_TOKENS)
 
 
 def _upgrade(connection: Connection) -> None:
