@@ -10,6 +10,7 @@ from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import structlog
 from fastapi import Depends, Request
@@ -62,6 +63,7 @@ class Caller:
     Args:
         tenant: tenant of the key; `OPERATOR`, which is empty, for operators.
         key_name: name of the key in logs; None if the API has no keys.
+        key_id: id of the key in the ledger; None for a key of the settings, or without keys.
         scopes: permissions of the key.
         filter: metadata filter added to each of the key's queries.
     """
@@ -70,6 +72,17 @@ class Caller:
     key_name: str | None
     scopes: frozenset[Scope]
     filter: Mapping[str, Any] | None = None
+    key_id: UUID | None = None
+
+    @property
+    def feedback_key(self) -> UUID | None:
+        """The key whose queries and accepted questions its feedback may change; None: an editor may change all."""
+        return None if Scope.MANAGE in self.scopes else self.key_id
+
+    @property
+    def reads_users_questions(self) -> bool:
+        """Whether replies to queries contain questions that were accepted from other users."""
+        return Scope.READ in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,15 @@ async def _asking_caller(request: Request, _: Asker) -> Caller:
 
 # The caller, because queries use the filter of the key.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+
+
+async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.FEEDBACK))]) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+# The caller, because feedback changes the accepted questions of the key.
+RatingCaller = Annotated[Caller, Depends(_rating_caller)]
 
 
 async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))]) -> Caller:
@@ -199,7 +221,7 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
     if why := key.ended(datetime.now(UTC)):
         raise _unauthorized(request, f"The key '{key.name}' {why}.", key.name)
     key_cache.record_use(key)
-    return Caller(key.tenant, key.name, key.scopes, key.filter)
+    return Caller(key.tenant, key.name, key.scopes, key.filter, key.id)
 
 
 def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:

@@ -139,9 +139,13 @@ async def find_chunks(
 
     live = LiveRetriever(services.retriever, collection_cache.find)
     retrieval = await live.retrieve(caller.tenant, body.collection, query_of)
+    if not caller.reads_users_questions:
+        retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):
         if body.record:
-            retrieval.query_id = await query_log.record(retrieval.collection, body.question, retrieval.chunks)
+            retrieval.query_id = await query_log.record(
+                retrieval.collection, body.question, retrieval.chunks, caller.key_id
+            )
     return retrieval
 
 

@@ -12,7 +12,7 @@ from api.schemas.common import BodyModel, ReplyModel, example
 
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60
 
-TenantScope = Literal["read", "ask", "write", "manage"]
+TenantScope = Literal["read", "ask", "feedback", "write", "manage"]
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
 
 
@@ -23,7 +23,7 @@ class KeyBody(BodyModel):
 
     name: KeyName = Field(description="Name of the key in logs; A-Z, a-z, 0-9, ., _, @ and -, at most 63 characters")
     scopes: list[TenantScope] = Field(
-        min_length=1, max_length=4, description="Permissions of the key; no scope includes another"
+        min_length=1, max_length=5, description="Permissions of the key; no scope includes another"
     )
     expires_in_seconds: int | None = Field(
         None, ge=1, le=_TEN_YEARS_SECONDS, description="Lifetime; null if the key is valid until it is revoked"
@@ -31,7 +31,8 @@ class KeyBody(BodyModel):
     filter: dict[str, Any] | None = Field(
         None,
         min_length=1,
-        description="Metadata filter that is added to every query of the key; requires that `ask` is the only scope",
+        description="Metadata filter that is added to every query of the key, which then has only the scopes `ask` and"
+        " `feedback`",
     )
 
 

@@ -31,6 +31,7 @@ _DAY_SECONDS = 86_400
 class ScopeChoice(StrEnum):
     READ = "read"
     ASK = "ask"
+    FEEDBACK = "feedback"
     WRITE = "write"
     MANAGE = "manage"
 
@@ -52,7 +53,7 @@ def make(
     name: Annotated[str, typer.Argument(help="Name of the key in the log.")],
     *,
     scope: Annotated[
-        list[ScopeChoice] | None, typer.Option(help="Permission, repeatable; default: read, ask and write.")
+        list[ScopeChoice] | None, typer.Option(help="Permission, repeatable; default: read, ask, feedback and write.")
     ] = None,
     days: Annotated[
         int | None, typer.Option(help="Lifetime in days; default: until it is revoked.", min=1, max=3650)
@@ -122,7 +123,7 @@ def setting(
 
 
 def _usual() -> list[ScopeChoice]:
-    return [ScopeChoice.READ, ScopeChoice.ASK, ScopeChoice.WRITE]
+    return [ScopeChoice.READ, ScopeChoice.ASK, ScopeChoice.FEEDBACK, ScopeChoice.WRITE]
 
 
 def _owner(tenant: str | None, *, operator: bool) -> str | None:

@@ -22,13 +22,15 @@ class Scope(StrEnum):
     """A right of a key; no scope includes another."""
 
     READ = "read"  # documents, chunks, collections, and their progress
-    ASK = "ask"  # questions, and feedback on their results
+    ASK = "ask"  # questions
+    FEEDBACK = "feedback"  # feedback on the results of the key's own queries, which adds questions to chunks
     WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
     OPERATOR = "operator"  # every tenant's state and erasure, without any contents
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
+FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK})  # scopes of a key with a filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,13 @@ class NewKey:
         if self.tenant == OPERATOR and self.scopes != {Scope.OPERATOR}:
             raise InvalidInput("An operator's key has only the scope 'operator'.", field="scopes")
         if self.tenant != OPERATOR and not (self.scopes and self.scopes <= TENANT_SCOPES):
-            raise InvalidInput("A tenant's key has some of the scopes read, ask, write and manage.", field="scopes")
-        if self.filter is not None and self.scopes != {Scope.ASK}:
             raise InvalidInput(
-                "A key with a filter has only the scope 'ask': other scopes would bypass the filter.", field="scopes"
+                "A tenant's key has some of the scopes read, ask, feedback, write and manage.", field="scopes"
+            )
+        if self.filter is not None and not self.scopes <= FILTERED_SCOPES:
+            raise InvalidInput(
+                "A key with a filter has only the scopes 'ask' and 'feedback': other scopes would bypass the filter.",
+                field="scopes",
             )
 
 

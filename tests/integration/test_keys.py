@@ -188,7 +188,10 @@ async def requested(client, route, headers):
 
 
 async def test_routes_reject_keys_without_scope(client):
-    keys = {scope: (await make(client, scope, name=scope))["key"] for scope in ("read", "ask", "write", "manage")}
+    keys = {
+        scope: (await make(client, scope, name=scope))["key"]
+        for scope in ("read", "ask", "feedback", "write", "manage")
+    }
     keys["operator"] = OPERATORS_KEY
     for route, (needed,) in SCOPED:
         assert (await requested(client, route, {})).status_code == 401, route.path
@@ -217,7 +220,7 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert (asker.chat, asker.embedding) == (keyed.llm_model, keyed.embedding_model)
     assert asker.limits.upload_bytes == keyed.max_upload_bytes
     manager = MeView.model_validate_json((await client.get("/v1/me", headers=MANAGER)).content)
-    assert (manager.may, manager.estimates) == (["ask", "manage", "read", "write"], True)
+    assert (manager.may, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
     operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
     assert (operator.tenant, operator.may) == (None, ["operator"])
 
@@ -250,7 +253,7 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
         reply = await client.post("/v1/documents", json=body, headers=MANAGER)
         ids[body["metadata"]["audience"]] = reply.json()["id"]
     await work(services)
-    key = bearer((await make(client, "ask", filter=PUBLIC["metadata"]))["key"])
+    key = bearer((await make(client, "ask", "feedback", filter=PUBLIC["metadata"]))["key"])
     query_body = {"question": "How many days of leave do directors have?"}
 
     for query in QUERIES:
