@@ -34,6 +34,26 @@ FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK})  # scopes of a key with
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of a key, in addition to the limits of its tenant; None means unlimited. A day starts at midnight UTC.
+
+    Args:
+        requests_per_second: requests to the API.
+        tokens_per_day: tokens of all models for its queries.
+        cost_per_day: cost of its queries, in the currency of the prices.
+        max_tokens: tokens in the texts of a reply.
+    """
+
+    requests_per_second: float | None = None
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+    max_tokens: int | None = None
+
+
+UNLIMITED = KeyLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class NewKey:
     """A key to create.
 
@@ -43,10 +63,11 @@ class NewKey:
         scopes: rights of the key.
         filter: metadata filter added to each of its queries.
         lasts: validity; None: until it is revoked.
+        limits: limits of the key.
 
     Raises:
-        InvalidInput: it would have no scope, the operator's scope together with others, or a filter that other scopes
-            would bypass.
+        InvalidInput: it would have no scope, the operator's scope together with others, or a filter or limits that its
+            scopes would bypass.
     """
 
     tenant: str
@@ -54,6 +75,7 @@ class NewKey:
     scopes: AbstractSet[Scope]
     filter: Mapping[str, Any] | None = None
     lasts: timedelta | None = None
+    limits: KeyLimits = UNLIMITED
 
     def __post_init__(self) -> None:
         if self.tenant == OPERATOR and self.scopes != {Scope.OPERATOR}:
@@ -66,6 +88,11 @@ class NewKey:
             raise InvalidInput(
                 "A key with a filter has only the scopes 'ask' and 'feedback': other scopes would bypass the filter.",
                 field="scopes",
+            )
+        if self.limits != UNLIMITED and self.scopes & {Scope.MANAGE, Scope.OPERATOR}:
+            raise InvalidInput(
+                "A key with limits lacks the scopes 'manage' and 'operator': it could create keys without limits.",
+                field="limits",
             )
 
 
@@ -82,6 +109,7 @@ class Key:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    limits: KeyLimits = UNLIMITED
 
     def ended(self, now: datetime) -> str | None:
         """Return why the key is invalid; None if it is valid."""

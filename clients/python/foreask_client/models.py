@@ -315,6 +315,7 @@ class Key(Model):
     name: str
     scopes: list[str]
     filter: Json | None
+    limits: Json = {}
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None

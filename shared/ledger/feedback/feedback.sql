@@ -24,7 +24,7 @@ FOR UPDATE OF d
 (CAST(:key AS uuid) IS NULL OR accepted_by = :key)
 
 -- name: taken
--- Count the other accepted questions of a chunk, and those of them that may be displaced.
+-- Count the other accepted questions of a chunk, and the displaceable ones among them.
 SELECT count(*) FILTER (WHERE id <> :id) AS others, count(*) FILTER (WHERE id <> :id AND {is_of}) AS displaceable,
        coalesce(bool_or(id = :id), false) AS is_accepted
 FROM accepted_questions WHERE chunk_id = :chunk AND {RETRACT.applies}

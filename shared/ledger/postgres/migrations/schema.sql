@@ -365,6 +365,7 @@ CREATE TABLE api_keys (
     sha256 bytea NOT NULL,
     scopes text[] NOT NULL,
     filter jsonb,  -- filter added to its queries; null if none
+    limits jsonb NOT NULL DEFAULT '{}',  -- limits of the key; a missing limit is unlimited
     expires_at timestamptz,
     revoked_at timestamptz,
     last_used_at timestamptz,
