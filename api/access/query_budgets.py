@@ -95,8 +95,7 @@ class QueryBudgets:
         for account in accounts:
             await self._read(account)
             account.require_left()
-        if accounts:
-            report_to(partial(self._charge, accounts))
+        report_to(partial(self._charge, accounts) if accounts else None)
 
     async def aclose(self) -> None:
         """Wait until everything is sent."""

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from api.schemas.common import BodyModel, ReplyModel, example
 
+_MOST_TOKENS = 10**15  # exact in Valkey's scripts, whose numbers are doubles
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60
 
 TenantScope = Literal["read", "ask", "feedback", "write", "manage"]
@@ -20,12 +21,16 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
 class KeyLimitsBody(BodyModel):
     """Limits of a key. null means that only the limits of the tenant apply."""
 
-    requests_per_second: float | None = Field(None, gt=0, strict=False)
-    tokens_per_day: int | None = Field(None, ge=1, description="Tokens of all models for queries of the key")
-    cost_per_day: float | None = Field(
-        None, gt=0, strict=False, description="Cost of queries of the key, in the currency of the prices"
+    requests_per_second: float | None = Field(None, ge=0.001, le=1_000_000)
+    tokens_per_day: int | None = Field(
+        None, ge=1, le=_MOST_TOKENS, description="Tokens of all models for queries of the key"
     )
-    max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens in the texts of a reply")
+    cost_per_day: float | None = Field(
+        None, gt=0, le=1e12, description="Cost of queries of the key, in the currency of the prices"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, le=_MOST_TOKENS, description="Maximum number of tokens in the texts of a reply"
+    )
 
 
 class KeyBody(BodyModel):

@@ -22,8 +22,8 @@ Report = Callable[[CostKind, str, Usage], None]
 _report: ContextVar[Report | None] = ContextVar("report", default=None)
 
 
-def report_to(report: Report) -> None:
-    """Report the tokens of the current request, and of the tasks that it starts, to this function."""
+def report_to(report: Report | None) -> None:
+    """Report the tokens of the current request, and of the tasks that it starts, to this function; None: to none."""
     _report.set(report)
 
 
