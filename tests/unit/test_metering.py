@@ -26,7 +26,7 @@ class Chat:
     async def complete(self, request):
         if self.error:
             raise self.error
-        return Completion("Thirty.", BILLED)
+        return Completion("Thirty.", "stop", BILLED)
 
     async def stream(self, request):
         yield "Thir"
@@ -78,7 +78,3 @@ def test_closed_stream_reports_prompt_and_received_pieces(spent):
 
     run(read_one())
     assert spent == {("generate", "model"): ESTIMATE + 1}
-
-
-def test_unmetered_call_reports_nothing():
-    run(MeteredChat(Chat()).complete(REQUEST))  # no report is set, and none is needed
