@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import httpx
 from fastapi import FastAPI, Request
@@ -18,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.access.auth import hold_slot, identify
+from api.access.auth import hold_slot, identify, is_of_foreign_page
 from api.http.bodies import read_pieces
 from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
@@ -107,6 +106,5 @@ def _require_own_page(request: Request) -> None:
     Raises:
         Forbidden: the request's origin is such a page.
     """
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if is_of_foreign_page(request):
         raise Forbidden("Pages of other sites may not use the tools.")

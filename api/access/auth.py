@@ -27,7 +27,7 @@ from shared.process import traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
-_PROXY_HEADERS = {"forwarded", "via", "x-real-ip"}
+_PROXY_HEADERS = {"forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip"}
 
 log = structlog.get_logger()
 
@@ -255,15 +255,21 @@ def _require_local(request: Request) -> None:
             request,
             "Without keys, only local programs are served. This request came through a proxy: set FOREASK_API_KEYS.",
         )
-    # A web page could reach this server by a name that resolves to loopback, or by a form that posts to it.
-    origin = request.headers.get("origin")
-    hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
-    if origin is not None:
-        hosts.append(urlsplit(origin).hostname)
-    if not all(host and _is_loopback(host) for host in hosts):
+    # A web page could reach this server by a name that resolves to loopback, by a form that posts to it, or by an
+    # element that loads from it. A page on another port of this machine is another program, too.
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    if not (host and _is_loopback(host)) or is_of_foreign_page(request):
         raise _unauthorized(
             request, "Without keys, only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS."
         )
+
+
+def is_of_foreign_page(request: Request) -> bool:
+    """Return whether the browser sent the request for a page of another origin, also one on another port."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc != request.headers.get("host")
+    return request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
@@ -76,7 +76,9 @@ class RetrieveBody(BodyModel):
         " {gt, gte, lt, lte}, {text} or {exists}; `all`, `any` and `not` take filters",
     )
     document_ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(None, min_length=1, max_length=1_000)
-    channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="Channels to search")
+    channels: list[Channel] = Field(
+        list(CHANNELS), min_length=1, max_length=len(CHANNELS), description="Channels to search, each once"
+    )
     fusion: FusionName = Field("scores", description="Method that combines the scores of the channels")
     weights: ChannelWeights | None = Field(
         None, description="Weights of the channels; they replace the weights of the collection"
@@ -105,6 +107,13 @@ class RetrieveBody(BodyModel):
         max_length=10,
         description="With `explain`: chunks that should be found; the reply has their ranks or why they are missing",
     )
+
+    @field_validator("channels")
+    @classmethod
+    def _are_distinct(cls, channels: list[Channel]) -> list[Channel]:
+        if len(set(channels)) < len(channels):
+            raise ValueError("name each channel once")  # each is a search
+        return channels
 
     @model_validator(mode="after")
     def _is_explained(self) -> Self:

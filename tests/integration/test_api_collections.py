@@ -80,7 +80,7 @@ async def test_english_only_model_warns_about_other_languages(client, services, 
 
     assert {each: view["languages"] for each, view in after.items()} == {"de": ["de"], "en": ["en"]}
     assert [view["notice"] for view in (*before.values(), after["en"])] == [None] * 3
-    assert after["de"]["notice"].startswith("The embedding model scripted-embedding knows English alone")
+    assert after["de"]["notice"].startswith("The embedding model scripted-embedding supports only English")
 
 
 async def test_point_count_is_null_during_qdrant_outage(client, library, monkeypatch):

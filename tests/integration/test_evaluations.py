@@ -130,7 +130,9 @@ async def test_labels_without_documents_are_reported(settings, services, labelle
         chunks = [{"question": "Where?", "chunk_ids": [str(uuid4())]}]
         refused = await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})
         assert refused.status_code == 409
-        assert refused.json()["detail"].startswith("The collection has none of the labelled chunks. Another build")
+        assert refused.json()["detail"].startswith(
+            "The collection has none of the labelled chunks. Chunks of another build"
+        )
         found = (await api.post("/v1/retrieve", json={"question": "Where?"})).json()["chunks"]
         chunks[0]["chunk_ids"].append(found[0]["chunk_id"])
         run = await finished(api, (await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})).json())

@@ -384,7 +384,7 @@ async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
     lookups = counted.lookups
     assert await cache.find(right)
     assert counted.lookups == lookups
-    assert len(cache._wrong) <= 10
+    assert len(cache._invalid) <= 10
 
 
 async def test_configured_keys_work_during_ledger_outage(services, keyed, provider):

@@ -109,7 +109,7 @@ async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings,
     replies = (too_large, taken, refused, fits, line, unlimited)
     assert [reply.status_code for reply in replies] == [413, 202, 429, 202, 429, 202]
     assert 1 <= int(refused.headers["retry-after"]) <= 86_400
-    assert "20 bytes a day" in refused.json()["detail"]
+    assert "20 bytes per day" in refused.json()["detail"]
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (3, 3)
 
