@@ -51,7 +51,11 @@ class _Account:
     read_at: float | None = None
 
     def require_left(self) -> None:
-        """Raises TooManyRequests if the budget is used up."""
+        """Check that the budget is not used up.
+
+        Raises:
+            TooManyRequests: it is.
+        """
         unsent = sum(usage.prompt_tokens + usage.completion_tokens for usage in self.unsent.values())
         tokens, cost = self.budget.tokens_per_day, self.budget.cost_per_day
         if tokens is not None and self.tokens + unsent >= tokens:

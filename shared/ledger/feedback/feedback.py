@@ -143,6 +143,9 @@ class Feedback:
             query = await _returned(connection, tenant, query_id, chunk_id, key)
             await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": True, "chunk": chunk_id})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
+            chunk = await _live_chunk(connection, live, chunk_id)
+            if plain(query.question) in _passed_questions(chunk):
+                return FeedbackResult("already_asked", query.question, None)
             identity = accepted_id(chunk_id, query.question)
             parameters = {"id": identity, "collection": live, "key": None}
             if (await connection.execute(SQL.document_of_question, parameters)).one_or_none() is not None:
