@@ -52,7 +52,8 @@ class MeteredChat:
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
         reported = _prompt(request)
         _spend("generate", self.name, reported)
-        billed, pieces = None, 0
+        billed: Usage | None = None
+        pieces = 0
         try:
             async with aclosing(self.chat.stream(request)) as events:  # type: ignore[type-var]
                 async for event in events:
