@@ -12,6 +12,7 @@ from fastapi.telemetry import TelemetryConfig
 from api.access import auth
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
+from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.http import openapi, page, problems, reference
 from api.http.middleware import RequestMiddleware
@@ -55,6 +56,7 @@ from shared.process import metrics, traces
 from shared.query.retrieve import LiveRetriever
 from shared.services import build
 from shared.services.api import ApiServices
+from shared.services.ingest import price
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
@@ -175,6 +177,7 @@ async def _lifespan(
         await state.evaluation_runner.aclose()
         await mcp.aclose()
         await state.query_log.aclose()
+        await state.query_budgets.aclose()
         await state.key_cache.aclose()
 
 
@@ -191,6 +194,7 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         ),
         key_cache=KeyCache(ledger.keys),
         quotas=Quotas(settings, services.tenant_use, ledger.documents),
+        query_budgets=QueryBudgets(settings, services.tenant_use, partial(price, settings)),
         query_log=QueryLogWriter(ledger.query_log, enabled=settings.query_retention_days > 0),
         sizes=Sizes(services.index.count_points),
         readiness=readiness,

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
+from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.progress.feeds import ProgressFeeds
 from api.progress.readiness import Readiness, Shutdown
@@ -29,6 +30,7 @@ class ApiState:
     collection_cache: CollectionCache
     key_cache: KeyCache
     quotas: Quotas
+    query_budgets: QueryBudgets
     query_log: QueryLogWriter
     sizes: Sizes
     readiness: Readiness

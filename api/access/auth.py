@@ -10,17 +10,19 @@ from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import structlog
 from fastapi import Depends, Request
 
 from api.access.key_cache import KeyCache
+from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.http.concurrency import Slot
 from api.http.problems import TooManyRequests, route_of
 from api.http.strict_route import BeforeBody
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
-from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
+from shared.domain.keys import OPERATOR, TENANT_SCOPES, UNLIMITED, KeyLimits, Scope, hash_of
 from shared.process import traces
 from shared.settings import Settings
 
@@ -39,6 +41,8 @@ class _AccessState(Protocol):
     def key_cache(self) -> KeyCache: ...
     @property
     def quotas(self) -> Quotas: ...
+    @property
+    def query_budgets(self) -> QueryBudgets: ...
 
 
 def require_safe(settings: Settings) -> None:
@@ -62,6 +66,8 @@ class Caller:
     Args:
         tenant: tenant of the key; `OPERATOR`, which is empty, for operators.
         key_name: name of the key in logs; None if the API has no keys.
+        key_id: id of the key in the ledger; None for a key of the settings, or without keys.
+        limits: limits of the key, in addition to the tenant's limits.
         scopes: permissions of the key.
         filter: metadata filter added to each of the key's queries.
     """
@@ -70,6 +76,18 @@ class Caller:
     key_name: str | None
     scopes: frozenset[Scope]
     filter: Mapping[str, Any] | None = None
+    key_id: UUID | None = None
+    limits: KeyLimits = UNLIMITED
+
+    @property
+    def feedback_key(self) -> UUID | None:
+        """The key whose queries and accepted questions its feedback may change; None: an editor may change all."""
+        return None if Scope.MANAGE in self.scopes else self.key_id
+
+    @property
+    def reads_users_questions(self) -> bool:
+        """Whether replies to queries contain questions that were accepted from other users."""
+        return Scope.READ in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +103,7 @@ class Needs(BeforeBody):
             Unauthorized: the key is missing, unknown, revoked or expired. If no keys are configured: the request came
                 from another machine, or from a page of another site in this machine's browser.
             Forbidden: the key lacks the scope.
-            TooManyRequests: the tenant exceeds its rate, or its concurrent requests.
+            TooManyRequests: the tenant or the key exceeds its rate, or the tenant or its concurrent requests.
             Unavailable: the key is not in the settings, and the ledger is unavailable.
         """
         admitted: str | None = getattr(request.state, "tenant", None)
@@ -97,7 +115,9 @@ class Needs(BeforeBody):
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             hold_slot(request, caller)
-            request.state.headers = await _state(request).quotas.count_request(caller.tenant)
+            request.state.headers = await _state(request).quotas.count_request(
+                caller.tenant, caller.key_id, caller.limits
+            )
         request.state.tenant = caller.tenant
         return caller.tenant
 
@@ -112,11 +132,21 @@ Operator = Depends(Needs(Scope.OPERATOR))
 
 async def _asking_caller(request: Request, _: Asker) -> Caller:
     caller: Caller = request.state.caller
+    await _state(request).query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
     return caller
 
 
-# The caller, because queries use the filter of the key.
+# The caller, because queries use the filter and the limits of the key; a used-up budget of queries rejects the request.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+
+
+async def _rating_caller(request: Request, _: Annotated[str, Depends(Needs(Scope.FEEDBACK))]) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+# The caller, because feedback changes the accepted questions of the key.
+RatingCaller = Annotated[Caller, Depends(_rating_caller)]
 
 
 async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))]) -> Caller:
@@ -199,7 +229,7 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
     if why := key.ended(datetime.now(UTC)):
         raise _unauthorized(request, f"The key '{key.name}' {why}.", key.name)
     key_cache.record_use(key)
-    return Caller(key.tenant, key.name, key.scopes, key.filter)
+    return Caller(key.tenant, key.name, key.scopes, key.filter, key.id, key.limits)
 
 
 def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:

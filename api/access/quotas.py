@@ -1,4 +1,4 @@
-"""Limits of a tenant's use of the API; see FOREASK_TENANT_LIMITS."""
+"""Limits of the use of the API by a tenant, see FOREASK_TENANT_LIMITS, and by a key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
+from uuid import UUID
 
 from fastapi import Request
 
@@ -17,6 +18,7 @@ from api.http.request_body import is_large
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge
+from shared.domain.keys import KeyLimits
 from shared.domain.states import DocumentState
 from shared.ledger.documents.documents import Documents
 from shared.settings import Settings
@@ -45,18 +47,24 @@ class Quotas:
         self._documents = documents
         self._large = defaultdict[str, Semaphore](lambda: Semaphore(_LARGE_AT_ONCE))
 
-    async def count_request(self, tenant: str) -> dict[str, str]:
-        """Count a request, and return headers with the remaining number; empty without a limit.
+    async def count_request(self, tenant: str, key_id: UUID | None, of_key: KeyLimits) -> dict[str, str]:
+        """Count a request of a key, and then of its tenant.
+
+        Returns:
+            Headers with the remaining number of requests, of the key if it has a limit; empty without a limit.
 
         Raises:
-            TooManyRequests: the limit is reached; the error has the headers.
+            TooManyRequests: a limit is reached; the error has the headers.
         """
         limits = self._settings.limits_of(tenant)
-        rate = limits.requests_per_second
+        headers = await self._take(f"{tenant}:{key_id}", "key", of_key.requests_per_second, None)
+        return await self._take(tenant, "tenant", limits.requests_per_second, limits.burst) | headers
+
+    async def _take(self, owner: str, kind: str, rate: float | None, burst: int | None) -> dict[str, str]:
         if rate is None:
             return {}
-        burst = limits.burst or max(1, ceil(rate * _BURST_SECONDS))
-        result = await self._use.take_request(tenant, rate, burst)
+        burst = burst or max(1, ceil(rate * _BURST_SECONDS))
+        result = await self._use.take_request(owner, rate, burst)
         if result is None:
             return {}
         headers = {
@@ -65,7 +73,7 @@ class Quotas:
         }
         if not result.granted:
             raise TooManyRequests(
-                f"This tenant may send {rate:g} requests per second, and {burst} at once: send them more slowly.",
+                f"This {kind} may send {rate:g} requests per second, and {burst} at once: send them more slowly.",
                 retry_after=result.wait,
                 headers=headers,
             )

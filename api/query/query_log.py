@@ -47,14 +47,21 @@ class QueryLogWriter:
         self._late = False  # a query stopped waiting for the running write, so others do not wait for it
 
     async def record(
-        self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk]
+        self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk], key_id: UUID | None
     ) -> UUID | None:
-        """Write the query and return its id; None if the log is disabled, or the ledger is slow or unavailable."""
+        """Write the query and return its id; None if the log is disabled, or the ledger is slow or unavailable.
+
+        Args:
+            collection: the searched collection; None if it does not exist.
+            question: the user's question.
+            chunks: the returned chunks.
+            key_id: the key in the ledger that asked; None for a key of the settings, or without keys.
+        """
         if collection is None or not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
         best_score = max((chunk.score for chunk in chunks), default=None)
         chunk_ids = [chunk.chunk_id for chunk in chunks]
-        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids, best_score)
+        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids, best_score, key_id)
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:

@@ -68,6 +68,7 @@ def _view(question: AskedQuestion) -> AskedQuestionView:
         found=question.found,
         best_score=None if question.best_score is None else round(question.best_score, 4),
         helpful=question.helpful,
+        helpful_chunk_id=question.helpful_chunk_id,
         chunk_ids=list(question.chunk_ids),
         first_at=question.first_at,
         last_at=question.last_at,

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.access.auth import Asker, Manager, Reader, Writer
+from api.access.auth import Caller, Manager, RatingCaller, Reader, Writer
 from api.http import paging
 from api.http.openapi import problems
 from api.http.replies import JsonReply
@@ -16,8 +16,10 @@ from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 from api.state import ServicesDep
-from shared.ledger.feedback.feedback import FeedbackResult
+from shared.ledger.feedback.feedback import FeedbackResult, no_chunk
 from shared.services.api import ApiServices
+from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.searches import chunk_search
 
 router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
 
@@ -27,18 +29,24 @@ router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def give(body: FeedbackBody, tenant: Asker, services: ServicesDep) -> Response:
-    """Report whether a chunk answered a question.
+async def give(body: FeedbackBody, caller: RatingCaller, services: ServicesDep) -> Response:
+    """Report whether a chunk answered a question of the key's own query.
 
     If it did, the question is added to the chunk; if not, it is retracted. The chunk is then indexed again, without a
-    call to the language model. The document stays searchable.
+    call to the language model. The document stays searchable. A key without the scope `manage` retracts and displaces
+    only questions that it added itself.
     """
-    feedback = services.ledger.feedback
-    if body.helpful:
-        most = services.settings.tuning.accepted_per_chunk
-        result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
+    feedback, key = services.ledger.feedback, caller.feedback_key
+    of_query = caller.tenant, body.query_id, body.chunk_id
+    if caller.filter is not None:
+        await _require_visible(body, caller, services)
+    if not body.helpful:
+        result = await feedback.retract(*of_query, key=key)
+    elif key is not None and services.settings.feedback_review:
+        result = await feedback.hold(*of_query, key=key)
     else:
-        result = await feedback.retract(tenant, body.query_id, body.chunk_id)
+        most = services.settings.tuning.accepted_per_chunk
+        result = await feedback.accept(*of_query, most=most, key=key)
     return _reply(services, body.chunk_id, result)
 
 
@@ -80,6 +88,22 @@ async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, servic
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)
     return Response(status_code=204)
+
+
+async def _require_visible(body: FeedbackBody, caller: Caller, services: ApiServices) -> None:
+    """Check that the filter of the key still shows the chunk.
+
+    Raises:
+        NotFound: it does not, as if the chunk were deleted.
+    """
+    target = services.ledger.feedback.target
+    name, chunk_id = await target(caller.tenant, body.query_id, body.chunk_id, key=caller.feedback_key)
+    collection = await services.ledger.collections.get(caller.tenant, name)
+    conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+    where = visible_points(collection.location, conditions)
+    found = await services.index.search(collection.location.index_name, [chunk_search(where, [str(chunk_id)])])
+    if not (found and found[0]):
+        raise no_chunk(body.chunk_id)
 
 
 def _reply(services: ApiServices, chunk_id: UUID, result: FeedbackResult) -> Response:

@@ -16,11 +16,11 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
-from api.schemas.keys import KeyBody, KeyPage, KeyView, NewKeyView
+from api.schemas.keys import KeyBody, KeyLimitsView, KeyPage, KeyView, NewKeyView
 from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
-from shared.domain.keys import Key, NewKey, Scope
+from shared.domain.keys import UNLIMITED, Key, KeyLimits, NewKey, Scope
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions
 
@@ -79,7 +79,8 @@ def _new_key(body: KeyBody, tenant: str) -> NewKey:
         if len(orjson.dumps(body.filter)) > _FILTER_MAX_BYTES:
             raise InvalidInput(f"The filter of a key has at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
     lifetime = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
-    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime)
+    limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
+    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime, limits)
 
 
 def _require_may_create(caller: Caller, new: NewKey, services: ApiServices) -> None:
@@ -94,4 +95,4 @@ def _require_may_create(caller: Caller, new: NewKey, services: ApiServices) -> N
 
 def _view_fields(key: Key) -> dict[str, object]:
     values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key) if field.name != "tenant"}
-    return values | {"scopes": sorted(key.scopes)}
+    return values | {"scopes": sorted(key.scopes), "limits": KeyLimitsView(**dataclasses.asdict(key.limits))}

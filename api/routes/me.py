@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from functools import cache
 from importlib.metadata import version
 
@@ -13,6 +14,7 @@ from api.access.auth import AnyCaller
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.documents import METADATA_BYTES
+from api.schemas.keys import KeyLimitsView
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.schemas.queries import QUESTION_CHARS
 from api.state import ServicesDep
@@ -47,6 +49,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
         ],
         prices=await asyncio.to_thread(_prices, settings),  # the list prices are loaded once, which takes 0.3 s
         limits=_limits(caller.tenant, settings),
+        key_limits=KeyLimitsView(**dataclasses.asdict(caller.limits)),
         queries_kept_days=settings.query_retention_days,
         estimates=Scope.WRITE in caller.scopes,
     )
@@ -85,4 +88,6 @@ def _limits(tenant: str, settings: Settings) -> LimitsView:
         collections=own.collections,
         tokens_per_day=own.tokens_per_day,
         cost_per_day=own.cost_per_day,
+        query_tokens_per_day=own.query_tokens_per_day,
+        query_cost_per_day=own.query_cost_per_day,
     )

@@ -116,6 +116,7 @@ async def find_chunks(
     collection_cache: CollectionCache,
     query_log: QueryLogWriter,
 ) -> Retrieval:
+    body = _within_key(body, caller.limits.max_tokens)
     for field in ("top_k", "max_tokens"):
         most = getattr(services.settings.tuning, f"{field}_max")
         if getattr(body, field) > most:
@@ -139,10 +140,27 @@ async def find_chunks(
 
     live = LiveRetriever(services.retriever, collection_cache.find)
     retrieval = await live.retrieve(caller.tenant, body.collection, query_of)
+    if not caller.reads_users_questions:
+        retrieval.hide_users_questions()
     with retrieval.trace.timed("record"):
         if body.record:
-            retrieval.query_id = await query_log.record(retrieval.collection, body.question, retrieval.chunks)
+            retrieval.query_id = await query_log.record(
+                retrieval.collection, body.question, retrieval.chunks, caller.key_id
+            )
     return retrieval
+
+
+def _within_key(body: RetrieveBody, most: int | None) -> RetrieveBody:
+    """Lower the default of `max_tokens` to the limit of the key.
+
+    Raises:
+        InvalidInput: the request asks for more.
+    """
+    if most is None or body.max_tokens <= most:
+        return body
+    if "max_tokens" in body.model_fields_set:
+        raise InvalidInput(f"max_tokens is at most {most:,} for this key.", field="max_tokens")
+    return body.model_copy(update={"max_tokens": most})
 
 
 async def _answer_events(

@@ -60,7 +60,7 @@ async def similarity(
     reply = SimilarityReply(
         embedding=embedding,
         items=[_likeness(each) for each in likeness],
-        chunks=[_chunk_likeness(each) for each in stored],
+        chunks=[_chunk_likeness(each, shows_users=caller.reads_users_questions) for each in stored],
         absent=[UUID(chunk) for chunk in chunks if chunk not in found],
     )
     return JsonReply(reply)
@@ -72,12 +72,16 @@ def _likeness(each: Similarity) -> LikenessView:
     )
 
 
-def _chunk_likeness(each: ChunkLikeness) -> ChunkLikenessView:
+def _chunk_likeness(each: ChunkLikeness, *, shows_users: bool) -> ChunkLikenessView:
     return ChunkLikenessView(
         chunk_id=UUID(each.chunk_id),
         text=None if each.text is None else _rounded(each.text),
         questions=[
-            StoredQuestionView(text=question.text, source=question.source, cosines=_rounded(question.cosines))
+            StoredQuestionView(
+                text=question.text if shows_users or question.source != "user" else None,
+                source=question.source,
+                cosines=_rounded(question.cosines),
+            )
             for question in each.questions
         ],
         words=_rounded(each.words),

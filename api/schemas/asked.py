@@ -20,6 +20,7 @@ class AskedQuestionView(ReplyModel):
         found=True,
         best_score=0.71,
         helpful=None,
+        helpful_chunk_id=None,
         chunk_ids=[CHUNK_ID],
         first_at="2026-10-01T09:30:00Z",
         last_at="2026-10-02T14:05:00Z",
@@ -33,6 +34,7 @@ class AskedQuestionView(ReplyModel):
         description="Highest score among the chunks that the latest query returned; null if it returned none"
     )
     helpful: bool | None = Field(description="The newest feedback; null if there is none")
+    helpful_chunk_id: UUID | None = Field(description="The chunk of the newest feedback, if that is positive")
     chunk_ids: list[UUID] = Field(description="Chunks that the latest query returned")
     first_at: datetime
     last_at: datetime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
@@ -11,6 +11,7 @@ from pydantic import Field
 from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
 from api.schemas.queries import QUESTION_CHARS
 from shared.domain.states import AcceptedState
+from shared.ledger.feedback.feedback import FeedbackOutcome
 
 
 class FeedbackBody(BodyModel):
@@ -18,9 +19,15 @@ class FeedbackBody(BodyModel):
 
     model_config = example(query_id=QUERY_ID, chunk_id=CHUNK_ID, helpful=True)
 
-    query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply to the query")
+    query_id: Annotated[UUID, Field(strict=False)] = Field(
+        description="`metadata.query_id` of the reply to a query with the same key; with the scope `manage`, to any"
+        " query"
+    )
     chunk_id: Annotated[UUID, Field(strict=False)]
-    helpful: bool = Field(description="`true` adds the question to the chunk; `false` retracts it")
+    helpful: bool = Field(
+        description="`true` adds the question to the chunk; `false` retracts it, if the key added it or has the scope"
+        " `manage`"
+    )
 
 
 class AcceptBody(BodyModel):
@@ -42,8 +49,10 @@ class FeedbackReply(ReplyModel):
         accepted_id=ACCEPTED_ID,
     )
 
-    outcome: Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"] = Field(
-        description="`already_asked`: the chunk has this question already; `not_accepted`: there was nothing to retract"
+    outcome: FeedbackOutcome = Field(
+        description="`already_asked`: the chunk has this question already; `chunk_full`: the chunk has the maximum"
+        " number of accepted questions, none of them accepted by this key; `held`: a key with the scope `manage` has to"
+        " accept it; `not_accepted`: there was nothing that this key may retract"
     )
     chunk_id: UUID
     question: str
@@ -60,6 +69,7 @@ class AcceptedQuestionView(ReplyModel):
         chunk_id=CHUNK_ID,
         question="How much leave do I get?",
         query_id=QUERY_ID,
+        accepted_by=None,
         state="indexed",
         created_at="2026-10-01T09:30:00Z",
     )
@@ -70,6 +80,7 @@ class AcceptedQuestionView(ReplyModel):
     chunk_id: UUID
     question: str
     query_id: UUID | None
+    accepted_by: UUID | None = Field(description="Id of the key whose feedback accepted it; null for an editor")
     state: AcceptedState = Field(
         description="`waiting`: the question is indexed when its document is not being processed and its chunk is not"
         " dead. `refused`: the embedding model rejects it"

@@ -10,10 +10,27 @@ from pydantic import Field
 
 from api.schemas.common import BodyModel, ReplyModel, example
 
+_MOST_TOKENS = 10**15  # exact in Valkey's scripts, whose numbers are doubles
 _TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60
 
-TenantScope = Literal["read", "ask", "write", "manage"]
+TenantScope = Literal["read", "ask", "feedback", "write", "manage"]
+_LIMITS = {"requests_per_second": 5.0, "tokens_per_day": 1_000_000, "cost_per_day": None, "max_tokens": 8_000}
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")]
+
+
+class KeyLimitsBody(BodyModel):
+    """Limits of a key. null means that only the limits of the tenant apply."""
+
+    requests_per_second: float | None = Field(None, ge=0.001, le=1_000_000)
+    tokens_per_day: int | None = Field(
+        None, ge=1, le=_MOST_TOKENS, description="Tokens of all models for queries of the key"
+    )
+    cost_per_day: float | None = Field(
+        None, gt=0, le=1e12, description="Cost of queries of the key, in the currency of the prices"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, le=_MOST_TOKENS, description="Maximum number of tokens in the texts of a reply"
+    )
 
 
 class KeyBody(BodyModel):
@@ -23,7 +40,7 @@ class KeyBody(BodyModel):
 
     name: KeyName = Field(description="Name of the key in logs; A-Z, a-z, 0-9, ., _, @ and -, at most 63 characters")
     scopes: list[TenantScope] = Field(
-        min_length=1, max_length=4, description="Permissions of the key; no scope includes another"
+        min_length=1, max_length=5, description="Permissions of the key; no scope includes another"
     )
     expires_in_seconds: int | None = Field(
         None, ge=1, le=_TEN_YEARS_SECONDS, description="Lifetime; null if the key is valid until it is revoked"
@@ -31,8 +48,21 @@ class KeyBody(BodyModel):
     filter: dict[str, Any] | None = Field(
         None,
         min_length=1,
-        description="Metadata filter that is added to every query of the key; requires that `ask` is the only scope",
+        description="Metadata filter that is added to every query of the key, which then has only the scopes `ask` and"
+        " `feedback`",
     )
+    limits: KeyLimitsBody | None = Field(
+        None, description="Limits of the key, which then lacks the scope `manage`; null: only the tenant's limits"
+    )
+
+
+class KeyLimitsView(ReplyModel):
+    """Limits of a key. null means that only the limits of the tenant apply."""
+
+    requests_per_second: float | None
+    tokens_per_day: int | None = Field(description="Tokens of all models for queries of the key")
+    cost_per_day: float | None = Field(description="Cost of queries of the key, in the currency of the prices")
+    max_tokens: int | None = Field(description="Maximum number of tokens in the texts of a reply")
 
 
 class KeyView(ReplyModel):
@@ -43,6 +73,7 @@ class KeyView(ReplyModel):
         name="website",
         scopes=["ask"],
         filter={"audience": "public"},
+        limits=_LIMITS,
         created_at="2026-10-01T09:30:00Z",
         expires_at="2027-10-01T09:30:00Z",
         revoked_at=None,
@@ -53,6 +84,7 @@ class KeyView(ReplyModel):
     name: str
     scopes: list[str]
     filter: dict[str, Any] | None
+    limits: KeyLimitsView
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -67,6 +99,7 @@ class NewKeyView(KeyView):
         name="website",
         scopes=["ask"],
         filter=None,
+        limits=_LIMITS,
         created_at="2026-10-01T09:30:00Z",
         expires_at=None,
         revoked_at=None,

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from api.schemas.common import ReplyModel, example
+from api.schemas.keys import KeyLimitsView
 from shared.domain.keys import Scope
 from shared.query.answer import Form
 
@@ -47,6 +48,8 @@ class LimitsView(ReplyModel):
     collections: int | None
     tokens_per_day: int | None = Field(description="Tokens of the language model for ingestion")
     cost_per_day: float | None = Field(description="Cost of ingestion")
+    query_tokens_per_day: int | None = Field(description="Tokens of all models for queries")
+    query_cost_per_day: float | None = Field(description="Cost of queries")
 
 
 class MeView(ReplyModel):
@@ -75,7 +78,10 @@ class MeView(ReplyModel):
             "collections": None,
             "tokens_per_day": None,
             "cost_per_day": None,
+            "query_tokens_per_day": None,
+            "query_cost_per_day": None,
         },
+        key_limits={"requests_per_second": None, "tokens_per_day": None, "cost_per_day": None, "max_tokens": None},
         queries_kept_days=30,
         estimates=False,
     )
@@ -91,5 +97,6 @@ class MeView(ReplyModel):
     embeddings: list[EmbeddingView]
     prices: PricesView | None = Field(description="Prices of the language model; null if they are unknown")
     limits: LimitsView
+    key_limits: KeyLimitsView = Field(description="Limits of the key, in addition to the tenant's limits")
     queries_kept_days: int = Field(description="Days for which queries are retained for feedback; 0 if they are not")
     estimates: bool = Field(description="Whether the key may request estimates")

@@ -157,7 +157,8 @@ class RetrievedChunkView(ReplyModel):
         description="Combined score of the channels; by default from 0 to below 1, higher for outstanding chunks"
     )
     matched_question: str | None = Field(
-        description="Nearest question; null if the text was nearer, or if an edit has just replaced the question"
+        description="Nearest question; null if the text was nearer, if an edit has just replaced the question, or if"
+        " it is a user's question and the key lacks the scope `read`"
     )
     matched_question_source: QuestionOrigin | None = Field(
         description="`given`: supplied with the document; `user`: accepted from feedback"
@@ -256,7 +257,9 @@ class ExpectedChunkView(ReplyModel):
     channels: dict[str, ExpectedRankView] = Field(
         description="Rank and score in each channel that has a value for the chunk"
     )
-    question: str | None = Field(description="Nearest question of the chunk")
+    question: str | None = Field(
+        description="Nearest question of the chunk; null also if it is a user's and the key lacks the scope `read`"
+    )
     left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
         description="Reason why the chunk was not returned. `absent`: the collection has no such searchable chunk."
         " `filter`: the filter or `document_ids` of the query exclude it. `min_score`: its score is too low. `top_k`:"

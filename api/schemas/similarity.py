@@ -60,7 +60,7 @@ class LikenessView(ReplyModel):
 
 
 class StoredQuestionView(ReplyModel):
-    text: str
+    text: str | None = Field(description="null if it is a user's question, and the key lacks the scope `read`")
     source: QuestionOrigin
     cosines: list[float]
 

@@ -12,7 +12,7 @@ from cli.commands.ask import condition
 from cli.connection import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from foreask_client import Key as ClientKey
     from foreask_client.models import Json, KeyScope
@@ -26,11 +26,18 @@ keys_app = typer.Typer(
 )
 
 _DAY_SECONDS = 86_400
+_LIMITS: Mapping[str, Callable[[str], float]] = {
+    "requests_per_second": float,
+    "tokens_per_day": int,
+    "cost_per_day": float,
+    "max_tokens": int,
+}
 
 
 class ScopeChoice(StrEnum):
     READ = "read"
     ASK = "ask"
+    FEEDBACK = "feedback"
     WRITE = "write"
     MANAGE = "manage"
 
@@ -52,13 +59,16 @@ def make(
     name: Annotated[str, typer.Argument(help="Name of the key in the log.")],
     *,
     scope: Annotated[
-        list[ScopeChoice] | None, typer.Option(help="Permission, repeatable; default: read, ask and write.")
+        list[ScopeChoice] | None, typer.Option(help="Permission, repeatable; default: read, ask, feedback and write.")
     ] = None,
     days: Annotated[
         int | None, typer.Option(help="Lifetime in days; default: until it is revoked.", min=1, max=3650)
     ] = None,
     filters: Annotated[
         list[str] | None, typer.Option("--filter", help="Filter of each query with the key, e.g. audience=public.")
+    ] = None,
+    limits: Annotated[
+        list[str] | None, typer.Option("--limit", help=f"Limit, repeatable: NUMBER for {', '.join(_LIMITS)}.")
     ] = None,
     tenant: Tenant = None,
     operator: OfOperator = False,
@@ -68,14 +78,15 @@ def make(
     """Create a key, which is printed only once."""
     scopes = [each.value for each in scope or ([ScopeChoice.ASK] if filters else _usual())]
     filter_ = dict(map(condition, filters)) if filters else None
+    limits_ = dict(map(_limit, limits)) if limits else None
     owner = _owner(tenant, operator=operator)
     if owner is None:
         lifetime = None if days is None else days * _DAY_SECONDS
         allowed = cast("list[KeyScope]", scopes)
         with client_of(url, key) as client:
-            made = client.make_key(name, allowed, expires_in_seconds=lifetime, filter=filter_).key
+            made = client.make_key(name, allowed, expires_in_seconds=lifetime, filter=filter_, limits=limits_).key
     else:
-        made = _make_in_ledger(_new_key(owner, name, scopes, filter_, days))
+        made = _make_in_ledger(_new_key(owner, name, scopes, filter_, limits_, days))
     print(f"# It is shown only once:\nFOREASK_API_KEY={made}")
 
 
@@ -122,7 +133,7 @@ def setting(
 
 
 def _usual() -> list[ScopeChoice]:
-    return [ScopeChoice.READ, ScopeChoice.ASK, ScopeChoice.WRITE]
+    return [ScopeChoice.READ, ScopeChoice.ASK, ScopeChoice.FEEDBACK, ScopeChoice.WRITE]
 
 
 def _owner(tenant: str | None, *, operator: bool) -> str | None:
@@ -137,13 +148,31 @@ def _owner(tenant: str | None, *, operator: bool) -> str | None:
     return OPERATOR if operator else tenant
 
 
-def _new_key(owner: str, name: str, scopes: Sequence[str], filter_: Json | None, days: int | None) -> NewKey:
-    from shared.domain.keys import OPERATOR, NewKey, Scope
+def _limit(text: str) -> tuple[str, float]:
+    """Parse `name=number`."""
+    name, _, value = text.partition("=")
+    try:
+        number = _LIMITS[name](value)
+    except (KeyError, ValueError):
+        number = 0
+    if not 0 < number < float("inf"):
+        raise typer.BadParameter(
+            f"{text} is not NAME=NUMBER, such as tokens_per_day=1000000. The limits are {', '.join(_LIMITS)}.",
+            param_hint="--limit",
+        )
+    return name, number
+
+
+def _new_key(  # noqa: PLR0917 - the options of a key
+    owner: str, name: str, scopes: Sequence[str], filter_: Json | None, limits: Json | None, days: int | None
+) -> NewKey:
+    from shared.domain.keys import OPERATOR, KeyLimits, NewKey, Scope
     from shared.vectors.filters import caller_conditions
 
     caller_conditions(filter_, None)  # rejects a filter that is not valid in queries
     chosen = {Scope.OPERATOR} if owner == OPERATOR else set(map(Scope, scopes))
-    return NewKey(owner, name, chosen, filter_, None if days is None else timedelta(days=days))
+    lifetime = None if days is None else timedelta(days=days)
+    return NewKey(owner, name, chosen, filter_, lifetime, KeyLimits(**(limits or {})))
 
 
 def _make_in_ledger(new: NewKey) -> str:

@@ -44,6 +44,15 @@ redis.call('SET', KEYS[1], string.format('%.0f', sum), 'EX', ARGV[3])
 return 1
 """
 
+# Add to the spending of a day. Reply: its tokens, and its cost as a text.
+_SPEND = """#!lua flags=allow-oom
+if tonumber(ARGV[1]) ~= 0 then redis.call('HINCRBY', KEYS[1], 'tokens', ARGV[1]) end
+if tonumber(ARGV[2]) ~= 0 then redis.call('HINCRBYFLOAT', KEYS[1], 'cost', ARGV[2]) end
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+local spent = redis.call('HMGET', KEYS[1], 'tokens', 'cost')
+return {tonumber(spent[1] or 0), spent[2] or '0'}
+"""
+
 log = structlog.get_logger()
 
 
@@ -76,24 +85,25 @@ class TenantUse:
         )
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
+        self._spend = self._redis.register_script(_SPEND)
         self._unavailable_until = 0.0
         self._empty: dict[str, tuple[float, Taken]] = {}  # time and reply of the last refusal of each bucket
 
-    async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
-        """Take a token from a tenant's bucket of `burst`; None if the broker is unavailable.
+    async def take_request(self, owner: str, per_second: float, burst: int) -> Taken | None:
+        """Take a token from the bucket of `burst` of a tenant or a key; None if the broker is unavailable.
 
         An empty bucket is not checked before it can have a token again, so a client that sends far too many requests
         causes no load at the broker.
         """
-        if (refused := self._still_empty(tenant)) is not None:
+        if (refused := self._still_empty(owner)) is not None:
             return refused
-        reply = await self._run(self._take, f"foreask:use:{tenant}:requests", per_second / 1000, burst)
+        reply = await self._run(self._take, f"foreask:use:{owner}:requests", per_second / 1000, burst)
         if reply is None:
             return None
         granted, left, wait, full = reply
         taken = Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
         if not taken.granted:
-            self._empty[tenant] = time.monotonic(), taken
+            self._empty[owner] = time.monotonic(), taken
         return taken
 
     async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
@@ -104,6 +114,12 @@ class TenantUse:
         key = f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
         has_room = await self._run(self._add, key, size_bytes, most, 2 * int(_DAY.total_seconds()))
         return has_room is None or bool(has_room)
+
+    async def spend(self, owner: str, tokens: int, cost: float) -> tuple[int, float] | None:
+        """Add to the spending of a tenant's or key's queries today; return the sums, or None without the broker."""
+        key = f"foreask:use:{owner}:queries:{datetime.now(UTC):%Y%m%d}"
+        reply = await self._run(self._spend, key, tokens, f"{cost:.8f}", 2 * int(_DAY.total_seconds()))
+        return None if reply is None else (int(reply[0]), float(reply[1]))
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -118,7 +134,7 @@ class TenantUse:
             return None
         return replace(refused, wait=refused.wait - elapsed, full=refused.full - elapsed)
 
-    async def _run(self, script: Any, key: str, *values: float) -> Any:
+    async def _run(self, script: Any, key: str, *values: float | str) -> Any:
         if time.monotonic() < self._unavailable_until:
             return None
         try:

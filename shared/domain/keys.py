@@ -22,13 +22,35 @@ class Scope(StrEnum):
     """A right of a key; no scope includes another."""
 
     READ = "read"  # documents, chunks, collections, and their progress
-    ASK = "ask"  # questions, and feedback on their results
+    ASK = "ask"  # questions
+    FEEDBACK = "feedback"  # feedback on the results of the key's own queries, which adds questions to chunks
     WRITE = "write"  # upload, change, retry and delete documents, and estimate costs
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
     OPERATOR = "operator"  # every tenant's state and erasure, without any contents
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
+FILTERED_SCOPES = frozenset({Scope.ASK, Scope.FEEDBACK})  # scopes of a key with a filter
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of a key, in addition to the limits of its tenant; None means unlimited. A day starts at midnight UTC.
+
+    Args:
+        requests_per_second: requests to the API.
+        tokens_per_day: tokens of all models for its queries.
+        cost_per_day: cost of its queries, in the currency of the prices.
+        max_tokens: tokens in the texts of a reply.
+    """
+
+    requests_per_second: float | None = None
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+    max_tokens: int | None = None
+
+
+UNLIMITED = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +63,11 @@ class NewKey:
         scopes: rights of the key.
         filter: metadata filter added to each of its queries.
         lasts: validity; None: until it is revoked.
+        limits: limits of the key.
 
     Raises:
-        InvalidInput: it would have no scope, the operator's scope together with others, or a filter that other scopes
-            would bypass.
+        InvalidInput: it would have no scope, the operator's scope together with others, or a filter or limits that its
+            scopes would bypass.
     """
 
     tenant: str
@@ -52,15 +75,24 @@ class NewKey:
     scopes: AbstractSet[Scope]
     filter: Mapping[str, Any] | None = None
     lasts: timedelta | None = None
+    limits: KeyLimits = UNLIMITED
 
     def __post_init__(self) -> None:
         if self.tenant == OPERATOR and self.scopes != {Scope.OPERATOR}:
             raise InvalidInput("An operator's key has only the scope 'operator'.", field="scopes")
         if self.tenant != OPERATOR and not (self.scopes and self.scopes <= TENANT_SCOPES):
-            raise InvalidInput("A tenant's key has some of the scopes read, ask, write and manage.", field="scopes")
-        if self.filter is not None and self.scopes != {Scope.ASK}:
             raise InvalidInput(
-                "A key with a filter has only the scope 'ask': other scopes would bypass the filter.", field="scopes"
+                "A tenant's key has some of the scopes read, ask, feedback, write and manage.", field="scopes"
+            )
+        if self.filter is not None and not self.scopes <= FILTERED_SCOPES:
+            raise InvalidInput(
+                "A key with a filter has only the scopes 'ask' and 'feedback': other scopes would bypass the filter.",
+                field="scopes",
+            )
+        if self.limits != UNLIMITED and self.scopes & {Scope.MANAGE, Scope.OPERATOR}:
+            raise InvalidInput(
+                "A key with limits lacks the scopes 'manage' and 'operator': it could create keys without limits.",
+                field="limits",
             )
 
 
@@ -77,6 +109,7 @@ class Key:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    limits: KeyLimits = UNLIMITED
 
     def ended(self, now: datetime) -> str | None:
         """Return why the key is invalid; None if it is valid."""

@@ -13,6 +13,7 @@ from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
 from shared.providers.tokens import token_counter
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.calibrate.calibrator import Calibrator
+from shared.query.metering import MeteredChat, MeteredEmbedder
 from shared.query.retrieve import Retriever
 from shared.query.rewrite import Rewriter
 from shared.services.parts import Parts
@@ -67,7 +68,7 @@ def query_embedders(parts: Parts) -> Embedders:
     """The embedders of interactive requests."""
     limiters = parts.embedding_limiters
     return Embedders(
-        BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], max_wait=QUERY))
+        MeteredEmbedder(BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], max_wait=QUERY)))
         for name, embedder in parts.embedders.items()
     )
 
@@ -78,5 +79,5 @@ def _rewriter(parts: Parts) -> Rewriter | None:
     return Rewriter(lambda tenant: _chat_of_a_query(parts, tenant), parts.settings.tuning.rewrite_budget)
 
 
-def _chat_of_a_query(parts: Parts, tenant: str) -> LimitedChat:
-    return LimitedChat(parts.chat, parts.llm_limiter, tenant, QUERY)
+def _chat_of_a_query(parts: Parts, tenant: str) -> ChatModel:
+    return MeteredChat(LimitedChat(parts.chat, parts.llm_limiter, tenant, QUERY))

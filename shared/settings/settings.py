@@ -133,6 +133,10 @@ class Settings(BaseSettings):
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days for which a question is retained for feedback; 0: not stored"
     )
+    feedback_review: bool = Field(
+        default=False,
+        description="whether positive feedback of keys without the scope manage waits until an editor accepts it",
+    )
 
     completion_retention_days: int = Field(
         7, ge=0, le=36_500, description="days for which paid questions are retained after their last chunk was deleted"

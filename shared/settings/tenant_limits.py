@@ -24,3 +24,5 @@ class TenantLimits(BaseModel):
     llm_tokens_per_minute: PositiveInt | None = None
     tokens_per_day: PositiveInt | None = Field(None, description="of the language model, for the ingest")
     cost_per_day: float | None = Field(None, gt=0, description="of the ingest, in the currency of the prices")
+    query_tokens_per_day: PositiveInt | None = Field(None, description="of all models, for queries")
+    query_cost_per_day: float | None = Field(None, gt=0, description="of queries, in the currency of the prices")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+import typer
 from fastapi.routing import APIRoute, iter_route_contexts
 from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
@@ -188,7 +189,10 @@ async def requested(client, route, headers):
 
 
 async def test_routes_reject_keys_without_scope(client):
-    keys = {scope: (await make(client, scope, name=scope))["key"] for scope in ("read", "ask", "write", "manage")}
+    keys = {
+        scope: (await make(client, scope, name=scope))["key"]
+        for scope in ("read", "ask", "feedback", "write", "manage")
+    }
     keys["operator"] = OPERATORS_KEY
     for route, (needed,) in SCOPED:
         assert (await requested(client, route, {})).status_code == 401, route.path
@@ -217,7 +221,7 @@ async def test_key_lists_its_tenant_and_rights(client, keyed):
     assert (asker.chat, asker.embedding) == (keyed.llm_model, keyed.embedding_model)
     assert asker.limits.upload_bytes == keyed.max_upload_bytes
     manager = MeView.model_validate_json((await client.get("/v1/me", headers=MANAGER)).content)
-    assert (manager.may, manager.estimates) == (["ask", "manage", "read", "write"], True)
+    assert (manager.may, manager.estimates) == (["ask", "feedback", "manage", "read", "write"], True)
     operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
     assert (operator.tenant, operator.may) == (None, ["operator"])
 
@@ -250,7 +254,7 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
         reply = await client.post("/v1/documents", json=body, headers=MANAGER)
         ids[body["metadata"]["audience"]] = reply.json()["id"]
     await work(services)
-    key = bearer((await make(client, "ask", filter=PUBLIC["metadata"]))["key"])
+    key = bearer((await make(client, "ask", "feedback", filter=PUBLIC["metadata"]))["key"])
     query_body = {"question": "How many days of leave do directors have?"}
 
     for query in QUERIES:
@@ -478,6 +482,13 @@ async def test_key_commands_work_without_server(client, command):
     printed = await command(commands.make, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
     key = printed.split("FOREASK_API_KEY=")[1].strip()
     assert await status_of(client, key) == 200
+    printed = await command(commands.make, "bot", limits=["tokens_per_day=5", "cost_per_day=0.5"], tenant="alice")
+    me = (await client.get("/v1/me", headers=bearer(printed.split("FOREASK_API_KEY=")[1].strip()))).json()
+    assert (me["key_limits"]["tokens_per_day"], me["key_limits"]["cost_per_day"]) == (5, 0.5)
+    assert me["may"] == ["ask", "feedback", "read", "write"]
+    for wrong in ("tokens=5", "tokens_per_day=many", "tokens_per_day=0", "cost_per_day=nan"):
+        with pytest.raises(typer.BadParameter):
+            await command(commands.make, "wrong", limits=[wrong], tenant="alice")
     assert "ci  read  expires" in await command(commands.list_, tenant="alice")
 
     await command(commands.revoke, "ci", tenant="alice")
@@ -491,7 +502,8 @@ async def test_key_commands_work_without_server(client, command):
 async def test_key_commands_work_over_the_api(services, keyed, provider, command):
     async with serving(keyed, services) as client:
         server = {"url": str(client.base_url), "key": KEYS["alice"]}
-        printed = await command(commands.make, "website", filters=["audience=public"], **server)
+        limits = ["max_tokens=500"]
+        printed = await command(commands.make, "website", filters=["audience=public"], limits=limits, **server)
         made = bearer(printed.split("FOREASK_API_KEY=")[1].split()[0])  # a log line may follow
         assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 200
         assert "website  ask  valid" in await command(commands.list_, **server)

@@ -244,8 +244,8 @@ BUGS = (
         "api/routes/queries.py",
         (
             (
-                "query_log.record(retrieval.collection, ",
-                "query_log.record(await collection_cache.find(caller.tenant, body.collection), ",
+                "                retrieval.collection, body.question,",
+                "                await collection_cache.find(caller.tenant, body.collection), body.question,",
             ),
         ),
     ),

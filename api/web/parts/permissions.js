@@ -19,7 +19,7 @@ export async function loadPermissions() {
 /** Return the server's limits and prices, or null if unavailable. @returns {Promise<Api["MeView"] | null>} */
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
-/** @param {"read" | "ask" | "write" | "manage"} scope */
+/** @param {"read" | "ask" | "feedback" | "write" | "manage"} scope */
 export const may = (scope) => me.may === null || me.may.includes(scope);
 
 // A key may have lost a scope since it was read.

@@ -7,6 +7,7 @@ import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { plural, duration, path } from "../parts/format.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { may } from "../parts/permissions.js";
 import { prose } from "../parts/prose.js";
 import { asRequest } from "../parts/request.js";
 import { sourcePanel } from "../parts/source.js";
@@ -137,7 +138,8 @@ async function rate(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.ch
     ratings.set(id, helpful);
     const messages = { accepted: "Thanks. Your question now finds this passage.",
       already_accepted: "Your question is already linked to this passage.", already_asked: "Your question is already linked to this passage.",
-      taken_back: "Your question was removed from this passage.", not_accepted: "Thanks for your feedback." };
+      taken_back: "Your question was removed from this passage.", not_accepted: "Thanks for your feedback.",
+      chunk_full: "Thanks for your feedback.", held: "Thanks. An editor will review your question." };
     const undo = outcome === "accepted" ? () => rate(false, id, queryId, ratings) : undefined;
     notify(messages[outcome], { undo, seconds: 8 });
   } catch (problem) {
@@ -264,7 +266,7 @@ function sourceList() {
           @click=${() => show(index)} ?disabled=${nothingFound}>
           <span class="cited" aria-hidden="true">${number}</span>
           <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
-            <span class="soft small" dir="auto">${chunk.matched_question ?? "matched by text"}</span></span>
+            <span class="soft small" dir="auto">${chunk.matched_question ?? (chunk.matched_question_source ? "matched by another user's question" : "matched by text")}</span></span>
         </button></li>`,
       )}
     </ol>`;
@@ -274,8 +276,8 @@ function feedback() {
   const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
   const helpful = chunk ? ask.helpful.get(chunk.chunk_id) : undefined;
   return html`<p class="feedback">
-    <button aria-pressed=${String(helpful === true)} @click=${() => rate(true)}>\u2713 Helpful</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => rate(false)}>\u2715 Not helpful</button>
+    ${may("feedback") ? html`<button aria-pressed=${String(helpful === true)} @click=${() => rate(true)}>\u2713 Helpful</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => rate(false)}>\u2715 Not helpful</button>` : nothing}
     <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.submitted)}`}>Explain</a>
   </p>`;
 }

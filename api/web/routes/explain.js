@@ -121,7 +121,7 @@ async function compare(id) {
 function rowsOf({ questions, text, words }) {
   const userMark = html`<span class="soft small">from a user</span>`;
   /** @type {import("../parts/similarity.js").Row[]} */
-  const rows = questions.map((each) => ({ words: each.text, mark: each.source === "user" ? userMark : nothing, kind: "questions", values: each.cosines }));
+  const rows = questions.map((each) => ({ words: each.text ?? "another user's question", mark: each.source === "user" ? userMark : nothing, kind: "questions", values: each.cosines }));
   if (text) rows.push({ words: "chunk text", mark: nothing, kind: "text", values: text });
   rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: words });
   return rows;

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Json = dict[str, Any]
-KeyScope = Literal["read", "ask", "write", "manage"]
+KeyScope = Literal["read", "ask", "feedback", "write", "manage"]
 Lane = Literal["interactive", "bulk"]
 Version = Literal["latest", "live"]
 
@@ -117,7 +117,11 @@ class ChunkInContext(Model):
 
 
 class FoundChunk(Model):
-    """A chunk in the result of a query; `matched_question` is `None` if the chunk's text matched best."""
+    """A chunk in the result of a query.
+
+    `matched_question` is `None` if the chunk's text matched best, or if the question is a user's and the key lacks the
+    scope `read`.
+    """
 
     chunk_id: str
     score: float
@@ -201,6 +205,7 @@ class AcceptedQuestion(Model):
     chunk_id: str
     question: str
     query_id: str | None
+    accepted_by: str | None = None
     state: str
     created_at: datetime
 
@@ -214,6 +219,7 @@ class AskedQuestion(Model):
     found: bool
     best_score: float | None
     helpful: bool | None
+    helpful_chunk_id: str | None = None
     chunk_ids: list[str]
     first_at: datetime
     last_at: datetime
@@ -313,6 +319,7 @@ class Key(Model):
     name: str
     scopes: list[str]
     filter: Json | None
+    limits: Json = {}
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None

@@ -41,6 +41,11 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
     return False
 
 
+async def assign(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
+    """Assign an accepted question to the key that accepted it, or to an editor; return whether that is a change."""
+    return (await connection.execute(SQL.assign, question)).one_or_none() is not None
+
+
 async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     """Delete the questions of chunks that no version of these documents contains any more.
 
@@ -132,7 +137,7 @@ async def retract_late(connection: AsyncConnection, chunks: Sequence[ChunkToInde
 async def _copy(
     connection: AsyncConnection, pairs: TextClause, documents: Sequence[UUID]
 ) -> list[tuple[list[Row[Any]], list[Row[Any]]]]:
-    """Copy accepted questions from sources to documents; return the questions that both had before."""
+    """Copy accepted questions with their owners to documents; return the questions that both had before."""
     targets = (await connection.execute(pairs, {"ids": list(documents)})).all()
     if not targets:
         return []
@@ -147,7 +152,9 @@ async def _copy(
         present = {question.id for question in of_target}
         if target.source in divisions and target.id in divisions:
             for question in _counterparts(target, of_source, divisions):
-                if question["id"] not in present:
+                if question["id"] in present:
+                    await assign(connection, question)
+                else:
                     await accept(connection, question)
         copied.append((of_source, of_target))
     return copied
@@ -168,4 +175,5 @@ def _counterparts(
                 "chunk": chunk,
                 "question": question.question,
                 "query": question.query_id,
+                "accepted_by": question.accepted_by,
             }

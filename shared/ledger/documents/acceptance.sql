@@ -6,11 +6,18 @@
 -- Accept a question, again if it was retracted or rejected. Return no row if it is accepted already, or if its points
 -- are being deleted, because that deletion would delete new points, too.
 INSERT INTO accepted_questions AS a
-    (id, tenant, collection_id, document_id, chunk_id, question, query_id, state)
-VALUES (:id, :tenant, :collection, :document, :chunk, :question, :query, {ACCEPT.target})
+    (id, tenant, collection_id, document_id, chunk_id, question, query_id, accepted_by, state)
+VALUES (:id, :tenant, :collection, :document, :chunk, :question, :query, :accepted_by, {ACCEPT.target})
 ON CONFLICT (id) DO UPDATE
-SET {ACCEPT.sets}, question = excluded.question, query_id = excluded.query_id, created_at = now()
+SET {ACCEPT.sets}, question = excluded.question, query_id = excluded.query_id, accepted_by = excluded.accepted_by,
+    created_at = now()
 WHERE {ACCEPT.applies:a} AND {is_not_claimed}
+RETURNING id
+
+-- name: assign
+-- Assign an accepted question to the key that accepted it, or to an editor.
+UPDATE accepted_questions SET accepted_by = :accepted_by
+WHERE id = :id AND {RETRACT.applies} AND accepted_by IS DISTINCT FROM :accepted_by
 RETURNING id
 
 -- name: is_being_removed
@@ -46,7 +53,7 @@ WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {is_live:l} AND {exists:d}
 
 -- name: accepted_questions
 -- List the accepted questions of documents, the oldest first.
-SELECT id, document_id, chunk_id, question, query_id FROM accepted_questions
+SELECT id, document_id, chunk_id, question, query_id, accepted_by FROM accepted_questions
 WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {RETRACT.applies} ORDER BY created_at, id
 
 -- name: delete_without_chunk

@@ -7,11 +7,11 @@ can lack it. A retracted question is `removing` until its points are deleted and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from sqlalchemy import RowMapping
@@ -35,7 +35,9 @@ _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant take
 SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
 
 
-FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
+FeedbackOutcome = Literal[
+    "accepted", "already_accepted", "already_asked", "chunk_full", "held", "taken_back", "not_accepted"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class FeedbackResult:
     """The result of feedback.
 
     Args:
-        outcome: `already_asked`: the chunk has the same question; `not_accepted`: there was nothing to retract.
+        outcome: `already_asked`: the chunk has the same question; `chunk_full`: it has the maximum number of accepted
+            questions, and the key may displace none of them; `held`: an editor has to accept the question;
+            `not_accepted`: there was nothing that the key may retract.
         question: question of the query.
         accepted_id: id of the accepted question, if there is or was one.
         due: whether its chunk is due to be indexed again.
@@ -65,6 +69,7 @@ class AcceptedQuestionRecord:
     chunk_id: UUID
     question: str
     query_id: UUID | None
+    accepted_by: UUID | None
     state: AcceptedState
     created_at: datetime
 
@@ -104,28 +109,63 @@ class Feedback:
         self._database = database
 
     @again_after_collision
-    async def accept(self, tenant: str, query_id: UUID, chunk_id: UUID, *, most: int) -> FeedbackResult:
+    async def accept(
+        self, tenant: str, query_id: UUID, chunk_id: UUID, *, most: int, key: UUID | None = None
+    ) -> FeedbackResult:
         """Accept the question of a query for a chunk that the query returned.
 
         Args:
             tenant: owner of the query.
             query_id: id of a logged query.
             chunk_id: the chunk that answers it.
-            most: maximum number of accepted questions of a chunk; one more retracts the oldest.
+            most: maximum number of accepted questions of a chunk; one more displaces the oldest that the key accepted,
+                or for an editor the oldest of any key, then of editors.
+            key: the key that gives the feedback, and must have sent the query; None: an editor.
 
         Raises:
-            NotFound: the tenant has no such query, or the chunk does not exist any more.
+            NotFound: the tenant or its key has no such query, or the chunk does not exist any more.
             InvalidInput: the query did not return the chunk.
             Unavailable: the question was retracted, and its points are being deleted.
         """
         async with self._database.begin() as connection:
-            query = await _returned(connection, tenant, query_id, chunk_id)
-            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": True})
-            return await _accept(connection, tenant, query, chunk_id, most)
+            query = await _returned(connection, tenant, query_id, chunk_id, key)
+            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": True, "chunk": chunk_id})
+            return await _accept(connection, tenant, query, chunk_id, most, key)
+
+    async def hold(self, tenant: str, query_id: UUID, chunk_id: UUID, *, key: UUID) -> FeedbackResult:
+        """Record that a chunk answered the query of a key, so that an editor can accept its question.
+
+        Raises:
+            NotFound: the key has no such query, or the chunk does not exist any more.
+            InvalidInput: the query did not return the chunk.
+        """
+        async with self._database.begin() as connection:
+            query = await _returned(connection, tenant, query_id, chunk_id, key)
+            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": True, "chunk": chunk_id})
+            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
+            chunk = await _live_chunk(connection, live, chunk_id)
+            if plain(query.question) in _passed_questions(chunk):
+                return FeedbackResult("already_asked", query.question, None)
+            identity = accepted_id(chunk_id, query.question)
+            parameters = {"id": identity, "collection": live, "key": None}
+            if (await connection.execute(SQL.document_of_question, parameters)).one_or_none() is not None:
+                return FeedbackResult("already_accepted", query.question, identity)
+            return FeedbackResult("held", query.question, None)
+
+    async def target(self, tenant: str, query_id: UUID, chunk_id: UUID, *, key: UUID | None) -> tuple[str, UUID]:
+        """Return the name of a query's collection, and the chunk of its live build that feedback would change.
+
+        Raises:
+            NotFound, InvalidInput: as `accept`.
+        """
+        async with self._database.begin() as connection:
+            query = await _returned(connection, tenant, query_id, chunk_id, key)
+            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
+            return (await connection.execute(SQL.collection_name, {"collection": live})).one().name, chunk_id
 
     @again_after_collision
     async def accept_any(self, collection: Collection, question: str, chunk_id: UUID, *, most: int) -> FeedbackResult:
-        """Accept a question for a chunk of a collection, without a query.
+        """Accept a question for a chunk of a collection as an editor, without a query.
 
         Raises:
             NotFound: the collection has no such visible chunk.
@@ -133,22 +173,22 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             asked = _AskedQuestion(collection.id, question)
-            return await _accept(connection, collection.tenant, asked, chunk_id, most)
+            return await _accept(connection, collection.tenant, asked, chunk_id, most, None)
 
     @again_after_collision
-    async def retract(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
-        """Retract the question of a query from a chunk, if it was accepted.
+    async def retract(self, tenant: str, query_id: UUID, chunk_id: UUID, *, key: UUID | None = None) -> FeedbackResult:
+        """Retract the question of a query from a chunk, if it was accepted by the key, or for an editor by any.
 
         Raises:
-            NotFound: the tenant has no such query, or the chunk does not exist any more.
+            NotFound: the tenant or its key has no such query, or the chunk does not exist any more.
             InvalidInput: the query did not return the chunk.
         """
         async with self._database.begin() as connection:
-            query = await _returned(connection, tenant, query_id, chunk_id)
-            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": False})
+            query = await _returned(connection, tenant, query_id, chunk_id, key)
+            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": False, "chunk": None})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             identity = accepted_id(chunk_id, query.question)
-            if not await _retract(connection, live, identity):
+            if not await _retract(connection, live, identity, key):
                 return FeedbackResult("not_accepted", query.question, None)
             return FeedbackResult("taken_back", query.question, identity)
 
@@ -160,7 +200,7 @@ class Feedback:
             NotFound: the collection has no accepted question of that id.
         """
         async with self._database.begin() as connection:
-            if not await _retract(connection, collection.id, accepted):
+            if not await _retract(connection, collection.id, accepted, None):
                 raise NotFound(
                     f"There is no accepted question {accepted}. GET /v1/collections/{collection.name}/accepted lists"
                     " the accepted questions."
@@ -217,8 +257,8 @@ def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
     return {"ids": [q.id for q in questions], "until": [q.claimed_until for q in questions]}
 
 
-async def _accept(
-    connection: AsyncConnection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int
+async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
+    connection: AsyncConnection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int, key: UUID | None
 ) -> FeedbackResult:
     live, chunk_id = await _in_live_build(connection, asked.collection_id, chunk_id)
     chunk = await _live_chunk(connection, live, chunk_id)
@@ -232,22 +272,43 @@ async def _accept(
         "chunk": chunk_id,
         "question": asked.question,
         "query": asked.query_id,
+        "accepted_by": key,
     }
+    if not await _make_room(connection, parameters, most):
+        return FeedbackResult("chunk_full", asked.question, None)
     if not await acceptance.accept(connection, parameters):
+        if key is None and await acceptance.assign(connection, parameters):
+            await _mirror(connection, chunk["document_id"])
         return FeedbackResult("already_accepted", asked.question, parameters["id"])
-    await connection.execute(SQL.retract_oldest, {"chunk": chunk_id, "most": most})
     await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
     followers = await _mirror(connection, chunk["document_id"])
     due = await acceptance.index_waiting(connection, [chunk["document_id"], *followers])
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due))
 
 
-async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _AskedQuestion:
-    """Read a query that returned the chunk."""
-    row = (await connection.execute(SQL.logged_query, {"id": query_id, "tenant": tenant})).one_or_none()
+async def _make_room(connection: AsyncConnection, question: Mapping[str, Any], most: int) -> bool:
+    """Displace questions until the chunk has room for this one; return False if the key may not displace enough."""
+    of_chunk = {"id": question["id"], "chunk": question["chunk"], "key": question["accepted_by"]}
+    taken = (await connection.execute(SQL.taken, of_chunk)).one()
+    excess = taken.others + 1 - most
+    if taken.is_accepted or excess <= 0:
+        return True
+    if taken.displaceable < excess:
+        return False
+    await connection.execute(SQL.displace, {**of_chunk, "excess": excess})
+    return True
+
+
+async def _returned(
+    connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID, key: UUID | None
+) -> _AskedQuestion:
+    """Read a query that returned the chunk, and was sent with the key if one is given."""
+    parameters = {"id": query_id, "tenant": tenant, "key": key}
+    row = (await connection.execute(SQL.logged_query, parameters)).one_or_none()
     if row is None:
         raise NotFound(
-            f"There is no query {query_id}: take metadata.query_id of a reply, within FOREASK_QUERY_RETENTION_DAYS.",
+            f"This key has sent no query {query_id}: take metadata.query_id of a reply to the same key, within"
+            " FOREASK_QUERY_RETENTION_DAYS.",
             field="query_id",
         )
     if chunk_id not in row.chunk_ids:
@@ -263,17 +324,17 @@ async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk
     """
     collection = (await connection.execute(SQL.collection_name, {"collection": collection_id})).one_or_none()
     if collection is None:
-        raise _no_chunk(chunk_id)
+        raise no_chunk(chunk_id)
     await build_sync.hold(connection, collection.tenant, collection.name)
     builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
     if not builds:  # the collection is being erased
-        raise _no_chunk(chunk_id)
+        raise no_chunk(chunk_id)
     live, *_ = builds
     if live["id"] == collection_id:
         return collection_id, chunk_id
     found = await chunk_matching.in_live_build(connection, collection_id, live["id"], chunk_id)
     if found is None:
-        raise _no_chunk(chunk_id)
+        raise no_chunk(chunk_id)
     return live["id"], found
 
 
@@ -282,11 +343,11 @@ async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id
     parameters = {"chunk": chunk_id, "collection": collection_id}
     row: RowMapping | None = (await connection.execute(SQL.live_chunk, parameters)).mappings().one_or_none()
     if row is None:
-        raise _no_chunk(chunk_id)
+        raise no_chunk(chunk_id)
     return row
 
 
-def _no_chunk(chunk_id: UUID) -> NotFound:
+def no_chunk(chunk_id: UUID) -> NotFound:
     return NotFound(f"The chunk {chunk_id} does not exist any more.", field="chunk_id")
 
 
@@ -295,8 +356,9 @@ def _passed_questions(chunk: RowMapping) -> set[str]:
     return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
 
 
-async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
-    parameters = {"id": accepted, "collection": collection_id}
+async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: UUID, key: UUID | None) -> bool:
+    """Retract a question that the key accepted, or without a key any question; return whether there was one."""
+    parameters = {"id": accepted, "collection": collection_id, "key": key}
     document = (await connection.execute(SQL.document_of_question, parameters)).scalar_one_or_none()
     if document is None:
         return False

@@ -1,10 +1,11 @@
 -- name: logged_query
--- Read a logged query.
-SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant
+-- Read a logged query; with a key, one of this key.
+SELECT collection_id, question, chunk_ids FROM queries
+WHERE id = :id AND tenant = :tenant AND (CAST(:key AS uuid) IS NULL OR key_id = :key)
 
 -- name: record_helpful
 -- Record whether a returned chunk answered a query.
-UPDATE queries SET helpful = :helpful WHERE id = :id
+UPDATE queries SET helpful = :helpful, helpful_chunk_id = :chunk WHERE id = :id
 
 -- name: collection_name
 -- Read the name of a build's collection.
@@ -18,29 +19,40 @@ LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
 WHERE c.id = :chunk AND d.collection_id = :collection AND {exists:d}
 FOR UPDATE OF d
 
--- name: retract_oldest
--- Retract the oldest questions of a chunk that has too many.
+-- part: is_of
+-- A key may retract the question: it accepted it. An editor, without a key, may retract every question.
+(CAST(:key AS uuid) IS NULL OR accepted_by = :key)
+
+-- name: taken
+-- Count the other accepted questions of a chunk, and the displaceable ones among them.
+SELECT count(*) FILTER (WHERE id <> :id) AS others, count(*) FILTER (WHERE id <> :id AND {is_of}) AS displaceable,
+       coalesce(bool_or(id = :id), false) AS is_accepted
+FROM accepted_questions WHERE chunk_id = :chunk AND {RETRACT.applies}
+
+-- name: displace
+-- Retract questions of a chunk that has too many: questions of keys before questions of editors, the oldest first.
 UPDATE accepted_questions SET {RETRACT.sets}
 WHERE id = ANY(ARRAY(
-    SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {RETRACT.applies}
-    ORDER BY created_at DESC, id OFFSET :most))
+    SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND id <> :id AND {is_of} AND {RETRACT.applies}
+    ORDER BY accepted_by IS NULL, created_at, id LIMIT :excess))
 
 -- name: touch
 -- Mark documents as changed, because a running verification compares their rows with older snapshots.
 UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
 
 -- name: document_of_question
--- Find the document of an accepted question.
+-- Find the document of an accepted question that may be retracted.
 SELECT document_id FROM accepted_questions
-WHERE id = :id AND collection_id = :collection AND {RETRACT.applies}
+WHERE id = :id AND collection_id = :collection AND {is_of} AND {RETRACT.applies}
 
 -- name: retract
 -- Retract a question; return no row if it is retracted already.
-UPDATE accepted_questions SET {RETRACT.sets} WHERE id = :id AND {RETRACT.applies} RETURNING id
+UPDATE accepted_questions SET {RETRACT.sets} WHERE id = :id AND {is_of} AND {RETRACT.applies} RETURNING id
 
 -- name: page
 -- List a collection's accepted questions, the newest first.
-SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
+SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.accepted_by,
+       a.state, a.created_at
 FROM accepted_questions a JOIN documents d ON d.id = a.document_id
 WHERE a.collection_id = :collection AND {RETRACT.applies:a}
   AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))

@@ -19,7 +19,7 @@ SQL = statements.load(__file__)
 
 @dataclass(frozen=True, slots=True)
 class QueryLogEntry:
-    """A question as a user put it, and the chunks that were returned."""
+    """A question as a user put it, the chunks that were returned, and the key in the ledger that asked, if any."""
 
     id: UUID
     tenant: str
@@ -27,6 +27,7 @@ class QueryLogEntry:
     question: str
     chunk_ids: Sequence[str]
     best_score: float | None = None
+    key_id: UUID | None = None
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class AskedQuestion:
         best_score: highest score of these; None if no chunk was returned.
         found: whether the documents answered it last: an answer was written, or chunks were returned.
         helpful: newest feedback on any of its queries; None if there is none.
+        helpful_chunk_id: chunk of this feedback if it is positive.
         times: number of queries.
         last_at: time of the last query.
     """
@@ -50,6 +52,7 @@ class AskedQuestion:
     best_score: float | None
     found: bool
     helpful: bool | None
+    helpful_chunk_id: UUID | None
     times: int
     first_at: datetime
     last_at: datetime
@@ -72,6 +75,7 @@ class QueryLog:
             "questions": [entry.question for entry in entries],
             "chunks": ["{" + ",".join(entry.chunk_ids) + "}" for entry in entries],
             "best_scores": [entry.best_score for entry in entries],
+            "keys": [entry.key_id for entry in entries],
         }
         async with self._database.begin() as connection:
             await connection.execute(SQL.insert, parameters)
@@ -100,6 +104,7 @@ class QueryLog:
                     row.best_score,
                     row.found,
                     row.helpful,
+                    row.helpful_chunk_id,
                     times=1,
                     first_at=row.created_at,
                     last_at=row.created_at,
@@ -107,7 +112,8 @@ class QueryLog:
             else:
                 last.times += 1
                 last.first_at = row.created_at
-                last.helpful = row.helpful if last.helpful is None else last.helpful
+                if last.helpful is None:
+                    last.helpful, last.helpful_chunk_id = row.helpful, row.helpful_chunk_id
         return list(asked.values())
 
     async def purge(self, age: timedelta) -> bool:

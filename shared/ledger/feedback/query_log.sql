@@ -2,11 +2,12 @@
 -- Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
 -- the last queries.
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
-INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found)
-SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}'
+INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found, key_id)
+SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}', v.key_id
 FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collections AS uuid[]),
-                  CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]))
-           AS v(id, tenant, collection_id, question, chunks, best_score)
+                  CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]),
+                  CAST(:keys AS uuid[]))
+           AS v(id, tenant, collection_id, question, chunks, best_score, key_id)
 ON CONFLICT DO NOTHING
 
 -- name: record_not_found
@@ -16,7 +17,7 @@ UPDATE queries SET found = false FROM soon WHERE id = :id
 
 -- name: newest
 -- Read the newest queries of a collection, with all its builds.
-SELECT id, question, chunk_ids, best_score, found, helpful, created_at FROM queries
+SELECT id, question, chunk_ids, best_score, found, helpful, helpful_chunk_id, created_at FROM queries
 WHERE collection_id IN (SELECT id FROM collections WHERE tenant = :tenant AND name = :name)
   AND tenant = :tenant AND created_at >= CAST(:since AS timestamptz)
 ORDER BY created_at DESC, id DESC LIMIT :limit

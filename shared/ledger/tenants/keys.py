@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.keys import Key, NewKey, Scope
+from shared.domain.keys import Key, KeyLimits, NewKey, Scope
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -38,6 +39,7 @@ class Keys:
             "sha256": sha256,
             "scopes": sorted(new.scopes),
             "filter": None if new.filter is None else json.dumps(new.filter),
+            "limits": json.dumps({name: limit for name, limit in asdict(new.limits).items() if limit is not None}),
             "lasts": new.lasts,
         }
         async with self._database.begin() as connection:
@@ -87,4 +89,5 @@ def _key_of(row: RowMapping) -> Key:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
+        limits=KeyLimits(**row["limits"]),
     )

@@ -1,6 +1,6 @@
 -- part: key_columns
 -- The columns of a key.
-id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at
+id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at, limits
 
 -- name: find
 -- Find keys by their hashes, including ended ones.
@@ -28,8 +28,8 @@ SELECT count(*) FROM api_keys WHERE tenant = :tenant
 
 -- name: insert
 -- Insert a key; return no row if a key that is not revoked has the name.
-INSERT INTO api_keys (id, tenant, name, sha256, scopes, filter, expires_at)
-VALUES (:id, :tenant, :name, :sha256, CAST(:scopes AS text[]), CAST(:filter AS jsonb),
+INSERT INTO api_keys (id, tenant, name, sha256, scopes, filter, limits, expires_at)
+VALUES (:id, :tenant, :name, :sha256, CAST(:scopes AS text[]), CAST(:filter AS jsonb), CAST(:limits AS jsonb),
         now() + CAST(:lasts AS interval))
 ON CONFLICT (tenant, name) WHERE revoked_at IS NULL DO NOTHING
 RETURNING {key_columns}

@@ -66,7 +66,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, An
         chunk_id=match.chunk_id,
         score=match.score,
         matched_question=question["question"] if question else None,
-        matched_question_source=_source(question) if question else None,
+        matched_question_source=origin_of(question) if question else None,
         content=content,
         document_id=payload.get("public_id", payload["document_id"]),
         row_id=payload["document_id"],
@@ -81,6 +81,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, An
     )
 
 
-def _source(question: Mapping[str, Any]) -> QuestionOrigin:
+def origin_of(question: Mapping[str, Any]) -> QuestionOrigin:
+    """Return the origin of a question from its payload in Qdrant."""
     source: QuestionOrigin = question.get("source", "generated")
     return source

@@ -13,7 +13,7 @@ from typing import Literal
 from shared.domain.collections import Baseline, Weights
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery
 from shared.query.retrieve.fusion import fuse
-from shared.query.retrieve.query import Channel, Query
+from shared.query.retrieve.query import Channel, Query, QuestionOrigin
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.vectors.filters import VisiblePoints
@@ -45,6 +45,7 @@ class ExpectedChunk:
         channels: its ranks by channel; a missing channel contributes nothing.
         question: point of its nearest question.
         question_text: text of that question.
+        question_source: its origin.
         left_out: reason why it is not returned; None if it is.
     """
 
@@ -54,6 +55,7 @@ class ExpectedChunk:
     channels: Mapping[Channel, ExpectedRank] = field(default_factory=dict)
     question: str | None = None
     question_text: str | None = None
+    question_source: QuestionOrigin | None = None
     left_out: LeftOut | None = None
 
 

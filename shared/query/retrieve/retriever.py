@@ -17,7 +17,7 @@ from shared.providers.reranking import Reranker
 from shared.providers.tokens import Estimate, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
-from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
+from shared.query.retrieve.chunks import RetrievedChunk, chunk_of, origin_of
 from shared.query.retrieve.default_fusion import reference_score, reference_scores
 from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.fusion import Match, fuse
@@ -81,6 +81,16 @@ class Retrieval:
     expected: Sequence[ExpectedChunk] = ()
     query_id: UUID | None = None
     collection: Collection | None = None
+
+    def hide_users_questions(self) -> None:
+        """Remove the texts of users' questions, which only some keys may read; their origin stays."""
+        self.chunks = [
+            replace(chunk, matched_question=None) if chunk.matched_question_source == "user" else chunk
+            for chunk in self.chunks
+        ]
+        self.expected = [
+            replace(chunk, question_text=None) if chunk.question_source == "user" else chunk for chunk in self.expected
+        ]
 
 
 @dataclass(slots=True)
@@ -193,7 +203,15 @@ class Retriever:
         points = [each.question for each in ranked if each.question]
         read = await self._index.chunk_payloads(search.where, {}, points)
         asked = {point: payload.get("question") for point, payload in read.questions.items()}
-        named = [replace(each, question_text=asked.get(each.question or "")) for each in ranked]
+        sources = {point: origin_of(payload) for point, payload in read.questions.items()}
+        named = [
+            replace(
+                each,
+                question_text=asked.get(each.question or ""),
+                question_source=sources.get(each.question or ""),
+            )
+            for each in ranked
+        ]
         best = {match.chunk_id for match in matches[: query.top_k]}
         return settled(named, best, {chunk.chunk_id for chunk in search.retrieval.chunks})
 

@@ -63,6 +63,7 @@ class TenantApi(Connection):
         *,
         expires_in_seconds: int | None = None,
         filter: Json | None = None,  # noqa: A002  the field's name
+        limits: Json | None = None,
     ) -> NewKey:
         """Create a key. Only this reply contains the key itself.
 
@@ -71,9 +72,10 @@ class TenantApi(Connection):
             scopes: permissions; no scope includes another.
             expires_in_seconds: lifetime; None: valid until it is revoked.
             filter: condition on metadata that is added to each query made with the key.
+            limits: limits of the key: requests_per_second, tokens_per_day, cost_per_day and max_tokens.
         """
         body = {"name": name, "scopes": list(scopes)}
-        body |= given({"expires_in_seconds": expires_in_seconds, "filter": filter})
+        body |= given({"expires_in_seconds": expires_in_seconds, "filter": filter, "limits": limits})
         return await self.send(post("/v1/keys", NewKey, body))
 
     async def revoke_key(self, key_id: str) -> None:

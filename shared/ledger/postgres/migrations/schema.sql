@@ -365,6 +365,7 @@ CREATE TABLE api_keys (
     sha256 bytea NOT NULL,
     scopes text[] NOT NULL,
     filter jsonb,  -- filter added to its queries; null if none
+    limits jsonb NOT NULL DEFAULT '{}',  -- limits of the key; a missing limit is unlimited
     expires_at timestamptz,
     revoked_at timestamptz,
     last_used_at timestamptz,
@@ -389,6 +390,8 @@ CREATE TABLE queries (
     best_score real,  -- null if no chunk was returned
     found boolean NOT NULL DEFAULT true,  -- whether the chunks or the answer were relevant
     helpful boolean,  -- its last feedback; null if none
+    helpful_chunk_id uuid,  -- the chunk of positive feedback
+    key_id uuid,  -- the ledger's key that asked; null for a key of the settings, or without keys
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_queries PRIMARY KEY (id)
 );
@@ -407,6 +410,7 @@ CREATE TABLE accepted_questions (
     chunk_id uuid NOT NULL,
     question text NOT NULL,
     query_id uuid,
+    accepted_by uuid,  -- the key whose feedback accepted it; null for an editor
     state text NOT NULL,
     -- When its points may be deleted, or the end of the claim that deletes them.
     due_at timestamptz NOT NULL DEFAULT now(),

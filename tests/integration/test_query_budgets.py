@@ -1,0 +1,179 @@
+"""Limits of a key, and daily budgets of queries: other keys and tenants are not affected."""
+
+import pytest
+from redis.asyncio import Redis
+
+from shared.broker.tenant_use import TenantUse
+from shared.settings import TenantLimits
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.waiting import eventually
+
+ALICE, BOB = as_tenant("alice"), as_tenant("bob")
+QUESTION = {"question": "How many days of leave are there?"}
+CHAT = {
+    "model": "default",
+    "messages": [
+        {"role": "user", "content": "What is leave?"},
+        {"role": "assistant", "content": "Free days."},
+        {"role": "user", "content": "How many are there?"},
+    ],
+}
+COMPARED = {"questions": ["How much leave?"], "texts": [{"text": "Thirty days of leave."}]}
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(with_keys(settings), services) as client:
+        for headers in (ALICE, BOB):
+            body = {"text": "# Leave\n\nEverybody has thirty days of leave a year."}
+            assert (await client.post("/v1/documents", json=body, headers=headers)).status_code == 202
+        await work(services)
+        yield client
+
+
+async def key(client, name="website", **limits):
+    """Create a key with limits, and return its headers."""
+    body = {"name": name, "scopes": ["ask"], "limits": limits or None}
+    reply = await client.post("/v1/keys", json=body, headers=ALICE)
+    assert reply.status_code == 201, reply.text
+    return {"authorization": f"Bearer {reply.json()['key']}"}
+
+
+async def retrieve(client, headers, **more):
+    return await client.post("/v1/retrieve", json=QUESTION | more, headers=headers)
+
+
+def accounts_of(client):
+    """Return the tokens that this process has counted, by owner; unsent ones too."""
+    accounts = client._transport.app.state.api.query_budgets._accounts.values()
+    assert all(not account.unsent for account in accounts)
+    return {account.kind: account.tokens for account in accounts}
+
+
+async def settled(client):
+    budgets = client._transport.app.state.api.query_budgets
+    await eventually(lambda: budgets._sending is None and not any(a.unsent for a in budgets._accounts.values()))
+
+
+async def test_key_rate_leaves_rest_of_tenant(client):
+    website, other = await key(client, requests_per_second=0.01), await key(client, "other")
+
+    replies = [await retrieve(client, website) for _ in range(2)]
+
+    assert [reply.status_code for reply in replies] == [200, 429]
+    assert replies[1].json()["detail"].startswith("This key may send 0.01 requests per second")
+    assert int(replies[1].headers["retry-after"]) > 1
+    assert (await retrieve(client, other)).status_code == 200
+
+
+async def test_used_up_key_budget_rejects_queries_until_midnight(client, services, settings):
+    website, other = await key(client, tokens_per_day=5), await key(client, "other", tokens_per_day=1_000_000)
+    assert (await retrieve(client, website)).status_code == 200
+    await settled(client)
+
+    requests = {"/v1/retrieve": QUESTION, "/v1/query": QUESTION, "/v1/similarity": COMPARED}
+    for address, body in requests.items():
+        refused = await client.post(address, json=body, headers=website)
+        assert refused.status_code == 429, address
+        assert refused.json()["detail"] == (
+            "The queries of this key may spend 5 tokens per day, which are used up: continue after midnight in UTC."
+        )
+        assert 0 < int(refused.headers["retry-after"]) <= 24 * 60 * 60
+    assert (await client.post("/v1/chat/completions", json=CHAT, headers=website)).status_code == 429
+    assert (await retrieve(client, other)).status_code == 200
+    async with calling(with_keys(settings), services) as process:  # another process of the API
+        assert (await retrieve(process, website)).status_code == 429
+
+
+async def test_every_model_call_of_a_query_counts(client, provider):
+    website = await key(client, tokens_per_day=1_000_000)
+    spent = [0]
+
+    async def spend(address, body):
+        reply = await client.post(address, json=body, headers=website)
+        assert reply.status_code == 200, reply.text
+        await settled(client)
+        spent.append(accounts_of(client)["key"])
+        return spent[-1] - spent[-2]
+
+    embedded = await spend("/v1/retrieve", QUESTION)
+    assert embedded == len(QUESTION["question"]) // 3 + 1
+    rewritten = await spend("/v1/retrieve", QUESTION | {"rewrite": {"queries": 2}})
+    answered = await spend("/v1/query", QUESTION)
+    streamed = await spend("/v1/query", QUESTION | {"stream": True})
+    condensed = await spend("/v1/chat/completions", CHAT)
+    compared = await spend("/v1/similarity", COMPARED)
+    assert min(rewritten, answered, streamed) > embedded
+    assert condensed > answered
+    assert compared > 0
+
+
+async def test_answer_counts_billed_tokens(client):
+    website = await key(client, tokens_per_day=1_000_000)
+    usage = (await client.post("/v1/query", json=QUESTION, headers=website)).json()["metadata"]["usage"]
+    await settled(client)
+
+    billed = usage["prompt_tokens"] + usage["completion_tokens"]
+    assert billed > 0
+    assert accounts_of(client)["key"] == billed + len(QUESTION["question"]) // 3 + 1
+
+
+async def test_cost_budget_of_tenant_covers_all_its_keys(services, settings, client):
+    limits = {"alice": TenantLimits(query_cost_per_day=1.0)}
+    expensive = {"tenant_limits": limits, "llm_input_price": 1e6, "llm_output_price": 1e6}
+    website = await key(client, tokens_per_day=1_000_000)
+    async with calling(with_keys(settings).model_copy(update=expensive), services) as limited:
+        assert (await limited.post("/v1/query", json=QUESTION, headers=website)).status_code == 200
+        await settled(limited)
+
+        refused = await retrieve(limited, ALICE)
+        assert refused.status_code == 429
+        assert refused.json()["detail"].startswith("The queries of this tenant may spend 1 (in the currency of")
+        assert (await limited.get("/v1/documents", headers=ALICE)).status_code == 200
+        assert (await retrieve(limited, BOB)).status_code == 200
+
+
+async def test_unlimited_queries_do_not_call_the_broker(client, settings):
+    website = await key(client)
+    assert (await retrieve(client, website)).status_code == 200
+
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        assert [name async for name in redis.scan_iter("foreask:use:*:queries:*")] == []
+        limited = await key(client, "limited", tokens_per_day=1_000)
+        await retrieve(client, limited)
+        await settled(client)
+        names = [name async for name in redis.scan_iter("foreask:use:*:queries:*")]
+        assert len(names) == 1
+        assert await redis.pttl(names[0]) > 0
+
+
+async def test_queries_are_counted_locally_during_broker_outage():
+    use = TenantUse("redis://127.0.0.1:1")
+    assert await use.spend("alice", 1, 0.5) is None
+    await use.aclose()
+
+
+async def test_key_limits_tokens_of_a_reply(client):
+    website = await key(client, max_tokens=500)
+
+    assert (await retrieve(client, website)).status_code == 200
+    assert (await retrieve(client, website, max_tokens=500)).status_code == 200
+    refused = await retrieve(client, website, max_tokens=501)
+    assert (refused.status_code, refused.json()["field"]) == (422, "max_tokens")
+    assert refused.json()["detail"] == "max_tokens is at most 500 for this key."
+
+
+async def test_key_shows_its_limits(client):
+    website = await key(client, max_tokens=500, requests_per_second=5)
+
+    shown = {"requests_per_second": 5.0, "tokens_per_day": None, "cost_per_day": None, "max_tokens": 500}
+    assert (await client.get("/v1/me", headers=website)).json()["key_limits"] == shown
+    (listed,) = (await client.get("/v1/keys", headers=ALICE)).json()["items"]
+    assert listed["limits"] == shown
+
+
+async def test_key_with_limits_cannot_create_keys(client):
+    body = {"name": "one", "scopes": ["ask", "manage"], "limits": {"tokens_per_day": 5}}
+    reply = await client.post("/v1/keys", json=body, headers=ALICE)
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "limits")
