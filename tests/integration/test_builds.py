@@ -352,7 +352,7 @@ async def test_upload_is_kept_while_any_build_uses_it(services, library, provide
 async def test_build_of_erased_collection_is_not_found(services, library):
     await library.add("A text.", "a.md")
     build = await services.ledger.builds.get(*NAME, 1)
-    await services.ledger.erasures.begin(*NAME)
+    await services.ledger.erasures.start(*NAME)
 
     with pytest.raises(NotFound, match="no collection 'default'"):
         await services.ledger.builds.progress(build)

@@ -425,7 +425,7 @@ async def test_pack_is_kept_while_worker_may_read_it(services, provider, library
 
 
 async def build_of(services):
-    return await services.ledger.builds.begin(
+    return await services.ledger.builds.start(
         "default", "default", options=CollectionOptions(), embedding_model=services.settings.embedding_model
     )
 
@@ -466,7 +466,7 @@ async def test_erasure_during_pack_check_leaves_no_bytes(services, provider, lib
         pass
     await make_all_due(services)
     assert await services.cleaner.outdated.due(10) == [uploads[0].stored_in]  # of copies: no byte is unused
-    erasure = await services.ledger.erasures.begin_document(documents[1].id)
+    erasure = await services.ledger.erasures.start_document(documents[1].id)
     store = type(services.uploads)
     checked = store.foreign_bytes
 
@@ -544,7 +544,7 @@ async def test_unfinished_late_settlement_delays_erasure(services, provider, lib
     late = generate_stage(services.generator)
     (item,) = await late.claim(10)
     outcome = await late.work(item, held)
-    erasure = await services.ledger.erasures.begin_document(document.id)
+    erasure = await services.ledger.erasures.start_document(document.id)
     blocked_by = "INSERT INTO spent VALUES (:token, 'other', :id, :id, 'generate', 'm', 1, 1, 1)"
 
     async with services.database.engine.connect() as blocking:

@@ -114,7 +114,7 @@ async def test_unwritable_collection_does_not_keep_other_builds(services, index,
     for name in ("full", "roomy"):
         await index.ensure_collection(name, 3)
         await services.ledger.collections.ensure(name, name, embedding_model=name)
-        await services.ledger.erasures.begin(name)
+        await services.ledger.erasures.start(name)
     await cleaner.drop_builds()
     await cleaner.drop_builds()
     async with services.database.begin() as connection:
