@@ -69,6 +69,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
         release=partial(work.give_back, "documents"),
+        expire=partial(work.give_back, "documents", lost=True),
         full=lambda: parser.wakeups.wake("parse"),
     )
 

@@ -457,3 +457,6 @@ GIVE_BACK = {
     ),
     "chunks": text(f"UPDATE chunks t SET due_at = now(), leased_by = NULL {_LEASES}"),
 }
+
+# End leases as if their worker had died: the next claim counts them as lost.
+EXPIRE = {name: text(f"UPDATE {name} t SET due_at = now() {_LEASES}") for name in _TABLES}

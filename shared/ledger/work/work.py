@@ -405,11 +405,20 @@ class Work:
                 await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
-    async def give_back(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
-        """Release claims without an attempt: the rows are due at once. `spent` has their costs."""
+    async def give_back(
+        self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = (), *, lost: bool = False
+    ) -> None:
+        """Release claims without an attempt: the rows are due at once.
+
+        Args:
+            table: `documents` or `chunks`.
+            leases: leases of the claims.
+            spent: their costs.
+            lost: whether they count as lost, because the work itself may have been the reason.
+        """
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
-            await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
+            await connection.execute((sql.EXPIRE if lost else sql.GIVE_BACK)[table], rows.lease_rows(leases))
             if table == "chunks":
                 await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
 
