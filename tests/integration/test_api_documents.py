@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
+from sqlalchemy import text as sql
 
 from api.schemas.chunks import ChunkInContextView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
@@ -454,7 +455,7 @@ async def test_document_text_of_impossible_stored_spans_is_bounded(client, servi
     await work(services, "parse")
     async with services.database.begin() as connection:
         await connection.execute(
-            text("UPDATE chunk_contents SET content = jsonb_set(content, '{span}', '[10000000000, 10000000018]')")
+            sql("UPDATE chunk_contents SET content = jsonb_set(content, '{span}', '[10000000000, 10000000018]')")
         )
 
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == "\n" * 1_000 + "The ferry is late."
