@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
 from shared.domain.errors import Unreadable
 from shared.domain.ids import accepted_point_id
@@ -152,9 +153,12 @@ class Cleaner:
 
     async def drop_builds(self) -> bool:
         """Delete the documents of dropped builds, then their points and their rows."""
-        more = await self.builds.delete_documents()
-        for build in await self.builds.emptied(self.work.lease * 2):
+
+        async def delete(build: Build) -> None:
             await self.index.delete_build(build.location)  # including points of late writers
+
+        more = await self.builds.delete_documents()
+        for build in await confirmed(await self.builds.emptied(self.work.lease * 2), delete):
             await self.builds.forget(build)
             log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
         return more
