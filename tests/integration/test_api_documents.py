@@ -449,7 +449,7 @@ async def test_document_text_is_complete_despite_overlaps_and_pages(client, serv
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == text_.rstrip()
 
 
-async def test_document_text_of_impossible_stored_spans_is_bounded(client, services, monkeypatch):
+async def test_document_text_of_impossible_spans_is_bounded(client, services, monkeypatch):
     monkeypatch.setattr("shared.domain.chunks.MOST_CHARS", 1_000)
     document = await submit(client, text="The ferry is late.")
     await work(services, "parse")

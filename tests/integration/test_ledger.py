@@ -128,7 +128,7 @@ async def test_released_claim_is_due_without_lost_lease(services, library):
     assert (again.lost_leases, again.attempts) == (0, 0)
 
 
-async def test_claim_of_failed_drain_is_due_with_lost_lease(services, library):
+async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
     await parsed(services, library, "one chunk")
     await library.add("text")
     work = services.ledger.work

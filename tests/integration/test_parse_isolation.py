@@ -342,7 +342,7 @@ def framed(messages: Sequence[bytes]) -> bytes:
 
 
 async def test_sound_reply_of_foreign_code_is_taken(taken_over):
-    """The base of the forged replies, each of which has one other value."""
+    """Each forged reply differs from this reply in one value."""
     assert await taken_over.parsed({"answer": writing(framed(messages_of(document_reply())))}) == SOUND
 
 

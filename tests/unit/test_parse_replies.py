@@ -101,7 +101,7 @@ def test_fault_names_the_value_without_quoting_it():
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff"])
-def test_messages_that_are_no_reply_are_invalid(body):
+def test_message_without_reply_is_invalid(body):
     head, *_ = messages_of(document_reply())
     with pytest.raises(InvalidReply):
         read_head(body, LIMITS)

@@ -36,7 +36,7 @@ def test_white_space_between_chunks_keeps_positions():
         [(number * 10**5, number * 10**5 + 4) for number in range(1_000)],
     ],
 )
-def test_text_of_stored_spans_has_bounded_size_and_pieces(spans):
+def test_text_of_stored_spans_has_bounded_pieces(spans):
     sizes = [len(piece) for piece in pieces_of(map(chunk, spans))]
 
     assert max(sizes) <= LARGEST_PIECE

@@ -97,7 +97,7 @@ class ReplyLimits:
         chunks: number of chunks.
         text_chars: characters of the whole text.
         chunk_chars: characters of a chunk's text.
-        questions: number of ready-made questions, each of which is assigned to a chunk.
+        questions: number of ready-made questions; each is assigned to a chunk.
     """
 
     chunks: int

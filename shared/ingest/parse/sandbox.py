@@ -398,7 +398,7 @@ class _ParserProcess:
                 raise _TooManyThreads
 
     def _threads(self) -> int:
-        """The number of its threads; 0 if the system does not tell."""
+        """The number of its threads; 0 if it is unknown."""
         with suppress(OSError):
             return Path(f"/proc/{self._process.pid}/task").stat().st_nlink - 2
         return 0

@@ -49,6 +49,6 @@ class Deliverer:
     async def _attempt(self, due: DueDelivery) -> Attempt:
         try:
             return await self.sender.send(due)
-        except Exception as error:  # one message must not stop those of other tenants
+        except Exception as error:  # one message must not stop other tenants' messages
             log.exception("delivery.raised", delivery_id=str(due.delivery.id))
             return Attempt(error=f"not sent: {type(error).__name__}")

@@ -138,7 +138,7 @@ class Calibrator:
                     return True
             except Transient:
                 raise
-            except Exception:  # one collection must not stop those of other tenants; it is due again later
+            except Exception:  # other collections must be calibrated; this one is due again later
                 log.exception("calibration.raised", collection=str(claim.collection.id), tenant=claim.collection.tenant)
             finally:
                 await self._calibrations.release(claim)
