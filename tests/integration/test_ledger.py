@@ -139,6 +139,21 @@ async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
         assert (again.lost_leases, again.attempts) == (1, 0)
 
 
+async def test_undecodable_row_stops_no_other_claim(services, library):
+    await parsed(services, library, "an odd chunk", "a sound chunk")
+    work = services.ledger.work
+    await index_texts(work)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(
+            "UPDATE chunk_contents SET content = '[1]' WHERE content->>'text' = 'an odd chunk'"
+        )
+
+    assert [chunk.content.text for chunk in (await work.claim_to_generate(10)).chunks] == ["a sound chunk"]
+    assert (
+        await work.claim_to_generate(10)
+    ).chunks == []  # the other one is leased, so that it does not fill each claim
+
+
 async def test_first_paid_result_is_stored_despite_stale_claim(services, library):
     await parsed(services, library, "one chunk")
     work = services.ledger.work

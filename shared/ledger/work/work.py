@@ -109,7 +109,7 @@ class Work:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             begun = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
+        return _decoded("parse", lambda row: rows.claimed_document(row, begun.get(row["id"], row["version"])), claimed)
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims held.
@@ -184,7 +184,7 @@ class Work:
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
-                chunks = [rows.chunk_to_generate(row) for row in claimed]
+                chunks = _decoded("generate", rows.chunk_to_generate, claimed)
                 taken = await _set_keys(connection, chunks, key_of) if key_of else []
                 paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
         except exc.IntegrityError as error:
@@ -262,7 +262,7 @@ class Work:
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
         _count_lost("index", claimed)
-        return list(map(rows.chunk_to_index, claimed))
+        return _decoded("index", rows.chunk_to_index, claimed)
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
         """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
@@ -545,6 +545,20 @@ def _tell_ended(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)
+
+
+def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
+    """Decode claimed rows. A row with a value that no release writes is skipped, so that it stops no other row.
+
+    It stays leased, and another claim finds it later.
+    """
+    decoded: list[T] = []
+    for row in claimed:
+        try:
+            decoded.append(decode(row))
+        except Exception:  # a bug, or a value that was changed by hand
+            log.exception("row.undecodable", stage=stage, id=str(row["id"]), tenant=row["tenant"])
+    return decoded
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
