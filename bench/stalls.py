@@ -44,7 +44,7 @@ _AT_REST = 100  # answers before the request is sent: left out
 def serve() -> None:
     """Run the API with one more route, which returns the longest stalls of the loop since its last call."""
     create = api.create
-    api.create = lambda settings: _watched(create(settings))
+    api.create = lambda *arguments, **named: _watched(create(*arguments, **named))
     api.main()
 
 

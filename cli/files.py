@@ -33,8 +33,8 @@ def select(
 
     Args:
         paths: paths as typed.
-        include: patterns of which a file must match at least one, if there are any.
-        exclude: patterns of which a file must not match any.
+        include: patterns; if there are any, a file must match at least one.
+        exclude: patterns; a file must not match any.
         here: folder to which external ids are relative; the id of a file elsewhere starts with the name of its folder.
 
     Raises:

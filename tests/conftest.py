@@ -1,4 +1,4 @@
-"""What tests share: engines and a scripted provider for the session, and services wired to them."""
+"""Fixtures of all tests: engines and a scripted provider for the session, and services wired to them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def provider_process() -> Iterator[ScriptedProvider]:
 
 @pytest.fixture
 def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
-    """The scripted provider, with nothing counted and no fault set."""
+    """Return the scripted provider with counters at zero and no fault."""
     provider_process.restore()
     yield provider_process
     provider_process.restore()
@@ -116,7 +116,7 @@ async def services(session_services: AllServices) -> AllServices:
 
 
 async def empty(services: AllServices) -> None:
-    """Delete what an earlier test left, and let the services see that it is gone, as if they had just begun."""
+    """Delete the data of earlier tests, and reset the services as if they had just started."""
     async with services.database.begin() as connection:
         # One round trip. TRUNCATE makes new files for each table and index.
         tables = [name for name in await columns(connection) if name not in (*COUNTS, "deployment")]
@@ -125,13 +125,13 @@ async def empty(services: AllServices) -> None:
     for name in tuple(services.index._existing):
         await services.index.drop_collection(name)  # an empty one has 18 MB
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
-    # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
+    # Collections of Qdrant are shared: each test has its own, so that no point of an earlier test is found.
     services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"
     await forget(services)
 
 
 async def forget(services: AllServices) -> None:
-    """Let the broker's keys and what services remember of providers and engines be as if they had just begun."""
+    """Delete the broker's keys, and reset the state that services keep about providers and engines."""
     assert services.settings.redis_url is not None
     async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
         await redis.flushall()
@@ -145,7 +145,7 @@ async def forget(services: AllServices) -> None:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[ForkServer]:
-    """Starts processes of the product without their seconds of imports."""
+    """Start processes of the product without their seconds of imports."""
     with ForkServer() as server:
         yield server
 
@@ -158,7 +158,7 @@ def s3() -> Iterator[S3]:
 
 
 class Library:
-    """Hands documents to the ledger as the API does."""
+    """Submits documents to the ledger as the API does."""
 
     def __init__(self, services: AllServices, tenant: str = "default") -> None:
         self._services = services
@@ -170,7 +170,7 @@ class Library:
         return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
 
     async def add(self, text: str, external_id: str | None = None, **options: Any) -> Document:
-        """Hand in a document; the options are those of `new`."""
+        """Submit a document, with the options of `new`."""
         new = await self.new(text, external_id, **options)
         return (await self._services.ledger.documents.submit(new)).document
 
@@ -183,7 +183,7 @@ class Library:
         lane: int = 0,
         metadata: Mapping[str, Any] | None = None,
     ) -> NewDocument:
-        """Store a document's bytes; nobody has handed it in yet."""
+        """Store a document's bytes without submitting it."""
         upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
         return NewDocument(
             collection=await self.collection(),

@@ -155,7 +155,7 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
         # do not block shutdown if the ledger is unavailable: the lease expires
         with suppress(ForeaskError, TimeoutError):
             async with asyncio.timeout(_GIVE_UP_SECONDS):
-                await services.election.give_up()
+                await services.election.resign()
 
 
 def _show_nothing() -> None:

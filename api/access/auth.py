@@ -1,4 +1,4 @@
-"""Authentication: the key determines the tenant and its rights."""
+"""Authentication: the key determines the tenant and the permissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import structlog
@@ -18,15 +18,27 @@ from api.access.key_cache import KeyCache
 from api.access.quotas import Quotas
 from api.http.concurrency import Slot
 from api.http.problems import TooManyRequests, route_of
+from api.http.strict_route import BeforeBody
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.process import traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
-_OF_PROXIES = {"forwarded", "via", "x-real-ip"}
+_PROXY_HEADERS = {"forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip"}
 
 log = structlog.get_logger()
+
+
+class _AccessState(Protocol):
+    """The parts of `ApiState` that authentication needs."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def key_cache(self) -> KeyCache: ...
+    @property
+    def quotas(self) -> Quotas: ...
 
 
 def require_safe(settings: Settings) -> None:
@@ -37,7 +49,7 @@ def require_safe(settings: Settings) -> None:
     """
     if settings.is_keyless and not _is_loopback(settings.api_host):
         raise InvalidInput(
-            f"Without keys the API serves this machine alone, and {settings.api_host} is more than that: set"
+            f"Without keys, the API serves only this machine, but {settings.api_host} accepts other machines: set"
             " FOREASK_API_KEYS=tenant:key, or FOREASK_API_HOST=127.0.0.1.",
             field="api_host",
         )
@@ -50,7 +62,7 @@ class Caller:
     Args:
         tenant: tenant of the key; `OPERATOR`, which is empty, for operators.
         key_name: name of the key in logs; None if the API has no keys.
-        scopes: rights of the key.
+        scopes: permissions of the key.
         filter: metadata filter added to each of the key's queries.
     """
 
@@ -61,8 +73,8 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """The dependency of a route that declares its scope; None: any valid key will do."""
+class Needs(BeforeBody):
+    """The dependency of a route that declares its scope; None accepts any valid key."""
 
     scope: Scope | None
 
@@ -76,14 +88,17 @@ class Needs:
             TooManyRequests: the tenant exceeds its rate, or its concurrent requests.
             Unavailable: the key is not in the settings, and the ledger is unavailable.
         """
+        admitted: str | None = getattr(request.state, "tenant", None)
+        if admitted is not None:
+            return admitted
         caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             hold_slot(request, caller)
-            quotas: Quotas = request.app.state.quotas
-            request.state.headers = await quotas.take_request(caller.tenant)
+            request.state.headers = await _state(request).quotas.count_request(caller.tenant)
+        request.state.tenant = caller.tenant
         return caller.tenant
 
 
@@ -137,7 +152,7 @@ async def require_still_valid(request: Request) -> None:
 
 
 async def _authenticate(request: Request) -> Caller:
-    settings: Settings = request.app.state.settings
+    settings = _state(request).settings
     if settings.is_keyless:
         _require_local(request)
         return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
@@ -148,16 +163,21 @@ async def _authenticate(request: Request) -> Caller:
     return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
 
 
+def _state(request: Request) -> _AccessState:
+    state: _AccessState = request.app.state.api
+    return state
+
+
 def hold_slot(request: Request, caller: Caller) -> None:
     """Count the request for its tenant.
 
     Raises:
         TooManyRequests: the tenant has the maximum number of concurrent requests.
     """
-    slot: Slot | None = getattr(request.state, "slot", None)  # listeners to events have none
-    alone = caller.key_name is None
-    if slot is not None and not alone and not slot.hold_for(caller.tenant):
-        raise TooManyRequests("This tenant has many requests under way, and few more may be: wait for their replies.")
+    slot: Slot | None = getattr(request.state, "slot", None)  # listeners to events have no slot
+    has_key = caller.key_name is not None  # without keys there is only one tenant
+    if slot is not None and has_key and not slot.assign(caller.tenant):
+        raise TooManyRequests("This tenant has too many concurrent requests: wait for their replies.")
 
 
 def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
@@ -171,8 +191,8 @@ def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
 
 
 async def _of_ledger(request: Request, sha256: bytes) -> Caller:
-    key_cache: KeyCache = request.app.state.key_cache
-    # The duration of a lookup by the hash of the sent key reveals nothing about keys.
+    key_cache = _state(request).key_cache
+    # The duration of this lookup reveals nothing about keys, because it uses the hash of the sent key.
     key = await key_cache.find(sha256)
     if key is None:
         raise _unauthorized(request, "The key is unknown.", _short(sha256))
@@ -199,20 +219,27 @@ def _key(request: Request) -> str | None:
 
 
 def _require_local(request: Request) -> None:
-    # A proxy on this machine would admit other machines: its address is loopback, and so may be the host that it names.
-    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
+    # A proxy on this machine would admit other machines: its address is loopback, and its Host header may be, too.
+    if any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers):
         raise _unauthorized(
-            request, "Without keys only local programs are served, and this came through a proxy: set FOREASK_API_KEYS."
+            request,
+            "Without keys, only local programs are served. This request came through a proxy: set FOREASK_API_KEYS.",
         )
-    # A web page could reach loopback by a name that resolves to it, or by a form that posts to it.
+    # A web page could reach this server by a name that resolves to loopback, by a form that posts to it, or by an
+    # element that loads from it. A page on another port of this machine is another program, too.
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    if not (host and _is_loopback(host)) or is_of_foreign_page(request):
+        raise _unauthorized(
+            request, "Without keys, only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS."
+        )
+
+
+def is_of_foreign_page(request: Request) -> bool:
+    """Return whether the browser sent the request for a page of another origin, also one on another port."""
     origin = request.headers.get("origin")
-    hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
     if origin is not None:
-        hosts.append(urlsplit(origin).hostname)
-    if not all(host and _is_loopback(host) for host in hosts):
-        raise _unauthorized(
-            request, "Without keys only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS."
-        )
+        return urlsplit(origin).netloc != request.headers.get("host")
+    return request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
 
 
 def _is_loopback(host: str) -> bool:

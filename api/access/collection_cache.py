@@ -27,7 +27,7 @@ class CollectionCache:
         embeddings: configured embeddings. A collection with another one is rejected.
         default: name of the embedding of new collections.
         now: clock in monotonic seconds.
-        most: maximum number of collections of a tenant; None is no limit.
+        most: maximum number of collections of a tenant; None means unlimited.
     """
 
     def __init__(
@@ -46,33 +46,33 @@ class CollectionCache:
         self._entries: dict[tuple[str, str], tuple[float, Collection | None]] = {}  # when the ledger was read
 
     async def ensure(self, tenant: str, name: str) -> Collection:
-        """Return the collection, and make it if it is absent.
+        """Return the collection, and create it if it is missing.
 
         Raises:
             Conflict: the settings do not describe its embedding, or the tenant may have no more collections.
         """
         collection = self._cached(tenant, name)
         if collection is None:
-            asked = self._now()
+            read_at = self._now()
             collection = await self._collections.ensure(
                 tenant, name, embedding_model=self._default, most=self._most(tenant)
             )
-            self._remember(collection, asked)
+            self._remember(collection, read_at)
         return require_served(collection, self._embeddings)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
-        """Return the collection, or None if it is absent.
+        """Return the collection, or None if it is missing.
 
         Raises:
             Conflict: the settings do not describe its embedding.
         """
         collection = self._cached(tenant, name)
         if collection is None:
-            asked = self._now()
+            read_at = self._now()
             collection = await self._collections.find(tenant, name)
             if collection is None:
                 return None
-            self._remember(collection, asked)
+            self._remember(collection, read_at)
         return require_served(collection, self._embeddings)
 
     def forget(self, tenant: str, name: str) -> None:
@@ -80,21 +80,21 @@ class CollectionCache:
         self._entries[tenant, name] = (self._now(), None)
 
     def forget_tenant(self, tenant: str) -> None:
-        """Ask the ledger again for each collection of a tenant."""
-        for of, name in list(self._entries):
-            if of == tenant:
+        """Forget all collections of a tenant."""
+        for owner, name in list(self._entries):
+            if owner == tenant:
                 self.forget(tenant, name)
 
-    def _remember(self, collection: Collection, asked: float) -> None:
+    def _remember(self, collection: Collection, read_at: float) -> None:
         if len(self._entries) >= _MOST:
             self._entries.clear()
         key = (collection.tenant, collection.name)
-        if asked >= self._entries.get(key, (asked,))[0]:
-            self._entries[key] = (asked, collection)
+        if read_at >= self._entries.get(key, (read_at,))[0]:
+            self._entries[key] = (read_at, collection)
 
     def _cached(self, tenant: str, name: str) -> Collection | None:
-        asked, collection = self._entries.get((tenant, name), (0.0, None))
-        return collection if self._now() < asked + _SECONDS else None
+        read_at, collection = self._entries.get((tenant, name), (0.0, None))
+        return collection if self._now() < read_at + _SECONDS else None
 
 
 def require_served(collection: Collection, embeddings: Mapping[str, Embedding]) -> Collection:
@@ -110,8 +110,8 @@ def require_served(collection: Collection, embeddings: Mapping[str, Embedding]) 
         )
     if not is_in_space(collection.index_name, embedding.space):
         raise Conflict(
-            f"The collection '{collection.name}' was made when the embedding '{collection.embedding_model}' had another"
-            " model, size or prefix: set these as they were, and give the others a new name.",
+            f"The collection '{collection.name}' was created when the embedding '{collection.embedding_model}' had"
+            " another model, size or prefix: restore these settings, and give the changed embedding a new name.",
             field="collection",
         )
     return collection

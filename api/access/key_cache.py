@@ -1,6 +1,6 @@
-"""The ledger's keys as a process of the API knows them: each is looked up at most every few seconds.
+"""A cache of the ledger's keys: each key is looked up at most every few seconds.
 
-Lookups wait for each other and then go together, so that a flood of wrong keys is one statement at a time.
+Concurrent lookups are grouped, so that a flood of invalid keys causes one statement at a time.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from shared.domain.errors import ForeaskError, Unavailable
 from shared.domain.keys import Key
 from shared.ledger import Keys
 
-_SECONDS = 4.0  # a revoked key is refused within five, with the time of a lookup
+_SECONDS = 4.0  # a revoked key is refused within five seconds, including the lookup
 _MOST = 10_000
 _AT_ONCE = 1_000
 _USE_SECONDS = 60.0
-_TIMEOUT_SECONDS = 2.0  # including the last uses, at exit
+_TIMEOUT_SECONDS = 2.0  # of recording the last uses at exit
 _NOT_CACHED = Unavailable("the key could not be looked up", component="ledger")
 
 log = structlog.get_logger()
 
 
 class KeyCache:
-    """Finds keys by their hashes, and records when they were last used.
+    """Finds keys by their hashes, and records their last use.
 
     Args:
-        keys: the ledger's.
-        now: monotonic seconds.
+        keys: keys in the ledger.
+        now: clock in monotonic seconds.
     """
 
     def __init__(self, keys: Keys, now: Callable[[], float] = time.monotonic) -> None:
         self._keys = keys
         self._now = now
-        # Apart, so that wrong keys push no right one out.
-        self._right: dict[bytes, tuple[float, Key]] = {}
-        self._wrong: dict[bytes, float] = {}
+        # Two caches, so that invalid keys cannot displace valid ones.
+        self._valid: dict[bytes, tuple[float, Key]] = {}
+        self._invalid: dict[bytes, float] = {}
         self._waiting: dict[bytes, asyncio.Future[Key | ForeaskError | None]] = {}
         self._recorded: dict[UUID, float] = {}
         self._used: set[UUID] = set()
@@ -48,15 +48,15 @@ class KeyCache:
         self._recording: asyncio.Task[None] | None = None
 
     async def find(self, sha256: bytes) -> Key | None:
-        """Return the key of a hash, which may have ended; None if there is none.
+        """Return the key of a hash, which may have been revoked or expired; None if it does not exist.
 
         Raises:
             Unavailable: the ledger is unavailable, and the key is not cached.
         """
-        until, key = self._right.get(sha256, (0.0, None))
+        until, key = self._valid.get(sha256, (0.0, None))
         if key is not None and until > self._now():
             return key
-        if self._wrong.get(sha256, 0.0) > self._now():
+        if self._invalid.get(sha256, 0.0) > self._now():
             return None
         found = self._waiting.get(sha256)
         if found is None:
@@ -74,16 +74,16 @@ class KeyCache:
         now = self._now()
         if self._recorded.get(key.id, -_USE_SECONDS) > now - _USE_SECONDS:
             return
-        _make_room(self._recorded)
+        _limit_size(self._recorded)
         self._recorded[key.id] = now
         self._used.add(key.id)
         if self._recording is None:
             self._recording = asyncio.create_task(self._record())
 
     def forget(self) -> None:
-        """Look up every key again: one was created or revoked here."""
-        self._right.clear()
-        self._wrong.clear()
+        """Forget all keys after one was created or revoked."""
+        self._valid.clear()
+        self._invalid.clear()
 
     async def aclose(self) -> None:
         if self._recording is not None:
@@ -98,14 +98,14 @@ class KeyCache:
             while self._waiting:
                 group = [self._waiting.popitem() for _ in range(min(_AT_ONCE, len(self._waiting)))]
                 await self._look_up_group(dict(group))
-        finally:  # in any case, no caller waits for ever
+        finally:  # no caller waits forever
             self._lookup = None
             for waiting in self._waiting.values():
                 waiting.set_result(_NOT_CACHED)
             self._waiting.clear()
 
     async def _look_up_group(self, group: dict[bytes, asyncio.Future[Key | ForeaskError | None]]) -> None:
-        until = self._now() + _SECONDS  # from before the lookup: a key may be revoked during it
+        until = self._now() + _SECONDS  # counted from before the lookup, because a key may be revoked during it
         error: ForeaskError = _NOT_CACHED
         found: Mapping[bytes, Key] | None = None
         try:
@@ -121,11 +121,11 @@ class KeyCache:
 
     def _remember(self, sha256: bytes, key: Key | None, until: float) -> None:
         if key is None:
-            _make_room(self._wrong)
-            self._wrong[sha256] = until
+            _limit_size(self._invalid)
+            self._invalid[sha256] = until
         else:
-            _make_room(self._right)
-            self._right[sha256] = (until, key)
+            _limit_size(self._valid)
+            self._valid[sha256] = (until, key)
 
     async def _record(self) -> None:
         try:
@@ -138,6 +138,6 @@ class KeyCache:
             self._recording = None
 
 
-def _make_room(remembered: dict[Any, Any]) -> None:
+def _limit_size(remembered: dict[Any, Any]) -> None:
     if len(remembered) >= _MOST:
         remembered.clear()

@@ -11,8 +11,9 @@ from math import ceil
 from fastapi import Request
 
 from api.http import bodies
-from api.http.large_body import is_large
+from api.http.concurrency import Slots
 from api.http.problems import TooManyRequests
+from api.http.request_body import is_large
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.documents import NewDocument
 from shared.domain.errors import Conflict, TooLarge
@@ -21,12 +22,15 @@ from shared.ledger.documents.documents import Documents
 from shared.settings import Settings
 
 _BURST_SECONDS = 2.0
-# A body of 20 MiB is in memory up to four times: its pieces, the whole, its text, and the text as bytes.
+# A body of 20 MiB is in memory up to four times: its pieces, the joined body, its text, and the text as bytes.
 _LARGE_AT_ONCE = 4
+_COMPARISONS = 4  # concurrent verifications of the process; a tenant may run at most half of them
 
 
 class Quotas:
     """Counts tenants' use, and rejects requests over the limits.
+
+    `comparisons` are the slots of verifications, each of which reads every point.
 
     Args:
         settings: the limits.
@@ -35,42 +39,43 @@ class Quotas:
     """
 
     def __init__(self, settings: Settings, use: TenantUse, documents: Documents) -> None:
+        self.comparisons = Slots(_COMPARISONS)
         self._settings = settings
         self._use = use
         self._documents = documents
         self._large = defaultdict[str, Semaphore](lambda: Semaphore(_LARGE_AT_ONCE))
 
-    async def take_request(self, tenant: str) -> dict[str, str]:
-        """Count a request, and return headers with the remaining number; none without a limit.
+    async def count_request(self, tenant: str) -> dict[str, str]:
+        """Count a request, and return headers with the remaining number; empty without a limit.
 
         Raises:
-            TooManyRequests: none is left; it has the headers.
+            TooManyRequests: the limit is reached; the error has the headers.
         """
         limits = self._settings.limits_of(tenant)
         rate = limits.requests_per_second
         if rate is None:
             return {}
         burst = limits.burst or max(1, ceil(rate * _BURST_SECONDS))
-        taken = await self._use.take_request(tenant, rate, burst)
-        if taken is None:
+        result = await self._use.take_request(tenant, rate, burst)
+        if result is None:
             return {}
         headers = {
             "ratelimit-policy": f'"requests";q={burst};w={ceil(burst / rate)}',
-            "ratelimit": f'"requests";r={taken.left};t={ceil(taken.full.total_seconds())}',
+            "ratelimit": f'"requests";r={result.left};t={ceil(result.full.total_seconds())}',
         }
-        if not taken.granted:
+        if not result.granted:
             raise TooManyRequests(
-                f"This tenant may send {rate:g} requests a second, {burst} at once: send them more slowly.",
-                retry_after=taken.wait,
+                f"This tenant may send {rate:g} requests per second, and {burst} at once: send them more slowly.",
+                retry_after=result.wait,
                 headers=headers,
             )
         return headers
 
     @asynccontextmanager
     async def slot_for_body(self, tenant: str, request: Request) -> AsyncIterator[None]:
-        """Wait for a slot if the body is large and will be in memory; a tenant waits only for its own bodies.
+        """Wait for a slot if the body is large and will be held in memory; a tenant waits only for its own bodies.
 
-        A waiting body is not read, so the client keeps its bytes.
+        A waiting body is not read, so its bytes stay with the client.
         """
         if bodies.media_type(request) != "application/json" or not is_large(request.scope):
             yield
@@ -93,8 +98,8 @@ class Quotas:
 
         Raises:
             TooManyRequests: the day's bytes are used up.
-            TooLarge: they exceed the limit of a whole day.
-            Conflict: the tenant has the maximum number of documents, and some of these are new.
+            TooLarge: the documents exceed the limit of a whole day.
+            Conflict: the tenant has the maximum number of documents, and some of the given ones are new.
         """
         tenant, size = new[0].collection.tenant, sum(document.size_bytes for document in new)
         await self._require_documents(tenant, new)
@@ -105,11 +110,11 @@ class Quotas:
         if most is None:
             return
         if size > most:
-            raise TooLarge(f"This tenant may upload {most:,} bytes a day, and these are {size:,}.")
+            raise TooLarge(f"This tenant may upload {most:,} bytes per day, and this upload has {size:,}.")
         if not await self._use.add_upload(tenant, counted, most - (size - counted)):
             raise TooManyRequests(
-                f"This tenant may upload {most:,} bytes a day, which leave no room for these: go on after midnight"
-                " in UTC.",
+                f"This tenant may upload {most:,} bytes per day, and this upload exceeds the rest: continue after"
+                " midnight in UTC.",
                 retry_after=until_tomorrow(),
             )
 
@@ -118,13 +123,13 @@ class Quotas:
         if most is None:
             return
         counts = await self._documents.counts(tenant)
-        there = sum(count for state, count in counts.items() if state is not DocumentState.DELETING)
+        existing = sum(count for state, count in counts.items() if state is not DocumentState.DELETING)
         names = {document.external_id for document in new}
-        if there + len(names) <= most:
+        if existing + len(names) <= most:
             return
-        known = await self._documents.count_of_names(new[0].collection, names)
-        if there + len(names) - known > most:
+        replaced = await self._documents.count_of_names(new[0].collection, names)
+        if existing + len(names) - replaced > most:
             raise Conflict(
-                f"This tenant may have {most:,} documents, and has {there:,}: delete some, or ask the operator for"
-                " more. Those that are there may still be changed."
+                f"This tenant may have {most:,} documents, and has {existing:,}: delete some, or ask the operator for"
+                " more. Existing documents can still be changed."
             )

@@ -1,10 +1,10 @@
-"""Request bodies, read under a limit and turned into models; every refusal is a sentence for the caller."""
+"""Request bodies: read under a limit, parsed and validated; every error is a sentence for the caller."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,101 +12,80 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.http.problems import MalformedRequest, SlowBody, UnsupportedMedia, invalid_fields
+from api.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
+from api.http.request_body import body_of
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
-# The default maximum length of a body. A query for 1,000 documents has 40 kB.
-SMALL_BODY_BYTES = 64 * 1024
-PROMPT_BODY_BYTES = 256 * 1024  # for bodies with a prompt: 20,000 escaped characters are 240 kB
 _AT_ONCE_BYTES = 64 * 1024  # decoded in at most 4 ms, which is less than a thread may have to wait
 # Decoding holds Python's lock, even in a thread: 7 million empty lists in 20 MB take 2.6 s, this many values 20 ms. A
 # document has at most 20,000 questions of three values each, and 32 KiB of metadata.
 _MAX_VALUES = 100_000
 _MAX_ERRORS = 1_000  # each costs 4 microseconds, and a line of the reply
-# A trickling body occupies one of the process's concurrent requests, like a stalled one.
-_SLOWEST_BYTES_PER_SECOND = 100
 _SLICE_BYTES = 64 * 1024
 _NUL = b"\\u0000"
+
+
+@dataclass(frozen=True, slots=True)
+class MaxBytes:
+    """The maximum size of a route's JSON body, declared in the annotation of the body.
+
+    Args:
+        size: number of bytes, or name of the setting that contains it. The error names the setting, too.
+    """
+
+    size: int | str
+
+    def of(self, settings: Settings) -> tuple[int, str | None]:
+        """Return the number of bytes, and the environment variable of the setting, if any."""
+        if isinstance(self.size, int):
+            return self.size, None
+        return getattr(settings, self.size), f"FOREASK_{self.size.upper()}"
+
+
+SMALL_BODY = MaxBytes(64 * 1024)  # the default: a query for 1,000 documents has 40 kB
+PROMPT_BODY = MaxBytes(256 * 1024)  # for bodies with a prompt: 20,000 escaped characters are 240 kB
+LABELLED_BODY = MaxBytes(1024 * 1024)  # 1,000 labelled questions of 1,000 bytes
+CHAT_BODY = MaxBytes(1024 * 1024)  # each request contains the whole conversation
+DOCUMENT_BODY = MaxBytes("max_json_bytes")  # for bodies with texts of documents
 
 
 def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def require_acceptable(request: Request, max_bytes: int, limit: str | None = None) -> None:
-    """Check the headers of a request's body; see `read_pieces`."""
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMedia("Send the body without Content-Encoding.")
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > max_bytes:
-        raise _too_large(max_bytes, limit)
-
-
-async def read_pieces(request: Request, max_bytes: int, limit: str | None = None) -> AsyncIterator[bytes]:
-    """Yield the body piece by piece while its bytes are counted.
+async def read_pieces(request: Request, max_bytes: int, setting: str | None = None) -> AsyncIterator[bytes]:
+    """Yield the body piece by piece, within the limits of `RequestBody`.
 
     Args:
         request: the request.
         max_bytes: maximum size of the body.
-        limit: setting behind `max_bytes`, named by the error; None if there is none.
+        setting: name of the setting with `max_bytes`, for the error; None if there is none.
 
     Raises:
-        TooLarge: the body exceeds `max_bytes`, or its Content-Length does.
-        SlowBody: no piece arrived for `FOREASK_API_BODY_TIMEOUT`, or hardly any bytes for longer than that.
-        UnsupportedMedia: the body is compressed, so its true size is unknown.
+        TooLarge, SlowBody, UnsupportedMedia: as `RequestBody.limit` and `RequestBody.receive`.
     """
-    require_acceptable(request, max_bytes, limit)
-    size = 0
-    async for piece in _in_time(request):
-        size += len(piece)
-        if size > max_bytes:
-            raise _too_large(max_bytes, limit)
+    body_of(request).limit(max_bytes, setting)
+    async for piece in request.stream():
         if piece:
             yield piece
 
 
-async def _in_time(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives; only the time spent waiting for the client counts."""
-    settings: Settings = request.app.state.settings
-    seconds = settings.api_body_timeout.total_seconds()
-    stream, size, waited = request.stream(), 0, 0.0
-    while True:
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(seconds):
-                piece = await anext(stream, None)
-        except TimeoutError:
-            raise _slow(seconds) from None
-        if piece is None:
-            return
-        size, waited = size + len(piece), waited + time.monotonic() - began
-        if waited > seconds + size / _SLOWEST_BYTES_PER_SECOND:
-            raise _slow(seconds)
-        yield piece
-
-
-async def read_json(request: Request, model: type[M], max_bytes: int = SMALL_BODY_BYTES, limit: str | None = None) -> M:
+async def read_json(request: Request, model: type[M], limit: MaxBytes) -> M:
     """Read a JSON body; a large one is decoded in a thread.
-
-    Args:
-        request: the request.
-        model: model of the body.
-        max_bytes: maximum size of the body.
-        limit: setting behind `max_bytes`; None if there is none.
 
     Raises:
         UnsupportedMedia: the Content-Type is not JSON.
-        TooLarge: the body exceeds `max_bytes`.
+        TooLarge: the body exceeds its maximum size.
         MalformedRequest: the body is not JSON.
         InvalidInput: the body does not fit the model; `errors` names each field.
     """
     if media_type(request) != "application/json":
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
-    body = b"".join([piece async for piece in read_pieces(request, max_bytes, limit)])
+    body = b"".join([piece async for piece in read_pieces(request, *limit.of(body_of(request).settings))])
     return await decode_beside(len(body), partial(_decode, model, body))
 
 
@@ -155,14 +134,12 @@ def validate_as(model: type[M], value: Any) -> M:
 def _count_values(body: bytes) -> int:
     """The approximate number of values in JSON: commas and opening brackets outside texts.
 
-    Other threads can run meanwhile.
-
-    For invalid JSON the count is correct up to the position where the parser stops.
+    Other threads can run meanwhile. For invalid JSON the count is correct up to the position where the parser stops.
     """
-    values, in_text, begun = 0, 0, b""
+    values, in_text, escape = 0, 0, b""
     for start in range(0, len(body), _SLICE_BYTES):
-        part = (begun + body[start : start + _SLICE_BYTES]).replace(rb"\\", b"")
-        begun = b"\\" if part.endswith(b"\\") else b""  # it escapes the next slice's first character
+        part = (escape + body[start : start + _SLICE_BYTES]).replace(rb"\\", b"")
+        escape = b"\\" if part.endswith(b"\\") else b""  # it escapes the next slice's first character
         parts = part.removesuffix(b"\\").replace(rb"\"", b"").split(b'"')
         outside = b"".join(parts[in_text::2])
         in_text ^= (len(parts) - 1) % 2
@@ -182,12 +159,3 @@ def _has_nul(value: object) -> bool:
         elif isinstance(item, list):
             unchecked += item
     return False
-
-
-def _slow(seconds: float) -> SlowBody:
-    return SlowBody(f"The request's body stood still for {seconds:g} s, or nearly did: send it again, in one go.")
-
-
-def _too_large(max_bytes: int, limit: str | None) -> TooLarge:
-    setting = f" ({limit})" if limit else ""
-    return TooLarge(f"The request is larger than {max_bytes:,} bytes{setting}.")

@@ -10,58 +10,59 @@ from shared.domain.errors import Unavailable
 class Slots:
     """A fixed number of slots.
 
-    A tenant may hold as many slots as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): alone it
-    gets half of them, next to an equally busy tenant a third, and there is always a slot for a tenant without one.
+    A tenant may have as many slots as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): alone it
+    gets half of them, next to an equally busy tenant a third, and a slot always remains for a tenant without one.
 
     Args:
         most: number of slots.
-        what: name of the requests in the error message.
+        kind: name of the requests in the error message.
     """
 
-    def __init__(self, most: int, what: str = "requests") -> None:
+    def __init__(self, most: int, kind: str = "requests") -> None:
         self._most = most
-        self._what = what
-        self._taken = 0
-        self._held = Counter[str]()
+        self._kind = kind
+        self._used = 0
+        self._per_tenant = Counter[str]()
 
-    def take(self) -> Slot:
-        """Return a slot for a request without a tenant yet.
+    def acquire(self) -> Slot:
+        """Return a slot for a request whose tenant is not known yet.
 
         Raises:
-            Unavailable: none is free.
+            Unavailable: all slots are in use.
         """
-        if self._taken >= self._most:
-            raise Unavailable(f"{self._most:,} {self._what} are under way at this process already.", component="api")
-        self._taken += 1
+        if self._used >= self._most:
+            raise Unavailable(f"This process is already handling {self._most:,} {self._kind}.", component="api")
+        self._used += 1
         return Slot(self)
 
-    def hold(self, tenant: str) -> bool:
-        """Count a slot for a tenant; return whether it may have one more."""
-        if self._held[tenant] > self._most - self._taken:
+    def assign(self, tenant: str) -> bool:
+        """Count an acquired slot for a tenant; return whether the tenant may have another one."""
+        if self._per_tenant[tenant] > self._most - self._used:
             return False
-        self._held[tenant] += 1
+        self._per_tenant[tenant] += 1
         return True
 
-    def give_back(self, tenant: str | None) -> None:
-        self._taken -= 1
+    def release(self, tenant: str | None) -> None:
+        """Release a slot, and the tenant's share of it if it was assigned."""
+        self._used -= 1
         if tenant is not None:
-            self._held[tenant] -= 1
-            if not self._held[tenant]:
-                del self._held[tenant]
+            self._per_tenant[tenant] -= 1
+            if not self._per_tenant[tenant]:
+                del self._per_tenant[tenant]
 
 
 class Slot:
-    """The slot of one request; `release` it once."""
+    """The slot of one request; call `release` once."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._tenant: str | None = None
 
-    def hold_for(self, tenant: str) -> bool:
-        """Count it for a tenant; return whether the tenant may have it."""
-        if self._tenant is None and self._slots.hold(tenant):
+    def assign(self, tenant: str) -> bool:
+        """Count the slot for a tenant; return whether the tenant may have it."""
+        if self._tenant is None and self._slots.assign(tenant):
             self._tenant = tenant
         return self._tenant is not None
 
     def release(self) -> None:
-        self._slots.give_back(self._tenant)
+        self._slots.release(self._tenant)

@@ -22,8 +22,8 @@ class EventStream(StreamingResponse):
 
 
 def event_stream(events: AsyncIterator[bytes]) -> EventStream:
-    # Without x-accel-buffering nginx would hold the events back. A constructor could not set the headers: FastAPI calls
-    # none, but reads its signature for the OpenAPI document.
+    # Without x-accel-buffering, nginx would buffer the events. The headers cannot be set in a constructor, because
+    # FastAPI reads the signature of the constructor for the OpenAPI document.
     return EventStream(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
 
@@ -42,16 +42,16 @@ def _error_event(error: Exception, path: str) -> bytes:
 
 
 async def end_with_error(
-    events: AsyncGenerator[bytes, None], scope: Scope, told: Callable[[Exception, str], bytes] = _error_event
+    events: AsyncGenerator[bytes, None], scope: Scope, encode_error: Callable[[Exception, str], bytes] = _error_event
 ) -> AsyncIterator[bytes]:
     """Yield the events; an error is logged and becomes the last event.
 
     The reply has started with status 200, so only an event can report the error.
 
     Args:
-        events: closed when this ends, so that the underlying work ends with the client.
-        scope: scope of the request; the log has its route, the problem details its path.
-        told: encodes the error; by default as an event with problem details.
+        events: closed at the end, so that the work stops when the client disconnects.
+        scope: scope of the request; the log contains its route, the problem details contain its path.
+        encode_error: encodes the error; by default as an event with problem details.
     """
     try:
         async with aclosing(events):
@@ -59,4 +59,4 @@ async def end_with_error(
                 yield piece
     except Exception as error:  # noqa: BLE001  only an event can still report it
         log_failure(error, scope)
-        yield told(error, scope["path"])
+        yield encode_error(error, scope["path"])

@@ -1,4 +1,4 @@
-"""The outermost layer: it gives each request an id and each reply its headers, and hides the inside of failures."""
+"""The middleware that gives each request an id and a slot, adds headers to replies, and hides details of failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.concurrency import Slots
-from api.http.large_body import LargeBody, is_large
 from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from shared.domain.errors import Unavailable
 from shared.process import traces
@@ -20,7 +19,7 @@ from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 from shared.process.spans import NOTHING, Span
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_AT_ONCE = 100  # requests take some 0.2 ms to start, and up to 0.4 ms on a busy machine
+_AT_ONCE = 100  # a request takes about 0.2 ms to start, and up to 0.4 ms on a busy machine
 _UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
@@ -44,36 +43,32 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
         self._slots = Slots(most)
-        self._turns = Turns()
+        self._starts = StartLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif is_large(scope):
-            body = LargeBody(receive, send)
-            await self._take_slot(scope, body.receive, body.send)
-            await body.end()
         else:
-            await self._take_slot(scope, receive, send)
+            await self._with_slot(scope, receive, send)
 
-    async def _take_slot(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _with_slot(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in _UNCOUNTED:
             await self._serve(self._app, scope, receive, send)
             return
         try:
-            slot = self._slots.take()
+            slot = self._slots.acquire()
         except Unavailable as full:
             await self._serve(reply_to(full, scope["path"]), scope, receive, send)
             return
-        scope.setdefault("state", {})["slot"] = slot  # set by authentication
+        scope.setdefault("state", {})["slot"] = slot  # authentication assigns it to the tenant
         try:
             await self._serve(self._app, scope, receive, send)
         finally:
             slot.release()
 
     async def _serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._turns.take()
-        request_id, began = _request_id(scope), time.perf_counter()
+        await self._starts.acquire()
+        request_id, started_at = _request_id(scope), time.perf_counter()
         started, status = False, 0
 
         async def send_on(message: Message) -> None:
@@ -82,13 +77,15 @@ class RequestMiddleware:
                 started, status = True, int(message["status"])  # some libraries send an enumeration
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
-                headers.update(scope.get("state", {}).get("headers", {}))  # auth sets them
+                headers.update(scope.get("state", {}).get("headers", {}))  # authentication sets these
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         with (
-            structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None, key=None),  # auth sets both
+            structlog.contextvars.bound_contextvars(
+                request_id=request_id, tenant=None, key=None
+            ),  # authentication sets both
             _span(scope, request_id) as span,
         ):
             try:
@@ -99,24 +96,24 @@ class RequestMiddleware:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
             finally:
-                _tell(scope, status, time.perf_counter() - began, span)
+                _record(scope, status, time.perf_counter() - started_at, span)
 
 
-class Turns:
-    """Lets a number of requests start in one iteration of the loop, and further ones in the next."""
+class StartLimit:
+    """Limits the number of requests that start in one iteration of the event loop; the others start in the next."""
 
     def __init__(self) -> None:
-        self._begun = 0
+        self._started = 0
 
-    async def take(self) -> None:
-        while self._begun >= _AT_ONCE:  # noqa: ASYNC110  an event would wake all of them at once
+    async def acquire(self) -> None:
+        while self._started >= _AT_ONCE:  # noqa: ASYNC110  an event would wake all of them at once
             await asyncio.sleep(0)
-        if not self._begun:
-            asyncio.get_running_loop().call_soon(self._end_pass)
-        self._begun += 1
+        if not self._started:
+            asyncio.get_running_loop().call_soon(self._reset)
+        self._started += 1
 
-    def _end_pass(self) -> None:
-        self._begun = 0
+    def _reset(self) -> None:
+        self._started = 0
 
 
 def _span(scope: Scope, request_id: str) -> Span:
@@ -131,8 +128,8 @@ def _span(scope: Scope, request_id: str) -> Span:
     return traces.request(method, scope["headers"], attributes)
 
 
-def _tell(scope: Scope, status: int, seconds: float, span: Span) -> None:
-    """Log a request, count it and name its span, by the template of its route: an address may hold a caller's words."""
+def _record(scope: Scope, status: int, seconds: float, span: Span) -> None:
+    """Log and count a request, and name its span, by the template of its route: an address may contain private text."""
     template = route_of(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     REQUESTS.labels(method, template, str(status)).inc()

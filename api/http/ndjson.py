@@ -1,4 +1,4 @@
-"""Bodies and replies of one JSON object a line, both read and written piece by piece."""
+"""Bodies and replies with one JSON object per line, read and written piece by piece."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Line:
 
     Args:
         number: number from 1, including empty lines.
-        content: None if it was too long, and its bytes were dropped.
+        content: None if the line was too long; its bytes are dropped.
     """
 
     number: int
@@ -31,7 +31,7 @@ async def read_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGener
 
     Args:
         pieces: pieces of the body.
-        max_bytes: maximum size of a line: more of it is never in memory.
+        max_bytes: maximum size of a line; no more of it is held in memory.
     """
     number, line, too_long = 1, bytearray(), False
     async for piece in pieces:
@@ -58,7 +58,7 @@ class LineStream(Response):
     kept in memory, and the producer limits their number.
     """
 
-    # The class has no media type, or FastAPI would describe its replies as a text.
+    # The class has no media type, because FastAPI would describe its replies as text.
     def __init__(self, results: AsyncGenerator[bytes, None]) -> None:
         super().__init__(headers={"content-type": NDJSON})
         del self.headers["content-length"]

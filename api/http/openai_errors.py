@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them, for the routes that these call."""
+"""Errors in OpenAI's format, for the routes that OpenAI's clients call."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from api.http.event_stream import message
 from api.http.problems import invalid_fields, problem_of, reply_to_error
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.chat import ChatError
 from shared.domain.errors import ForeaskError
 
@@ -22,12 +22,12 @@ _CODES = {
     "not-found": "model_not_found",
     "too-many-requests": "rate_limit_exceeded",
 }
-_OF_THE_BODY = {"content-type", "content-length"}
+_BODY_HEADERS = {"content-type", "content-length"}
 _PROBLEM = "urn:foreask:problem:"
 _SERVER_ERROR = 500
 
 
-class OpenAIRoute(APIRoute):
+class OpenAIRoute(StrictRoute):
     """A route whose errors have OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -46,7 +46,7 @@ class OpenAIRoute(APIRoute):
 
 
 def error_of(error: Exception) -> dict[str, Any]:
-    """Return an error in OpenAI's shape. An unexpected one shows nothing of the inside."""
+    """Return an error in OpenAI's format. Details of an unexpected error are not shown."""
     problem = problem_of(error)
     name, status = problem["type"].removeprefix(_PROBLEM), problem["status"]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -59,7 +59,7 @@ def error_of(error: Exception) -> dict[str, Any]:
 
 async def _reply(request: Request, error: ForeaskError) -> Response:
     reply = await reply_to_error(request, error)
-    headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_BODY}
+    headers = {name: value for name, value in reply.headers.items() if name not in _BODY_HEADERS}
     status = 400 if reply.status_code == HTTPStatus.UNPROCESSABLE_ENTITY else reply.status_code
     return JsonReply(error_of(error), status, headers)
 
@@ -70,7 +70,7 @@ def error_message(error: Exception, _: str) -> bytes:
 
 
 def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the statuses of a route's errors, including those of keys and limits."""
+    """Describe the statuses of a route's errors, including the errors of keys and limits."""
     return {
         status: {"model": ChatError, "description": HTTPStatus(status).phrase}
         for status in sorted({*statuses, 401, 403, 429, 503})

@@ -1,4 +1,8 @@
-"""The OpenAPI document. Routes read their bodies themselves, so FastAPI cannot see the bodies' models."""
+"""The OpenAPI document, which FastAPI generates from the routes.
+
+This module describes the parts that FastAPI has no types for: streams, problem details, and bodies that are read in
+pieces. Their schemas contain the definitions of their models, which are moved to the components of the document.
+"""
 
 from __future__ import annotations
 
@@ -9,81 +13,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic.json_schema import models_json_schema
 
-from api.schemas.builds import GateBody, SwitchBody
-from api.schemas.calibration import CalibrateBody
-from api.schemas.chat import ChatBody, EmbeddingsBody
-from api.schemas.collections import CollectionChange
-from api.schemas.dead_letters import DeadLetterFilter
-from api.schemas.documents import BatchLine, BatchResult, DocumentBody, DocumentChange
-from api.schemas.estimates import EstimateBody, MigrationBody
-from api.schemas.evaluations import EvaluateBody, LabelledSetBody
-from api.schemas.feedback import AcceptBody, FeedbackBody
-from api.schemas.keys import KeyBody
-from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
-from api.schemas.queries import QueryBody, RetrieveBody, TokenEvent
-from api.schemas.similarity import SimilarityBody
-from api.schemas.status import ProgressEvent, StatusEvent
-from api.schemas.trials import (
-    TrialBody,
-    TrialChunkEvent,
-    TrialDoneEvent,
-    TrialQuestionEvent,
-    TrialScreenedEvent,
-)
-from api.schemas.verification import VerificationCountsView, VerificationProgress, VerifyBody
-from api.schemas.webhooks import WebhookBody
 
-_MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-    (model, "validation")
-    for model in (
-        DocumentBody,
-        DocumentChange,
-        BatchLine,
-        BatchResult,
-        CollectionChange,
-        DeadLetterFilter,
-        VerifyBody,
-        VerificationCountsView,
-        VerificationProgress,
-        CalibrateBody,
-        LabelledSetBody,
-        EvaluateBody,
-        ChatBody,
-        EmbeddingsBody,
-        RetrieveBody,
-        QueryBody,
-        FeedbackBody,
-        AcceptBody,
-        EstimateBody,
-        GateBody,
-        KeyBody,
-        MigrationBody,
-        OperatorVerifyBody,
-        SwitchBody,
-        WebhookBody,
-        ProgressEvent,
-        StatusEvent,
-        TokenEvent,
-        SimilarityBody,
-        TrialBody,
-        TrialChunkEvent,
-        TrialQuestionEvent,
-        TrialScreenedEvent,
-        TrialDoneEvent,
-        ProblemDetails,
-    )
-]
 NDJSON = "application/x-ndjson"
-# A stream is a sequence of these.
-_EVENT: dict[str, Any] = {
-    "type": "object",
-    "required": ["event", "data"],
-    "properties": {"event": {"type": "string"}, "data": {"type": "string", "contentMediaType": "application/json"}},
-}
-EVENTS: dict[str, Any] = {"text/event-stream": {"schema": _EVENT}}
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -98,7 +32,7 @@ _FORM: dict[str, Any] = {
         "questions": {
             "type": "string",
             "description": "a JSON list of ready-made questions",
-            "example": '["How many days of leave are there?"]',
+            "example": '["How many days of leave do I get?"]',
         },
         "lane": {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"},
     },
@@ -106,7 +40,8 @@ _FORM: dict[str, Any] = {
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(model)}}}}
+    """Describe a JSON body that the route does not declare as a parameter."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
 
 
 def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
@@ -117,12 +52,25 @@ def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
 
 def json_lines(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a body of one JSON object a line."""
-    return {"requestBody": {"required": True, "content": {NDJSON: {"schema": _ref(model)}}}}
+    return {"requestBody": {"required": True, "content": {NDJSON: {"schema": _schema(model)}}}}
 
 
 def line_replies(model: type[BaseModel]) -> dict[str, Any]:
     """Describe a reply of one JSON object a line."""
-    return {"description": "A line for each line of the request", "content": {NDJSON: {"schema": _ref(model)}}}
+    return {"description": "A line for each line of the request", "content": {NDJSON: {"schema": _schema(model)}}}
+
+
+def event_content(*models: type[BaseModel]) -> dict[str, Any]:
+    """Describe a stream of server-sent events.
+
+    Args:
+        models: models of the events' data; none if the data has no model.
+    """
+    data: dict[str, Any] = {"type": "string", "contentMediaType": "application/json"}
+    if models:
+        data["contentSchema"] = {"anyOf": [_schema(model) for model in models]}
+    event = {"type": "object", "required": ["event", "data"], "properties": {"event": {"type": "string"}, "data": data}}
+    return {"text/event-stream": {"schema": event}}
 
 
 def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -132,14 +80,15 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    if HTTPStatus.UNAUTHORIZED in statuses:  # every key has a scope and limits, and depends on the ledger
+    """Describe the problem details of a route; a route that requires a key has the errors of keys and limits, too."""
+    if HTTPStatus.UNAUTHORIZED in statuses:
         statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
-    content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
+    content = {"application/problem+json": {"schema": _schema(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
 def install(app: FastAPI) -> None:
-    """Let the application generate its description once, on the first request for it."""
+    """Generate the description of the application once, on the first request for it."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -158,15 +107,6 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=app.openapi_tags,
     )
-    _, definitions = models_json_schema(_MODELS, ref_template=_REF)
-    components = document.setdefault("components", {})
-    schemas = definitions["$defs"] | components.get("schemas", {})
-    components["schemas"] = {name: schemas[name] for name in sorted(schemas)}
-    components["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer"},
-        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    }
-    document["security"] = [{"bearer": []}, {"key": []}]
     of_bodies = {str(status): reply for status, reply in problems(HTTPStatus.REQUEST_TIMEOUT).items()}
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -175,15 +115,35 @@ def _describe(app: FastAPI) -> dict[str, Any]:
                 operation["responses"] |= of_bodies
             if path.startswith("/health/"):
                 operation["security"] = []
+    components = document.setdefault("components", {})
+    schemas = _take_definitions(document["paths"]) | components.get("schemas", {})
+    components["schemas"] = {name: schemas[name] for name in sorted(schemas)}
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    document["security"] = [{"bearer": []}, {"key": []}]
     return document
 
 
 def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
-    # FastAPI describes its own reply to invalid parameters, which this server never sends.
+    # FastAPI describes its own reply to invalid parameters, but this server replies with problem details.
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/problem+json" not in content:
         operation["responses"].pop("422", None)
 
 
-def _ref(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": _REF.format(model=model.__name__)}
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a reference to a model, with the definitions of the model and its parts."""
+    _, definitions = models_json_schema([(model, "validation")], ref_template=_REF)
+    return {"$ref": _REF.format(model=model.__name__), "$defs": definitions["$defs"]}
+
+
+def _take_definitions(part: Any) -> dict[str, Any]:
+    """Remove the definitions from all schemas in a part of the document, and return them."""
+    found: dict[str, Any] = {}
+    if isinstance(part, dict):
+        found |= part.pop("$defs", {})
+    for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        found |= _take_definitions(child)
+    return found

@@ -1,4 +1,4 @@
-"""Paging: a cursor is the key of the last item, encoded so that callers do not build on it."""
+"""Paging: a cursor is the key of the last item, encoded so that clients do not depend on its content."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from api.http.problems import MalformedRequest
 T = TypeVar("T")
 K = TypeVar("K")
 
-Limit = Annotated[int, Query(ge=1, le=200, description="the most items of a page")]
-Cursor = Annotated[str | None, Query(max_length=1000, description="`next_cursor` of the page before")]
+Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of items on the page")]
+Cursor = Annotated[str | None, Query(max_length=1000, description="`next_cursor` of the previous page")]
 
 
 def split_page(
@@ -45,11 +45,11 @@ def read_cursor(cursor: str | None, read: Callable[[Any], K]) -> K | None:
     try:
         return read(orjson.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
-        raise MalformedRequest("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
+        raise MalformedRequest("The cursor is invalid: omit it to start at the first page.", field="cursor") from None
 
 
 def read_name(key: list[str]) -> str:
-    """Read the key of a list in order of name.
+    """Read the key of a list that is ordered by name.
 
     Raises:
         ValueError: the key is not a name.
@@ -61,10 +61,10 @@ def read_name(key: list[str]) -> str:
 
 
 def read_time_and_id(key: list[str]) -> tuple[datetime, UUID]:
-    """Read the key of a list in order of time.
+    """Read the key of a list that is ordered by time.
 
     Raises:
-        ValueError: the key is not a time with its zone, and an id.
+        ValueError: the key is not a time with a time zone, and an id.
     """
     time, item_id = key
     at = datetime.fromisoformat(time)

@@ -1,4 +1,4 @@
-"""Preferences of a request (RFC 7240): how long its client waits."""
+"""Preferences of a request (RFC 7240): the time that its client waits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(;.*)?", re.IGNORECASE)
 
 
 Preferences = Annotated[
-    list[str] | None, Header(alias="prefer", description="`wait=30`: reply when the work is done, or after 30 seconds")
+    list[str] | None,
+    Header(alias="prefer", description="`wait=30`: reply when the work is finished, or after 30 seconds"),
 ]
 
 
 def wait_of(preferences: Preferences) -> timedelta | None:
-    """Return how long the client waits for the work of its request, at most a minute; None if it does not.
+    """Return the time that the client waits for the work of its request, at most a minute; None if it does not wait.
 
     Invalid preferences are ignored, as the RFC requires.
     """
-    each = ",".join(preferences or ()).split(",")
-    waits = [int(match[1]) for preference in each if (match := _WAIT.fullmatch(preference))]
+    every = ",".join(preferences or ()).split(",")
+    waits = [int(match[1]) for preference in every if (match := _WAIT.fullmatch(preference))]
     return min(timedelta(seconds=waits[0]), LONGEST_WAIT) if waits else None
 
 
 def applied(wait: timedelta | None) -> dict[str, str]:
-    """The header that reports the honoured preference."""
+    """Return the header that reports the applied preference."""
     return {} if wait is None else {"preference-applied": f"wait={int(wait.total_seconds())}"}

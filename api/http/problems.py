@@ -40,7 +40,7 @@ from shared.domain.errors import (
 
 log = structlog.get_logger()
 
-NO_ROUTE = "none"  # nothing is at the address
+NO_ROUTE = "none"  # no route has the address
 
 
 class MalformedRequest(InvalidInput):
@@ -48,11 +48,11 @@ class MalformedRequest(InvalidInput):
 
 
 class UnsupportedMedia(InvalidInput):
-    """The body has a media type that this route does not take."""
+    """The body has a media type that the route does not accept."""
 
 
 class SlowBody(InvalidInput):
-    """The client sends its request too slowly, or has stopped; the connection is closed with the reply."""
+    """The client sends its body too slowly, or has stopped; the connection is closed after the reply."""
 
 
 class TooManyRequests(Transient):
@@ -66,7 +66,7 @@ class TooManyRequests(Transient):
 
 
 class InvalidFields(InvalidInput):
-    """Several parts of the request are wrong; `errors` names each."""
+    """Several fields of the request are invalid; `errors` names each."""
 
     def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
         first = errors[0]
@@ -81,29 +81,29 @@ class ProblemKind:
     title: str
 
 
-_UNEXPECTED = ProblemKind(500, "internal", "Something went wrong inside")
+_UNEXPECTED = ProblemKind(500, "internal", "Internal error")
 
 # An error's class decides, or else its nearest parent in this table.
 KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     MalformedRequest: ProblemKind(400, "malformed", "The request cannot be read"),
-    Unauthorized: ProblemKind(401, "unauthorized", "A key is needed"),
-    Forbidden: ProblemKind(403, "forbidden", "The key may not do this"),
-    NotFound: ProblemKind(404, "not-found", "There is no such thing"),
-    SlowBody: ProblemKind(408, "slow-body", "The request came too slowly"),
-    Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
-    TooLarge: ProblemKind(413, "too-large", "Too many bytes"),
-    UnsupportedMedia: ProblemKind(415, "unsupported-media", "A body of another kind is needed"),
+    Unauthorized: ProblemKind(401, "unauthorized", "A valid key is required"),
+    Forbidden: ProblemKind(403, "forbidden", "The key lacks a permission"),
+    NotFound: ProblemKind(404, "not-found", "Not found"),
+    SlowBody: ProblemKind(408, "slow-body", "The body arrived too slowly"),
+    Conflict: ProblemKind(409, "conflict", "The request conflicts with the current state"),
+    TooLarge: ProblemKind(413, "too-large", "The request is too large"),
+    UnsupportedMedia: ProblemKind(415, "unsupported-media", "The media type is not supported"),
     TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests"),
-    InvalidInput: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
-    Rejected: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
-    Refused: ProblemKind(502, "refused", "A provider refused the request"),
-    BadReply: ProblemKind(502, "bad-reply", "A model's reply could not be used"),
-    Permanent: ProblemKind(502, "bad-gateway", "A part behind the API refused the request"),
+    InvalidInput: ProblemKind(422, "invalid-input", "The request is invalid"),
+    Rejected: ProblemKind(422, "invalid-input", "The request is invalid"),
+    Refused: ProblemKind(502, "refused", "A provider rejected the request"),
+    BadReply: ProblemKind(502, "bad-reply", "A model's reply is unusable"),
+    Permanent: ProblemKind(502, "bad-gateway", "A component rejected the request"),
     TenantLimited: ProblemKind(429, "too-many-requests", "Too many requests"),
     # The limit is the provider's: status 429 would mean that the caller had sent too many requests.
-    RateLimited: ProblemKind(503, "rate-limited", "A provider asks for fewer requests"),
-    Unavailable: ProblemKind(503, "unavailable", "A part that this needs is not available"),
-    Transient: ProblemKind(503, "unavailable", "A part that this needs is not available"),
+    RateLimited: ProblemKind(503, "rate-limited", "A provider has reached its rate limit"),
+    Unavailable: ProblemKind(503, "unavailable", "A required component is unavailable"),
+    Transient: ProblemKind(503, "unavailable", "A required component is unavailable"),
     ForeaskError: _UNEXPECTED,
 }
 
@@ -113,9 +113,11 @@ def kind_of(error: ForeaskError) -> ProblemKind:
 
 
 def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
-    """Return the problem details of an error. An unexpected error shows nothing of the inside."""
+    """Return the problem details of an error. Details of an unexpected error are not shown."""
     if not isinstance(error, ForeaskError):
-        return _problem(_UNEXPECTED, "This is a fault of the server; its log has more under the request id.", instance)
+        return _problem(
+            _UNEXPECTED, "This is an error of the server; its log has details under the request id.", instance
+        )
     problem = _problem(kind_of(error), error.message, instance)
     if isinstance(error, Rejected) and error.field:
         problem["field"] = error.field
@@ -132,7 +134,7 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = 'Bearer realm="foreask"'
     if isinstance(error, SlowBody):
-        headers["connection"] = "close"  # a server would wait for the rest
+        headers["connection"] = "close"  # otherwise the server would wait for the rest of the body
     if isinstance(error, Transient):
         after = error.retry_after.total_seconds() if error.retry_after else 1
         headers["retry-after"] = str(max(1, ceil(after)))
@@ -142,12 +144,12 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
 
 
 def invalid_fields(errors: Sequence[Any]) -> InvalidFields:
-    """Turn pydantic's errors into a dotted field and a sentence each, without the value: it may be a caller's text."""
+    """Convert pydantic's errors to dotted fields and sentences, without values, which may be a caller's text."""
     return InvalidFields([{"field": _field(e["loc"]), "message": _message(e)} for e in errors])
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer every error with problem details."""
+    """Reply to every error with problem details."""
     app.add_exception_handler(ForeaskError, reply_to_error)
     app.add_exception_handler(RequestValidationError, _reply_to_invalid_parameters)
     app.add_exception_handler(HTTPException, _reply_to_routing)
@@ -155,12 +157,12 @@ def install(app: FastAPI) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the template of a request's route: its address may hold a caller's words."""
+    """Return the template of a request's route, because the address may contain a caller's text."""
     return getattr(scope.get("route"), "path", NO_ROUTE)
 
 
 def log_failure(error: Exception, scope: Scope) -> None:
-    """Log an error that is not the caller's fault; the log line has the request's id and tenant."""
+    """Log an error that the caller did not cause; the log line has the request's id and tenant."""
     if isinstance(error, ForeaskError):
         log.warning("request.failed", kind=type(error).__name__, route=route_of(scope))
     else:
@@ -168,13 +170,13 @@ def log_failure(error: Exception, scope: Scope) -> None:
 
 
 def log_crash(error: Exception, scope: Scope) -> None:
-    # The message may hold a caller's text, so only the frames are logged.
+    # The message may contain a caller's text, so only the frames are logged.
     frames = traceback.format_tb(error.__traceback__)[-12:]
     log.error("request.crashed", kind=type(error).__name__, route=route_of(scope), frames=frames)
 
 
 async def reply_to_error(request: Request, error: Exception) -> Response:
-    # A 429 is the caller's doing, and its line in the log has the status.
+    # The caller causes a 429, and the log line of the request has the status.
     if isinstance(error, (Transient, Permanent)) and not isinstance(error, (TooManyRequests, TenantLimited)):
         log_failure(error, request.scope)
     return reply_to(error, request.url.path)
@@ -190,8 +192,8 @@ async def _reply_to_routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     details = {
-        404: "There is nothing at this address. /openapi.json lists what there is.",
-        405: f"{request.method} is not possible here. /openapi.json lists what is.",
+        404: "No route has this address: /openapi.json lists all routes.",
+        405: f"This route does not support {request.method}: /openapi.json lists its methods.",
     }
     kind = ProblemKind(status, status.phrase.lower().replace(" ", "-"), status.phrase)
     detail = details.get(status, str(error.detail))
@@ -199,7 +201,7 @@ async def _reply_to_routing(request: Request, error: Exception) -> Response:
 
 
 async def _reply_to_disconnect(request: Request, _: Exception) -> Response:
-    return reply_to(MalformedRequest("The client went away before its request was whole."), request.url.path)
+    return reply_to(MalformedRequest("The client disconnected before the request was complete."), request.url.path)
 
 
 def _problem(kind: ProblemKind, detail: str, instance: str | None) -> dict[str, Any]:
@@ -223,9 +225,9 @@ def _field(location: Sequence[object]) -> str:
 def _message(error: Mapping[str, Any]) -> str:
     match error["type"]:
         case "extra_forbidden":
-            return "There is no such field."
+            return "This field is unknown."
         case "missing":
-            return "This field is needed."
+            return "This field is required."
         case "value_error":
             return str(error["ctx"]["error"])
     return f"{error['msg']}."

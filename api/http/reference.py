@@ -1,4 +1,4 @@
-"""The page `/docs`: the reference of this API, with scripts from this server only."""
+"""The page `/docs`: the API reference, with scripts from this server only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLICY = (
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page and its files. No key is needed, because they contain nothing of a tenant."""
+    """Serve the page and its files. No key is required, because they contain no data of a tenant."""
     app.mount(_FILES_ADDRESS, StaticFiles(directory=_FILES), name="reference")
 
     @app.get(_ADDRESS, include_in_schema=False)

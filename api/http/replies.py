@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 
 class JsonReply(Response):
-    """A reply encoded once, by Rust; FastAPI's own response would validate it again first."""
+    """A JSON reply, encoded once in Rust; FastAPI's own response would validate it again first."""
 
     media_type = "application/json"
 

@@ -1,4 +1,4 @@
-"""Why the ingest is not faster: the one thing that holds it back most, in a sentence."""
+"""The main bottleneck of the ingest, in a sentence."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def pace(
     workers: Mapping[str, int],
     budget: BudgetUse | None,
 ) -> PaceView:
-    """Return the first bottleneck: an unavailable part, a breaker, a cooldown, a limit, a budget, workers.
+    """Return the first bottleneck: an unavailable component, a breaker, a cooldown, a limit, a budget, or workers.
 
     Args:
         backlog: open work of the tenant.
-        parts: whether each part answers.
+        parts: whether each component answers.
         uses: use of all limits; none while the broker is unavailable.
         workers: number of live workers per stage.
         budget: budget of the tenant; None if it has none.
@@ -36,7 +36,7 @@ def pace(
         verb = "does" if len(down) == 1 else "do"
         return PaceView(cause="part_down", sentence=_sentence(f"{names} {verb} not answer."), **facts)
     if not any(_open(backlog, stage) for stage in backlog.stages):
-        return PaceView(cause="idle", sentence="Nothing waits.", **facts)
+        return PaceView(cause="idle", sentence="No work is waiting.", **facts)
     cause, sentence = _of_limits(uses) or _of_budget(budget) or _of_workers(backlog, workers) or _of_work(backlog)
     return PaceView(cause=cause, sentence=_sentence(sentence), **facts)
 
@@ -52,14 +52,14 @@ def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
     if waiting := [use for use in uses if use.cooldown.total_seconds() > 0]:
         use = max(waiting, key=lambda use: use.cooldown)
         seconds = max(1, round(use.cooldown.total_seconds()))
-        return "cooldown", f"the {use.component} provider asked all to wait, for {seconds} s more."
+        return "cooldown", f"the {use.component} provider requested a wait of {seconds} s."
     used = [(share, use) for use in uses if (share := _share(use)) > _NEARLY]
     if not used:
         return None
     _, use = max(used, key=lambda one: one[0])
     if use.limit is not None:
-        return "limit", f"{use.name}: {use.used:,} of the {use.limit:,} that a minute may hold are used."
-    return "limit", f"{use.name}: {use.in_flight:,} of at most {use.in_flight_limit:,} calls are under way."
+        return "limit", f"{use.name}: {use.used:,} of {use.limit:,} per minute are used."
+    return "limit", f"{use.name}: {use.in_flight:,} of at most {use.in_flight_limit:,} calls are running."
 
 
 def _share(use: LimitUse) -> float:
@@ -71,14 +71,14 @@ def _share(use: LimitUse) -> float:
 def _of_budget(budget: BudgetUse | None) -> tuple[str, str] | None:
     if budget is None or not budget.used_up:
         return None
-    return "budget", "the budget of the day is used up: no questions are written until midnight in UTC."
+    return "budget", "the daily budget is used up: no questions are generated until midnight in UTC."
 
 
 def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str] | None:
     for stage in backlog.stages:
         if (waiting := _open(backlog, stage)) and not workers.get(stage):
-            what = "documents" if stage == "parse" else "chunks"
-            return "no_worker", f"no {stage} worker is alive, and {waiting:,} {what} wait for one."
+            items = "documents" if stage == "parse" else "chunks"
+            return "no_worker", f"no {stage} worker is alive, and {waiting:,} {items} wait for one."
     if backlog.unserved:
         model, chunks = next(iter(backlog.unserved.items()))
         return "no_worker", f"no worker serves the embedding '{model}', and {chunks:,} chunks wait for one."
@@ -86,10 +86,10 @@ def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str]
 
 
 def _of_work(backlog: Backlog) -> tuple[str, str]:
-    rate = f"{backlog.rate:,.0f} chunks end a minute"
+    rate = f"{backlog.rate:,.0f} chunks finish per minute"
     if backlog.eta is None:
-        return "working", f"{rate}, and nothing holds the work back."
-    return "working", f"{rate}, and the open ones end in about {max(1, round(backlog.eta.total_seconds())):,} s."
+        return "working", f"{rate}, and there is no bottleneck."
+    return "working", f"{rate}, and the open chunks need about {max(1, round(backlog.eta.total_seconds())):,} s."
 
 
 def _sentence(text: str) -> str:

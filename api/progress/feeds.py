@@ -21,17 +21,17 @@ from shared.ledger.documents.documents import Documents
 from shared.ledger.model import states
 from shared.settings import Settings
 
-_CACHE_SECONDS = 0.5  # listeners look once a second, each at its own time
-_MOST_DOCUMENTS = 200  # of one read
+_CACHE_SECONDS = 0.5  # each listener polls once a second, at its own time
+_MOST_DOCUMENTS = 200  # per read
 _MOST_EVENTS = 1_000  # retained for the next poll
-# a client that was disconnected for longer starts again, because deletions may be missing
+# A client that was disconnected for longer starts again, because deletions may be missing.
 _RESUMABLE_FOR = timedelta(hours=1)
 _FULL_RETRY_AFTER = timedelta(seconds=10)
 
 
 _RESET = event("reset", {})
 
-Look = Callable[[str], Awaitable[Any]]
+ReadStatus = Callable[[str], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Event:
         number: later events have higher numbers.
         piece: the encoded event.
         first: whether new listeners receive it, too.
-        collection: collection of the document; None for an event about all.
+        collection: collection of the document; None for an event about all collections.
     """
 
     number: int
@@ -61,13 +61,15 @@ class ProgressFeed:
     that a disconnected client can resume anywhere.
 
     Args:
-        look: returns the tenant's open work, sent as `status` while there is any; None sends none.
+        read_status: returns the tenant's open work, which is sent as `status` while there is any; None: it is not sent.
     """
 
-    def __init__(self, tenant: str, documents: Documents, settings: Settings, look: Look | None = None) -> None:
+    def __init__(
+        self, tenant: str, documents: Documents, settings: Settings, read_status: ReadStatus | None = None
+    ) -> None:
         self.listeners = 0
-        self._poll = look
-        self._works = False
+        self._read_status = read_status
+        self._is_working = False
         self._tenant = tenant
         self._documents = documents
         self._settings = settings
@@ -90,16 +92,16 @@ class ProgressFeed:
             The number for the next call, and the encoded events; empty if there are none.
         """
         async with self._lock:
-            begins = after is None and time.monotonic() - self._whole_at >= _CACHE_SECONDS
-            if begins or time.monotonic() - self._read_at >= _CACHE_SECONDS:
-                await self._read(None if begins else self._seen_at)
+            is_new = after is None and time.monotonic() - self._whole_at >= _CACHE_SECONDS
+            if is_new or time.monotonic() - self._read_at >= _CACHE_SECONDS:
+                await self._read(None if is_new else self._seen_at)
                 self._read_at = time.monotonic()
         pieces = []
-        for told in reversed(self._events.values()):
-            if after is not None and told.number <= after:
+        for sent in reversed(self._events.values()):
+            if after is not None and sent.number <= after:
                 break
-            if (after is not None or told.first) and told.is_of(collection):
-                pieces.append(told.piece)
+            if (after is not None or sent.first) and sent.is_of(collection):
+                pieces.append(sent.piece)
         return self._number, _with_id(pieces[::-1], self._seen_at)
 
     async def resumed(self, last_id: str, collection: str | None = None) -> tuple[int, bytes]:
@@ -117,9 +119,9 @@ class ProgressFeed:
             return number, _RESET + pieces
         if changes.more:
             return number, _RESET + pieces
-        told = [d for d in reversed(changes.documents) if collection in (None, d.collection)]
+        changed = [d for d in reversed(changes.documents) if collection in (None, d.collection)]
         kinds = [self._events[kind].piece for kind in ("progress", "status") if kind in self._events]
-        documents = [event("document", view(document, self._settings)) for document in told]
+        documents = [event("document", view(document, self._settings)) for document in changed]
         return number, _with_id([*documents, *kinds], self._seen_at)
 
     async def _read(self, since: datetime | None) -> None:
@@ -129,33 +131,38 @@ class ProgressFeed:
             await self._count()
             work = await self._work()
         except Transient as error:
-            self._tell("error", event("error", problem_of(error, "/v1/events")), again=True)
-            return  # changes until the ledger returns are read then
+            self._add("error", event("error", problem_of(error, "/v1/events")), again=True)
+            return  # these changes are read when the ledger is available again
         self._seen_at = changes.at
         if since is None:
             self._whole_at = time.monotonic()
         more = {"more": True} if changes.more else {}
-        self._tell("progress", event("progress", {"documents": self._counts} | more))
+        self._add("progress", event("progress", {"documents": self._counts} | more))
         self._forget({document.id for document in changes.documents}, whole=since is None)
         for document in reversed(changes.documents):
-            self._tell_document(document)
+            self._add_document(document)
         if work is not None:
-            self._tell("status", event("status", work))
+            self._add("status", event("status", work))
 
     async def _work(self) -> Any:
-        """Read the open work, and once more when it has ended; return None if nothing changed."""
-        worked, self._works = self._works, any(n for s, n in self._counts.items() if s not in states.FINAL_DOCUMENTS)
-        return await self._poll(self._tenant) if self._poll and (self._works or worked) else None
+        """Read the open work, and again after it has finished; return None if nothing changed."""
+        was_working, self._is_working = (
+            self._is_working,
+            any(n for s, n in self._counts.items() if s not in states.FINAL_DOCUMENTS),
+        )
+        return (
+            await self._read_status(self._tenant) if self._read_status and (self._is_working or was_working) else None
+        )
 
     async def _count(self) -> None:
         counts = await self._documents.counts(self._tenant)
         self._counts = {state.value: n for state, n in counts.items() if state is not DocumentState.DELETING}
 
-    def _tell_document(self, document: Document) -> None:
+    def _add_document(self, document: Document) -> None:
         piece = event("document", view(document, self._settings))
-        self._tell(document.id, piece, first=document.state in states.OPEN_DOCUMENTS, collection=document.collection)
+        self._add(document.id, piece, first=document.state in states.OPEN_DOCUMENTS, collection=document.collection)
 
-    def _tell(
+    def _add(
         self,
         key: UUID | str,
         piece: bytes,
@@ -164,9 +171,9 @@ class ProgressFeed:
         again: bool = False,
         collection: str | None = None,
     ) -> None:
-        """Append an event if it contains anything new."""
-        told = self._events.get(key)
-        if told is None or told.piece != piece or again:
+        """Append an event if it differs from the previous one of this key."""
+        previous = self._events.get(key)
+        if previous is None or previous.piece != piece or again:
             self._number += 1
             self._events.pop(key, None)
             self._events[key] = _Event(self._number, piece, first, collection)
@@ -174,18 +181,20 @@ class ProgressFeed:
     def _forget(self, read: set[UUID], *, whole: bool) -> None:
         """Forget finished documents, and the least recently sent documents in progress if there are too many."""
         others = [key for key in self._events if key not in {"progress", "status", *read}]
-        kept = [] if whole else [key for key in others if key != "error" and self._events[key].first][-_MOST_EVENTS:]
-        for key in set(others) - set(kept):
+        retained = (
+            [] if whole else [key for key in others if key != "error" and self._events[key].first][-_MOST_EVENTS:]
+        )
+        for key in set(others) - set(retained):
             del self._events[key]
 
 
 class ProgressFeeds:
     """The feeds of all tenants with listeners."""
 
-    def __init__(self, documents: Documents, settings: Settings, look: Look | None = None) -> None:
+    def __init__(self, documents: Documents, settings: Settings, read_status: ReadStatus | None = None) -> None:
         self._documents = documents
         self._settings = settings
-        self._poll = look
+        self._read_status = read_status
         self._feeds: dict[str, ProgressFeed] = {}
 
     def require_room(self, tenant: str) -> None:
@@ -197,13 +206,13 @@ class ProgressFeeds:
         most = self._settings.limits_of(tenant).listeners
         if most is not None and tenant in self._feeds and self._feeds[tenant].listeners >= most:
             raise TooManyRequests(
-                f"{most:,} clients listen to /v1/events already: close some.", retry_after=_FULL_RETRY_AFTER
+                f"{most:,} clients already listen to /v1/events: close some.", retry_after=_FULL_RETRY_AFTER
             )
 
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:
         """Listen to a tenant's feed within the block; the last listener closes it."""
-        feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._poll))
+        feed = self._feeds.setdefault(tenant, ProgressFeed(tenant, self._documents, self._settings, self._read_status))
         feed.listeners += 1
         try:
             yield feed
@@ -214,7 +223,7 @@ class ProgressFeeds:
 
 
 def _with_id(pieces: Sequence[bytes], read_at: datetime | None) -> bytes:
-    """Join events; only the last one has the id.
+    """Join events; only the last event has the id.
 
     A client that disconnects mid-batch therefore gets the whole batch again.
     """

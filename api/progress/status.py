@@ -1,4 +1,4 @@
-"""A tenant's open work at this moment, as the status and the events show it."""
+"""A tenant's open work, for the status and the events."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shared.services.api import ApiServices
 
 
 @dataclass(frozen=True, slots=True)
-class WorkNow:
-    """Open work and its limits; `uses` is None while the broker is unavailable."""
+class OpenWork:
+    """Open work and its limits. `uses` is missing (None) while the broker is unavailable."""
 
     backlog: Backlog
     uses: Sequence[LimitUse] | None
@@ -25,7 +25,7 @@ class WorkNow:
     pace: PaceView
 
 
-async def look_at_work(services: ApiServices, readiness: Readiness, tenant: str) -> WorkNow:
+async def read_work(services: ApiServices, readiness: Readiness, tenant: str) -> OpenWork:
     """Read a tenant's open work.
 
     Raises:
@@ -38,18 +38,18 @@ async def look_at_work(services: ApiServices, readiness: Readiness, tenant: str)
     for process in await services.ledger.heartbeats.seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    return WorkNow(backlog, uses, budget, pace(backlog, parts, uses or (), workers, budget))
+    return OpenWork(backlog, uses, budget, pace(backlog, parts, uses or (), workers, budget))
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
-    """Return the status event of the open work; errors as `look_at_work`."""
-    now = await look_at_work(services, readiness, tenant)
+    """Return the status event of the open work; raises as `read_work`."""
+    work = await read_work(services, readiness, tenant)
     return StatusEvent(
-        stages={queue: stage_view(waiting) for queue, waiting in now.backlog.stages.items()},
-        dead=now.backlog.dead,
-        chunks_per_minute=round(now.backlog.rate, 1),
-        eta_seconds=None if now.backlog.eta is None else round(now.backlog.eta.total_seconds()),
-        pace=now.pace,
+        stages={queue: stage_view(waiting) for queue, waiting in work.backlog.stages.items()},
+        dead=work.backlog.dead,
+        chunks_per_minute=round(work.backlog.rate, 1),
+        eta_seconds=None if work.backlog.eta is None else round(work.backlog.eta.total_seconds()),
+        pace=work.pace,
     )
 
 

@@ -22,9 +22,9 @@ from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import Strategy
 from shared.query.retrieve import LiveRetriever
 
-_MOST = 4  # at this process; a tenant has half of them at most
-_EVERY_SECONDS = 1.0  # progress is written
-_TIMEOUT = timedelta(minutes=2)  # with one search
+_MOST = 4  # per process; a tenant has at most half of them
+_PROGRESS_SECONDS = 1.0  # interval at which the progress is written
+_TIMEOUT = timedelta(minutes=2)  # of one search with its retries
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class EvaluationRunner:
         self._slots = Slots(_MOST, "evaluations")
         self._tasks = set[asyncio.Task[None]]()
 
-    async def begin(
+    async def start(
         self,
         collection: Collection,
         labelled_set: str | None,
@@ -60,21 +60,23 @@ class EvaluationRunner:
             TooManyRequests: the tenant has the maximum number of runs in this process.
             Unavailable: the process has no free slot.
         """
-        slot = self._slots.take()
+        slot = self._slots.acquire()
         try:
-            if not slot.hold_for(collection.tenant):
-                raise TooManyRequests("This tenant has evaluations under way, and no more may be: wait until one ends.")
+            if not slot.assign(collection.tenant):
+                raise TooManyRequests(
+                    "This tenant has the maximum number of running evaluations: wait until one finishes."
+                )
             count = len({question.question for question in questions})
-            run = await self._evaluations.begin(collection.tenant, collection.name, labelled_set, count)
+            run = await self._evaluations.start(collection.tenant, collection.name, labelled_set, count)
         except BaseException:
             slot.release()
             raise
         task = asyncio.create_task(self._run(run, collection, questions, strategies, baseline, notes=notes))
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, slot))
+        task.add_done_callback(partial(self._finish, slot))
         return run
 
-    def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
+    def _finish(self, slot: Slot, task: asyncio.Task[None]) -> None:
         slot.release()
         self._tasks.discard(task)
 
@@ -88,36 +90,38 @@ class EvaluationRunner:
         *,
         notes: Sequence[str],
     ) -> None:
-        find = partial(_patiently(self._retriever.retrieve_from), collection)
+        find = partial(_with_retries(self._retriever.retrieve_from), collection)
         items = evaluate_collection(find, collection, questions, strategies, baseline, notes=notes)
         progress = _Progress()
-        evaluating = asyncio.create_task(_evaluated(items, progress))
+        evaluating = asyncio.create_task(_evaluate(items, progress))
         try:
-            while not (await asyncio.wait({evaluating}, timeout=_EVERY_SECONDS))[0]:
-                if not await self._is_wanted(run, collection, progress.last):
+            while not (await asyncio.wait({evaluating}, timeout=_PROGRESS_SECONDS))[0]:
+                if not await self._is_continued(run, collection, progress.last):
                     return
-            await _patiently(self._retriever.require_live)(collection)
-            await _patiently(self._evaluations.end)(run.id, RunState.DONE, results=evaluating.result())
+            await _with_retries(self._retriever.require_live)(collection)
+            await _with_retries(self._evaluations.finish)(run.id, RunState.DONE, results=evaluating.result())
         except asyncio.CancelledError:
-            await self._evaluations.end(run.id, RunState.INTERRUPTED)
+            await self._evaluations.finish(run.id, RunState.INTERRUPTED)
             raise
         except ForeaskError as error:
-            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=error.message)
+            await _with_retries(self._evaluations.finish)(run.id, RunState.FAILED, error=error.message)
         except Exception as error:  # no caller waits for this task
             log.exception("evaluation.failed", error=type(error).__name__)
-            sentence = "The evaluation failed; the log says why."
-            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=sentence)
+            sentence = "The evaluation failed; the server's log has the reason."
+            await _with_retries(self._evaluations.finish)(run.id, RunState.FAILED, error=sentence)
         finally:
             evaluating.cancel()
             await asyncio.gather(evaluating, return_exceptions=True)
 
-    async def _is_wanted(self, run: EvaluationRun, collection: Collection, progress: EvaluationProgress | None) -> bool:
+    async def _is_continued(
+        self, run: EvaluationRun, collection: Collection, progress: EvaluationProgress | None
+    ) -> bool:
         """Record that the run is alive, also during long searches; return False if it was deleted."""
         done = ("", 0, 0) if progress is None else (progress.strategy, progress.done, progress.total)
         try:
             await self._retriever.require_live(collection)
             return await self._evaluations.seen(run.id, *done)
-        except Transient:  # the next heartbeat repeats it
+        except Transient:  # the next heartbeat tries again
             return True
 
     async def aclose(self) -> None:
@@ -132,7 +136,7 @@ class _Progress:
     last: EvaluationProgress | None = None
 
 
-async def _evaluated(items: AsyncGenerator[EvaluationProgress | Json, None], progress: _Progress) -> Json:
+async def _evaluate(items: AsyncGenerator[EvaluationProgress | Json, None], progress: _Progress) -> Json:
     """Run an evaluation to its end, and return its results."""
     results: Json = {}
     async with aclosing(items):
@@ -146,12 +150,12 @@ async def _evaluated(items: AsyncGenerator[EvaluationProgress | Json, None], pro
 
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else 0.0
-    return max(asked, _PAUSE(state))
+    requested = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else 0.0
+    return max(requested, _PAUSE(state))
 
 
-# Repeat the call after a pause if an engine or a provider is unavailable, because the run has costs by then.
-_patiently = tenacity.retry(
+# Retry while an engine or a provider is unavailable, because a failed run would waste its costs.
+_with_retries = tenacity.retry(
     retry=tenacity.retry_if_exception(lambda e: isinstance(e, Transient) and not isinstance(e, Misconfigured)),
     stop=tenacity.stop_before_delay(_TIMEOUT),
     wait=_pause,

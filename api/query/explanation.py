@@ -1,4 +1,4 @@
-"""The sentences of an explained query, made of the numbers in its trace."""
+"""The sentences of an explained query, from the counts in its trace."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _(facts: FetchFacts) -> str:
 
 @sentence.register
 def _(facts: RerankFacts) -> str:
-    return f"{facts.chunks} chunks judged"
+    return f"{facts.chunks} chunks reranked"
 
 
 @sentence.register

@@ -1,8 +1,8 @@
-"""The log of queries, so that feedback can name a query by its id.
+"""The log of queries, so that feedback can refer to a query by its id.
 
 A query waits until its row is written, because the reply contains the row's id. It waits at most half a second, and not
 at all while the ledger is unavailable; the reply then has no id. One row takes 0.7 ms of the query's time, half of it
-CPU; sixteen rows written together take 0.07 ms of CPU each.
+CPU time; sixteen rows written together take 0.07 ms of CPU time each.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ log = structlog.get_logger()
 
 
 class QueryLogWriter:
-    """Writes queries to the log; all that arrive during one write are the next group.
+    """Writes queries to the log. Queries that arrive during a write form the next group.
 
     Args:
         queries: log in the ledger.
         enabled: if False, nothing is written and no query has an id.
-        max_wait: how long a query waits for its row.
+        max_wait: maximum time that a query waits for its row.
     """
 
     def __init__(self, queries: QueryLog, *, enabled: bool, max_wait: timedelta = _MAX_WAIT) -> None:
@@ -49,7 +49,7 @@ class QueryLogWriter:
     async def record(
         self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk]
     ) -> UUID | None:
-        """Write the query down and return its id; None if the log is off, or the ledger too slow or away."""
+        """Write the query and return its id; None if the log is disabled, or the ledger is slow or unavailable."""
         if collection is None or not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
         best_score = max((chunk.score for chunk in chunks), default=None)
@@ -58,7 +58,7 @@ class QueryLogWriter:
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), context=Context())  # its log lines have no request's ids
+            self._writing = asyncio.create_task(self._write(), context=Context())  # no request ids in its log lines
         done, _ = await asyncio.wait({written}, timeout=self._max_wait)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None

@@ -1,4 +1,4 @@
-"""The route of users' questions, with whether the documents answered them."""
+"""The route of users' questions and their results."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ async def page(
     services: ServicesDep,
     *,
     answered: Annotated[
-        bool | None, Query(description="false: nothing was found, or feedback says that it did not help")
+        bool | None, Query(description="`false`: questions without an answer, or with negative feedback")
     ] = None,
-    since: Annotated[AwareDatetime | None, Query(description="with its zone; default: all that are kept")] = None,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Time with a time zone; default: all retained questions")
+    ] = None,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List users' questions, each once, last asked first, from the newest 10,000 queries.
+    """List users' questions from the newest 10,000 queries, each once, latest first.
 
     If `FOREASK_QUERY_RETENTION_DAYS` is 0, no question is retained: `kept_days` is 0, and `items` is empty.
     """

@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from api.access.auth import Manager, Reader
 from api.access.collection_cache import require_served
-from api.http.bodies import PROMPT_BODY_BYTES, read_json
+from api.http.bodies import LABELLED_BODY, PROMPT_BODY
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, problems, replies
+from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.routes.collections import options_view
 from api.routes.estimates import migrated
 from api.schemas.builds import (
@@ -28,6 +29,7 @@ from api.schemas.builds import (
 )
 from api.schemas.common import CollectionName
 from api.schemas.estimates import MigrationBody
+from api.schemas.problems import ProblemDetails
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
@@ -35,15 +37,14 @@ from shared.maintenance.gate import Gate, GateReport
 from shared.maintenance.verification import VerificationCounts
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"])
+router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)
 
-_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
-BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build within its collection")]
+BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the build within its collection")]
 
 
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
 async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
-    """List the builds of a collection: the live one, and those that are being filled or follow it."""
+    """List the builds of a collection: the live build, and builds that are being filled or follow it."""
     builds = await services.ledger.builds.list(tenant, name)
     views = await asyncio.gather(*(_view(build, services) for build in builds))
     return JsonReply(BuildList(items=list(views)))
@@ -51,7 +52,7 @@ async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> R
 
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
-    """Look at a build, and at how far it is."""
+    """Return a build and its progress."""
     return JsonReply(await _view(await services.ledger.builds.get(tenant, name, number), services))
 
 
@@ -60,17 +61,17 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Reader, service
     status_code=201,
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
-    openapi_extra=json_body(MigrationBody),
 )
-async def begin(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+async def begin(
+    change: Annotated[MigrationBody, PROMPT_BODY], name: CollectionName, tenant: Manager, services: ServicesDep
+) -> Response:
     """Start a build: the collection's documents are parsed, generated and indexed next to the live build.
 
-    Queries see only the live build. Questions of chunks with unchanged text and prompt are not paid again.
+    Queries see only the live build. Questions of chunks with unchanged text and prompt are reused without a call.
     """
-    change = await read_json(request, MigrationBody, PROMPT_BODY_BYTES)
     live = await services.ledger.collections.get(tenant, name)
     options, embedding = migrated(live, change, services)
-    build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)
+    build = await services.ledger.builds.start(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
 
@@ -97,10 +98,10 @@ async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, servi
     "/{number}/switch",
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
-    openapi_extra=json_body(SwitchBody),
 )
-async def switch(  # noqa: PLR0917  each is a dependency
-    request: Request,
+async def switch(
+    *,
+    body: SwitchBody,
     name: CollectionName,
     number: BuildNumber,
     tenant: Manager,
@@ -111,10 +112,9 @@ async def switch(  # noqa: PLR0917  each is a dependency
 
     A build that was never live needs an open gate, unless `despite` is true.
     """
-    body = await read_json(request, SwitchBody)
     build = await services.ledger.builds.get(tenant, name, number)
     if not (body.despite or build.live_until or (build.gate or {}).get("open")):
-        raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate says why.")
+        raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate returns the reasons.")
     require_served(await services.ledger.builds.collection(build), services.embeddings)
     switched = await services.ledger.builds.switch(tenant, name, number)
     collection_cache.forget(tenant, name)
@@ -125,19 +125,28 @@ async def switch(  # noqa: PLR0917  each is a dependency
     "/{number}/gate",
     response_model=GateReply,
     responses=replies(
-        {200: {"content": EVENTS, "description": "The report, or `progress` and then `done`"}},
+        {
+            200: {
+                "content": event_content(PointDifferencesView, GateReply, ProblemDetails),
+                "description": "The report, or `progress` and then `done`",
+            }
+        },
         *(400, 401, 404, 409, 413, 415, 422, 502, 503),
     ),
-    openapi_extra=json_body(GateBody),
 )
 async def gate(
-    request: Request, name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep
+    *,
+    request: Request,
+    body: Annotated[GateBody, LABELLED_BODY],
+    name: CollectionName,
+    number: BuildNumber,
+    tenant: Manager,
+    services: ServicesDep,
 ) -> Response:
     """Compare a build with the live one: documents, points, retrieval quality, and latency.
 
     No language model is called. The report is stored with the build.
     """
-    body = await read_json(request, GateBody, _MAX_BYTES)
     build = await services.ledger.builds.get(tenant, name, number)
     if build.state != "following":
         raise Conflict(f"Build {number} is {build.state}: a gate needs a build that is filled and not live.")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import LABELLED_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
 from api.schemas.common import CollectionName
 from api.state import CollectionCacheDep, ServicesDep
@@ -19,19 +21,16 @@ from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
-
-_MAX_BYTES = 1024 * 1024  # 1,000 labelled questions of 1,000 bytes
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 
 @router.post(
     "/{name}/calibration",
     response_model=CalibrationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
-    openapi_extra=json_body(CalibrateBody),
 )
 async def calibrate(
-    request: Request,
+    body: Annotated[CalibrateBody, LABELLED_BODY],
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
@@ -39,11 +38,10 @@ async def calibrate(
 ) -> Response:
     """Choose the weights of a collection's channels with labelled questions, and save them.
 
-    Equal weights are kept unless others are significantly better. Without labelled questions they are kept, too, and
-    each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
+    Equal weights are kept unless other weights are significantly better. Without labelled questions they are kept, too,
+    and each channel is measured with the collection's own questions. Both ways measure the baseline similarity of the
     embedding model, which puts scores on one scale. No language model is called.
     """
-    body = await read_json(request, CalibrateBody, _MAX_BYTES)
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is None:
         if collection.is_labelled:
@@ -53,7 +51,7 @@ async def calibrate(
         relevant = await _relevant(body.questions, collection, services)
         questions = [labelled.question for labelled in body.questions]
         changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
-    collection_cache.forget(tenant, name)  # not the calibrated one: another build may be live by now
+    collection_cache.forget(tenant, name)  # by name, because another build may be live by now
     return JsonReply(CalibrationView(**(changed.calibration or {})))
 
 
@@ -61,7 +59,7 @@ async def calibrate(
 async def forget(
     name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Go back to equal weights."""
+    """Reset the channels to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.calibrations.save(collection, None, replace_labelled=True)
     collection_cache.forget(tenant, name)
@@ -71,16 +69,16 @@ async def forget(
 async def _relevant(
     questions: Sequence[LabelledQuestion], collection: Collection, services: ApiServices
 ) -> list[set[str]]:
-    """Return the chunks that answer each question; a document stands for all its chunks.
+    """Return the chunks that answer each question; a document counts as all its chunks.
 
     Raises:
         InvalidInput: the collection has no document of that external id.
     """
     names = sorted({name for labelled in questions for name in labelled.external_ids})
     chunks = await services.ledger.documents.live_chunk_ids(collection, names)
-    unknown = next((name for name in names if name not in chunks), None)
-    if unknown is not None:
-        raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
+    missing = next((name for name in names if name not in chunks), None)
+    if missing is not None:
+        raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
     return [
         {str(chunk) for chunk in labelled.chunk_ids}.union(*(chunks[name] for name in labelled.external_ids))
         for labelled in questions

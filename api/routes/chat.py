@@ -1,4 +1,4 @@
-"""Routes that OpenAI's clients call: a collection is a model, and the last message is the question."""
+"""Routes for OpenAI's clients: a collection is a model, and the last message is the question."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -14,10 +14,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Asker, AskingCaller
-from api.http.bodies import read_json, validate_as
+from api.http.bodies import CHAT_BODY, validate_as
 from api.http.event_stream import end_with_error, event_stream, message
 from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
-from api.http.openapi import EVENTS, json_body
+from api.http.openapi import event_content, json_body
 from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
 from api.query.query_log import QueryLogWriter
@@ -52,9 +52,8 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
-_MAX_BODY_BYTES = 1024 * 1024  # each request contains the whole conversation
 _MODELS_AT_ONCE = 200
-_SET_HERE = {"question", "collection", "stream"}
+_RESERVED = {"question", "collection", "stream"}
 _STATUSES = (400, 404, 409, 413, 415, 502)
 
 
@@ -65,14 +64,15 @@ _STATUSES = (400, 404, 409, 413, 415, 502)
         200: {
             "description": "The answer; with `stream`, server-sent events whose data is a `chat.completion.chunk`,"
             " then `[DONE]`",
-            "content": EVENTS,
+            "content": event_content(),
         },
         **openai_errors(*_STATUSES),
     },
-    openapi_extra=json_body(ChatBody),
 )
 async def complete(
+    *,
     request: Request,
+    body: Annotated[ChatBody, CHAT_BODY],
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
@@ -80,9 +80,8 @@ async def complete(
 ) -> Response:
     """Answer the last question of a conversation from the documents of a collection alone, with citations.
 
-    The language model first writes the question so that it is understood without the conversation.
+    The language model first rewrites the question so that it is understood without the conversation.
     """
-    body = await read_json(request, ChatBody, _MAX_BODY_BYTES)
     if await collection_cache.find(caller.tenant, body.model) is None:
         raise _no_model(body.model)
     turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
@@ -109,7 +108,7 @@ async def models(tenant: Asker, services: ServicesDep) -> Response:
 
 @router.get("/models/{name}", response_model=ModelView, responses=openai_errors(400, 404))
 async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
-    """Look at one collection, as a model."""
+    """Return a collection as a model."""
     collection = await services.ledger.collections.find(tenant, name)
     if collection is None:
         raise _no_model(name)
@@ -121,14 +120,14 @@ async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> R
     status_code=400,
     response_model=ChatError,
     responses=openai_errors(),
-    openapi_extra=json_body(EmbeddingsBody),
+    openapi_extra=json_body(EmbeddingsBody),  # not read
 )
 async def embed(tenant: Asker) -> Response:
-    """Refuse: vectors are made for questions and documents alone."""
+    """Reject the request, because vectors are computed only for questions and documents."""
     del tenant
     raise InvalidInput(
-        "foreask lends nobody its embedding model: vectors of another index would compete with queries for its limits."
-        " Call the model's own server, or find chunks with POST /v1/retrieve."
+        "foreask does not serve embeddings: vectors for another index would compete with queries for the limits of the"
+        " model. Call the model's own server, or find chunks with POST /v1/retrieve."
     )
 
 
@@ -232,22 +231,22 @@ def _turns(messages: Sequence[ChatMessage]) -> list[Turn]:
 
 
 def _lists_sources(body: ChatBody, services: ApiServices) -> bool:
-    wanted = body.foreask.get("sources", services.settings.chat_sources)
-    if not isinstance(wanted, bool):
-        raise InvalidInput("sources is true or false.", field="foreask.sources")
-    return wanted
+    listed = body.foreask.get("sources", services.settings.chat_sources)
+    if not isinstance(listed, bool):
+        raise InvalidInput("sources must be true or false.", field="foreask.sources")
+    return listed
 
 
 def _query(body: ChatBody, question: str) -> QueryBody:
-    """Return the options of the query, under the names of this request in their errors.
+    """Return the options of the query; errors name the fields of this request.
 
     Raises:
-        InvalidFields: an option is unknown to POST /v1/query, or does not fit.
+        InvalidFields: an option is unknown to POST /v1/query, or invalid.
     """
     options = {name: value for name, value in body.foreask.items() if name != "sources"}
-    if given := _SET_HERE & options.keys():
+    if given := _RESERVED & options.keys():
         name = min(given)
-        raise InvalidFields([{"field": f"foreask.{name}", "message": "The request itself says this."}])
+        raise InvalidFields([{"field": f"foreask.{name}", "message": "The request sets this field itself."}])
     try:
         return validate_as(QueryBody, options | {"question": question, "collection": body.model})
     except InvalidFields as error:
@@ -265,7 +264,7 @@ async def _condense(tenant: str, turns: Sequence[Turn], services: ApiServices) -
 
 
 def _no_model(name: str) -> NotFound:
-    return NotFound(f"There is no collection '{name}': GET /v1/models lists those that there are.", field="model")
+    return NotFound(f"There is no collection '{name}': GET /v1/models lists the existing ones.", field="model")
 
 
 def _model(collection: Collection) -> ModelView:
@@ -295,5 +294,5 @@ def _source_line(annotation: Annotation) -> str:
     source = annotation.foreask
     parts = [annotation.url_citation.title, *source.heading_path]
     page = f", page {source.page}" if source.page is not None else ""
-    # Titles are a document's words: they make no link, and stay in their line.
+    # Titles come from documents: links are removed, and a title stays on one line.
     return f"[{source.number}] {without_links(' '.join(' > '.join(parts).split()))}{page}"

@@ -1,4 +1,4 @@
-"""Routes of chunks: those of a document, and a chunk with its neighbours."""
+"""Routes of chunks: the chunks of a document, and a chunk with its neighbours."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ router = APIRouter(tags=["documents"])
 _LAST = 2**31 - 1  # PostgreSQL's integer
 _STATES = "|".join(ChunkState)
 Version = Annotated[
-    Literal["latest", "live"], Query(description="of the document: the newest one, or that which queries see")
+    Literal["latest", "live"],
+    Query(description="Version of the document: `latest` is the newest, `live` is visible to queries"),
 ]
 _States = Annotated[
     str | None,
-    Query(pattern=f"^({_STATES})(,({_STATES}))*$", max_length=200, description="one, or several separated by commas"),
+    Query(
+        pattern=f"^({_STATES})(,({_STATES}))*$", max_length=200, description="One or more states, separated by commas"
+    ),
 ]
 _Neighbours = Annotated[int, Query(ge=0, le=10)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """The chunks of one version that have one of these states."""
+    """The chunks of one version with one of these states."""
 
     services: ApiServices
     tenant: str
@@ -45,7 +48,7 @@ class _Chunks:
     live: bool
     wanted: list[ChunkState] | None
 
-    async def behind(self, after: int, limit: int) -> list[ChunkDetail]:
+    async def after(self, after: int, limit: int) -> list[ChunkDetail]:
         return await self.services.ledger.documents.chunks(
             self.tenant, self.document_id, live=self.live, after=after, wanted=self.wanted, limit=limit
         )
@@ -60,7 +63,7 @@ class _Chunks:
         documents = self.services.ledger.documents
         ordinal = await documents.ordinal_of(self.tenant, self.document_id, chunk_id, live=self.live)
         before = await self.before(ordinal, limit // 2 + 1)
-        return before, await self.behind(ordinal - 1, limit - min(len(before), limit // 2) + 1)
+        return before, await self.after(ordinal - 1, limit - min(len(before), limit // 2) + 1)
 
 
 @router.get(
@@ -75,14 +78,16 @@ async def chunks(
     services: ServicesDep,
     version: Version = "latest",
     state: _States = None,
-    around: Annotated[UUID | None, Query(description="a chunk that stands in the middle of the page")] = None,
-    start: Annotated[int, Query(alias="from", ge=0, le=_LAST, description="the ordinal that the page begins with")] = 0,
+    around: Annotated[UUID | None, Query(description="Id of the chunk in the middle of the page")] = None,
+    start: Annotated[
+        int, Query(alias="from", ge=0, le=_LAST, description="Ordinal of the first chunk of the page")
+    ] = 0,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
     """List a document's chunks in order, with their questions, results, attempts and costs.
 
-    `around` and `from` choose the first page; the cursors lead on from there in both directions.
+    `around` and `from` select the first page; the cursors continue from there in both directions.
     """
     wanted = None if state is None else [ChunkState(one) for one in state.split(",")]
     listed = _Chunks(services, tenant, document_id, version == "live", wanted)
@@ -93,25 +98,25 @@ async def chunks(
         before, found = await listed.around(around, limit)
         more_before = len(before) > limit // 2
         items = [*before[more_before:], *found]
-        kept = limit
+        shown = limit
     elif position is not None and position.backwards:
         items = await listed.before(position.ordinal, limit + 1)
         more_before = len(items) > limit
         items = items[more_before:]
-        kept = len(items)
+        shown = len(items)
     else:
         after = start - 1 if position is None else position.ordinal
-        items = await listed.behind(after, limit + 1)
-        more_before, kept = after >= 0, limit
-    more = len(items) > kept or (position is not None and position.backwards)
-    return JsonReply(_page(items[:kept], services, more=more, more_before=more_before))
+        items = await listed.after(after, limit + 1)
+        more_before, shown = after >= 0, limit
+    more = len(items) > shown or (position is not None and position.backwards)
+    return JsonReply(_page(items[:shown], services, more=more, more_before=more_before))
 
 
 @router.get("/v1/chunks/{chunk_id}", response_model=ChunkInContextView, responses=problems(401, 404, 422, 503))
 async def chunk(
     *, chunk_id: UUID, tenant: Reader, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
 ) -> Response:
-    """Look at a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
+    """Return a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
     found = await services.ledger.documents.chunk(tenant, chunk_id, before=before, after=after)
     settings = services.settings
     reply = ChunkInContextView(

@@ -1,20 +1,22 @@
-"""Routes of collections: list, show, make, change and reindex."""
+"""Routes of collections: list, show, create, change and reindex."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager, Reader
 from api.access.collection_cache import require_served
 from api.http import paging
-from api.http.bodies import PROMPT_BODY_BYTES, read_json
-from api.http.openapi import json_body, problems, replies
+from api.http.bodies import PROMPT_BODY
+from api.http.openapi import problems, replies
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import CalibrationView
 from api.schemas.collections import (
     CollectionChange,
@@ -32,11 +34,11 @@ from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
 from shared.vectors.sizes import Sizes
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 _POINTS_SECONDS = 2.0
 _AT_ONCE = 8
-_ENGLISH_ALONE = ("all-minilm-l6", "all-minilm-l12", "all-mpnet", "bge-small-en", "bge-base-en", "bge-large-en")
+_ENGLISH_ONLY = ("all-minilm-l6", "all-minilm-l12", "all-mpnet", "bge-small-en", "bge-base-en", "bge-large-en")
 
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
@@ -56,7 +58,7 @@ async def page(
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
-    """Look at a collection: its options, and how much is in it."""
+    """Return a collection: its options, and the number of its documents and points."""
     (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services, sizes)
     return JsonReply(view)
 
@@ -65,12 +67,12 @@ async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes
     "/{name}",
     response_model=CollectionView,
     responses=replies(
-        {201: {"model": CollectionView, "description": "The collection was made"}}, *(400, 401, 409, 413, 415, 422, 503)
+        {201: {"model": CollectionView, "description": "The collection was created"}},
+        *(400, 401, 409, 413, 415, 422, 503),
     ),
-    openapi_extra=json_body(CollectionChange),
 )
 async def put(
-    request: Request,
+    change: Annotated[CollectionChange, PROMPT_BODY],
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
@@ -78,12 +80,11 @@ async def put(
     *,
     sizes: SizesDep,
 ) -> Response:
-    """Create a collection, or replace its options; they apply to documents that are parsed from then on.
+    """Create a collection, or replace its options; they apply to documents that are parsed from now on.
 
-    `filterable` fields are added before the first document; declared ones are kept. The `embedding` is chosen before
-    the first document, too; if it is absent, a collection keeps its own.
+    `filterable` fields can be added only before the first document; declared fields are kept. The `embedding` can be
+    set only before the first document, too; if it is absent, the embedding is unchanged.
     """
-    change = await read_json(request, CollectionChange, PROMPT_BODY_BYTES)
     require_sizes_fit(change, services.settings)
     chosen = _embedding(change, services)
     before = await services.ledger.collections.find(tenant, name)
@@ -136,7 +137,9 @@ def require_embedding(name: str, services: ApiServices) -> None:
     """Raise `InvalidInput` if no embedding of this name is configured."""
     if name not in services.embeddings:
         names = ", ".join(services.embeddings)
-        raise InvalidInput(f"There is no embedding '{name}'. There are: {names}.", field="embedding")
+        raise InvalidInput(
+            f"There is no embedding '{name}'. The configured embeddings are: {names}.", field="embedding"
+        )
 
 
 def options_view(options: CollectionOptions) -> CollectionOptionsView:
@@ -182,21 +185,21 @@ async def _views(
 
 
 def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
-    """Warn that a model for English only has no English texts; an unconfigured one yields no warning."""
+    """Return a warning if the model supports only English and no text is in English; else None."""
     embedding = embeddings.get(collection.embedding_model)
-    if embedding is None or not embedding.model.startswith(_ENGLISH_ALONE):
+    if embedding is None or not embedding.model.startswith(_ENGLISH_ONLY):
         return None
     if not collection.languages or "en" in collection.languages:
         return None
     return (
-        f"The embedding model {embedding.model} knows English alone, and the texts are in"
-        f" {', '.join(collection.languages)}: they are found by their words. A multilingual model finds more:"
-        " `foreask migrate` changes to it."
+        f"The embedding model {embedding.model} supports only English, and the texts are in"
+        f" {', '.join(collection.languages)}: they are found only by their words. Change to a multilingual model with"
+        " `foreask migrate`."
     )
 
 
 async def _points(collections: Sequence[Collection], sizes: Sizes) -> list[int | None]:
-    """Return how many points each collection has; None if Qdrant does not answer within two seconds."""
+    """Return the number of points of each collection; None if Qdrant does not answer within two seconds."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def count(collection: Collection) -> int | None:

@@ -6,14 +6,14 @@ import dataclasses
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.access.auth import Reader, Writer
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
 from api.schemas.dead_letters import (
     DeadLetterFilter,
@@ -30,7 +30,7 @@ from shared.domain.dead_letters import DeadLetter
 from shared.domain.errors import InvalidInput
 from shared.ledger.documents.dead_letters import Choice
 
-router = APIRouter(prefix="/v1/dead", tags=["dead letters"])
+router = APIRouter(prefix="/v1/dead", tags=["dead letters"], route_class=StrictRoute)
 
 AnyCollection = Annotated[CollectionName | None, Query()]
 AnyDocument = Annotated[UUID | None, Query()]
@@ -74,7 +74,7 @@ async def reasons(
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
-    """Look at a dead letter and the attempts that failed."""
+    """Return a dead letter with its failed attempts."""
     letter = await services.ledger.dead_letters.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
     return JsonReply(DeadLetterHistory(**_fields(letter), history=history))
@@ -85,11 +85,9 @@ async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Respons
     status_code=202,
     response_model=DeadLettersResolved,
     responses=problems(*_RESOLVING_STATUSES),
-    openapi_extra=json_body(DeadLetterFilter),
 )
-async def retry(request: Request, tenant: Writer, services: ServicesDep) -> Response:
-    """Give dead letters another round of attempts. Questions that are paid for are not generated again."""
-    filter_ = await read_json(request, DeadLetterFilter)
+async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
+    """Give dead letters another round of attempts. Paid questions are not generated again."""
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
     if resolved.documents:
         services.wakeups.wake("parse")
@@ -102,18 +100,16 @@ async def retry(request: Request, tenant: Writer, services: ServicesDep) -> Resp
     "/discard",
     response_model=DeadLettersResolved,
     responses=problems(*_RESOLVING_STATUSES),
-    openapi_extra=json_body(DeadLetterFilter),
 )
-async def discard(request: Request, tenant: Writer, services: ServicesDep) -> Response:
+async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Discard dead letters permanently.
 
-    A chunk that is found by its text is retained. A failed document reverts to the visible version; a document that was
-    never visible is deleted.
+    A chunk that queries find by its text is retained. A failed document reverts to the visible version; a document
+    that was never visible is deleted.
     """
-    filter_ = await read_json(request, DeadLetterFilter)
     if not (filter_.all or filter_.is_narrowed):
         raise InvalidInput(
-            'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
+            'This would discard all dead letters. Select some, or send {"all": true} to discard all.', field="all"
         )
     resolved = await services.ledger.dead_letters.discard(tenant, _choice(filter_))
     return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)))

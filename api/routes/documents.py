@@ -13,9 +13,11 @@ from starlette.responses import Response
 from api.access.auth import Reader, Writer
 from api.http import bodies, paging, prefer_header
 from api.http.ndjson import LineStream, read_lines
-from api.http.openapi import NDJSON, json_body, json_lines, json_or_form, line_replies, problems, replies
+from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
+from api.http.request_body import body_of
+from api.http.strict_route import StrictRoute
 from api.progress import long_poll
 from api.schemas.common import CollectionName
 from api.schemas.document_views import view
@@ -28,7 +30,7 @@ from api.schemas.documents import (
     DocumentView,
     ExternalId,
 )
-from api.state import CollectionCacheDep, QuotasDep, ServicesDep
+from api.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
 from api.submission import batch, submission
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
@@ -37,13 +39,13 @@ from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.model import states
 from shared.maintenance.descriptions import update_points
 
-_MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
+_MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
-_SEVERAL = "one, or several separated by commas"
-_WORDS = "words that begin a word of the title, the filename or the external id, whatever their case"
-_SORTS = "updated: the latest change first; name: by external id; state: trouble first, then work, then what is done"
+_SEVERAL = "One or more states, separated by commas"
+_WORDS = "Prefixes of words in the title, the filename or the external id; case is ignored"
+_SORTS = "`updated`: latest change first; `name`: by external id; `state`: failed, then in progress, then finished"
 
-router = APIRouter(prefix="/v1/documents", tags=["documents"])
+router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=StrictRoute)
 
 
 @router.post(
@@ -52,8 +54,11 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     response_model=DocumentView,
     responses=replies(
         {
-            200: {"model": DocumentView, "description": "The same content is there already"},
-            201: {"model": DocumentView, "description": "It is found, or has failed, within `Prefer: wait`"},
+            200: {"model": DocumentView, "description": "The same content exists already"},
+            201: {
+                "model": DocumentView,
+                "description": "The document was searchable or had failed within `Prefer: wait`",
+            },
         },
         *(400, 401, 409, 413, 415, 422, 503),
     ),
@@ -66,6 +71,7 @@ async def submit(
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
+    shutdown: ShutdownDep,
     prefer: prefer_header.Preferences = None,
 ) -> Response:
     """Upload a document, as a form with a `file` or as JSON.
@@ -75,13 +81,15 @@ async def submit(
     `Prefer: wait=30` the reply is sent when the document is searchable by its texts or has failed (201), or after 30
     seconds.
     """
-    received = await submission.receive(request, tenant, services, collection_cache, quotas)
-    document, wait = received.document, prefer_header.wait_of(prefer)
+    submitted = await submission.receive(request, tenant, services, collection_cache, quotas)
+    document, wait = submitted.document, prefer_header.wait_of(prefer)
     if wait is not None:
-        document = await long_poll.until_found(request, tenant, document, services.ledger.documents, wait)
+        document = await long_poll.until_found(
+            request, tenant, document, services.ledger.documents, wait=wait, shutdown=shutdown
+        )
     in_time = 201 if wait is not None and long_poll.is_found(document) else 202
     headers = {"location": f"/v1/documents/{document.id}"} | prefer_header.applied(wait)
-    return JsonReply(view(document, services.settings), in_time if received.accepted else 200, headers)
+    return JsonReply(view(document, services.settings), in_time if submitted.accepted else 200, headers)
 
 
 @router.post(
@@ -107,7 +115,7 @@ async def submit_batch(
     """
     if bodies.media_type(request) not in batch.MEDIA_TYPES:
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
-    bodies.require_acceptable(request, batch.MOST_BYTES)
+    body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
     documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
@@ -125,12 +133,12 @@ async def page(
     external_id: Annotated[ExternalId | None, Query()] = None,
     q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^\P{Cc}+$", description=_WORDS)] = None,
     sort: Annotated[Order, Query(description=_SORTS)] = "newest",
-    metadata: Annotated[bool, Query(description="whether the documents are shown with their metadata")] = True,
+    metadata: Annotated[bool, Query(description="Whether to return the metadata of the documents")] = True,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List documents, newest first or as `sort` says; `id`, up to a hundred times, lists the existing ones of these."""
-    wanted = Wanted(
+    """List documents, newest first or in the order of `sort`. `id`, up to 100 times, selects documents by their ids."""
+    selection = Wanted(
         ids=ids,
         collection=collection,
         in_states=None if state is None else [DocumentState(one) for one in state.split(",")],
@@ -139,7 +147,7 @@ async def page(
     )
     after = paging.read_cursor(cursor, partial(_read_position, sort))
     rows = await services.ledger.documents.page(
-        tenant, wanted, order=sort, after=after, limit=limit + 1, metadata=metadata
+        tenant, selection, order=sort, after=after, limit=limit + 1, metadata=metadata
     )
     documents, following = paging.split_page(rows, limit, partial(_position_of, sort))
     items = [view(document, services.settings) for document in documents]
@@ -148,7 +156,7 @@ async def page(
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
 async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
-    """Look at a document and its progress."""
+    """Return a document with its progress."""
     return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
 
 
@@ -156,21 +164,19 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     "/{document_id}",
     response_model=DocumentView,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=json_body(DocumentChange),
 )
-async def describe(request: Request, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+async def describe(change: DocumentChange, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Change a document's title or metadata: no text is embedded and no question generated again.
 
     Filters and replies use the new values as soon as Qdrant answers. BM25 finds the words of another title from the
     next version on.
     """
-    change = await bodies.read_json(request, DocumentChange)
     title = None if change.title is None else change.title.strip()
     described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
-    services.wakeups.wake("parse", "index")  # claims have ended that had read the old description
+    services.wakeups.wake("parse", "index")  # the change ended the claims that had read the old description
     rows, descriptions = described.rows, services.ledger.descriptions
     with suppress(Transient):  # the scheduler updates Qdrant when it is available again
-        while claimed := await descriptions.claim(len(rows), rows):  # again if it changed again meanwhile
+        while claimed := await descriptions.claim(len(rows), rows):  # again if it changed in the meantime
             await update_points(descriptions, services.index, claimed)
     return JsonReply(view(described.document, services.settings))
 
@@ -179,7 +185,7 @@ async def describe(request: Request, document_id: UUID, tenant: Writer, services
 async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Delete a document. It is invisible to every caller at once; its points are deleted as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
-    with suppress(Transient):  # the scheduler removes the points when Qdrant is back
+    with suppress(Transient):  # the scheduler deletes the points when Qdrant is available again
         await services.index.delete_document(deleted.location, deleted.id)
     return Response(status_code=204)
 
@@ -198,7 +204,7 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
 
 
 def _position_of(order: Order, document: Document) -> list[str]:
-    """The key of a cursor. It names its order: in another one it would lead somewhere."""
+    """Return the key of a cursor. It names its order, because it is meaningless in another order."""
     created, identity = document.created_at.isoformat(), str(document.id)
     return {
         "newest": [created, identity],
@@ -211,8 +217,8 @@ def _position_of(order: Order, document: Document) -> list[str]:
 def _read_position(order: Order, key: list[str]) -> ListPosition:
     """Read the key of a cursor; raises ValueError if it does not belong to this order."""
     if order != "newest":
-        named, *key = key
-        if named != order:
+        name, *key = key
+        if name != order:
             raise ValueError
     if order == "name":
         name, identity = key

@@ -1,4 +1,4 @@
-"""Routes of erasures: a collection, or all that a tenant has, is deleted with everything that was derived from it."""
+"""Routes of erasures: delete a collection, or all data of a tenant, with everything derived from it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def erase_collection(
 
     Until the erasure has finished, no collection of that name is created: uploads to it are answered 409.
     """
-    erasure = await services.ledger.erasures.begin(tenant, name)
+    erasure = await services.ledger.erasures.start(tenant, name)
     collection_cache.forget(tenant, name)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/erasures/{erasure.id}"})
 
 
 @router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Look how far an erasure is."""
+    """Return the progress of an erasure."""
     return JsonReply(_view(await services.ledger.erasures.get(erasure_id, tenant)))
 
 
@@ -50,16 +50,16 @@ async def erase_tenant(tenant: TenantName, services: ServicesDep, collection_cac
     """Erase a tenant with everything derived from its data. It is invisible from now on.
 
     Until the erasure has finished, the tenant's uploads are answered 409. Its keys in the ledger are deleted last;
-    those in the settings stay.
+    keys in the settings stay.
     """
-    erasure = await services.ledger.erasures.begin(tenant)
+    erasure = await services.ledger.erasures.start(tenant)
     collection_cache.forget_tenant(tenant)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
 
 
 @operator_router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
 async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response:
-    """Look how far an erasure of any tenant is."""
+    """Return the progress of an erasure of any tenant."""
     return JsonReply(_view(await services.ledger.erasures.get(erasure_id)))
 
 
@@ -73,8 +73,8 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
         findings = await services.erasure_check.run(Scope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
-    places = [RemainView(engine=each.engine, place=each.part, count=each.count) for each in findings]
-    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=places))
+    remains = [RemainView(engine=each.engine, place=each.part, count=each.count) for each in findings]
+    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=remains))
 
 
 def _view(erasure: Erasure) -> ErasureView:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Writer
-from api.http.bodies import media_type, read_json, validate_as
-from api.http.openapi import json_body, problems
+from api.http.bodies import DOCUMENT_BODY, media_type, validate_as
+from api.http.openapi import problems
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.routes.collections import require_embedding, require_sizes_fit
 from api.schemas.estimates import (
     EstimateBody,
@@ -30,7 +32,7 @@ from shared.ingest.costs.estimator import Load, SampleText
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 
-router = APIRouter(tags=["estimates"])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 _FORM_BYTES = 4 * 1024 * 1024
 _FORM_FILES = 200
@@ -41,7 +43,7 @@ _FORM = {
     "properties": {
         "file": {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": _FORM_FILES},
         "collection": {"type": "string", "default": "default"},
-        "count": {"type": "integer", "minimum": 1, "description": "how many files there are; default: those sent"},
+        "count": {"type": "integer", "minimum": 1, "description": "Total number of files; default: the number sent"},
     },
 }
 
@@ -50,18 +52,18 @@ _FORM = {
     "/v1/estimates",
     response_model=EstimateView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
-    openapi_extra=json_body(EstimateBody),
 )
 async def estimate(
-    request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
+    body: Annotated[EstimateBody, DOCUMENT_BODY],
+    tenant: Writer,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
 ) -> Response:
     """Estimate the cost of documents before they are uploaded, or of a rebuild of a collection.
 
-    For `migrate` the calls are exact: the questions of each chunk are looked up among paid ones. Tokens are estimated
+    For `migrate` the number of calls is exact, because paid questions of each chunk are looked up. Tokens are estimated
     from the recent bills, else from 4.2 characters per token.
     """
-    settings = services.settings
-    body = await read_json(request, EstimateBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     if body.migrate is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)
         made = await _of_rebuild(collection, body.migrate, services)
@@ -87,7 +89,7 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
     are known only after parsing, such as PDFs, are skipped and named.
     """
     if media_type(request) != "multipart/form-data":
-        raise UnsupportedMedia("Send a form (multipart/form-data) with a `file` or several.")
+        raise UnsupportedMedia("Send a form (multipart/form-data) with one or more parts `file`.")
     files, given = await read_sample(
         request, frozenset({"collection", "count"}), most_files=_FORM_FILES, most_bytes=_FORM_BYTES
     )
@@ -95,14 +97,14 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
         raise InvalidInput("The form has no `file`.", field="file")
     fields = validate_as(FormEstimateFields, given)
     plain = [is_plain(file.content, filename=file.filename, media_type=file.media_type) for file in files]
-    texts = [file.content.decode(errors="replace") for file, known in zip(files, plain, strict=True) if known]
+    texts = [file.content.decode(errors="replace") for file, is_text in zip(files, plain, strict=True) if is_text]
     made = None
     if texts:
         count = len(texts) if fields.count is None else max(1, round(fields.count * len(texts) / len(files)))
         collection = await services.ledger.collections.find(tenant, fields.collection)
         load = Load(count, None, [SampleText(text) for text in texts])
         made = await services.estimator.estimate_load(tenant, collection, load)
-    left_out = [file.filename for file, known in zip(files, plain, strict=True) if not known]
+    left_out = [file.filename for file, is_text in zip(files, plain, strict=True) if not is_text]
     shown = None if made is None else EstimateView(**dataclasses.asdict(made))
     return JsonReply(FormEstimateView(estimate=shown, left_out=left_out))
 
@@ -116,11 +118,13 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
     """Return the options and the embedding of a planned build of a collection.
 
     Raises:
-        InvalidInput: there is no such embedding, sizes do not fit, or a field is declared.
+        InvalidInput: the embedding is not configured, the sizes are inconsistent, or a field is declared.
     """
     changes = migration.model_dump(include=migration.model_fields_set - {"embedding"})
     if "filterable" in changes:
-        raise InvalidInput("Fields are declared in a collection without documents.", field="filterable")
+        raise InvalidInput(
+            "Filterable fields can be declared only in a collection without documents.", field="filterable"
+        )
     require_sizes_fit(migration, services.settings)
     options: CollectionOptions = dataclasses.replace(collection.options, **changes)
     embedding = migration.embedding or collection.embedding_model

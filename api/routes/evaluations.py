@@ -8,14 +8,15 @@ from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import LABELLED_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.calibration import LabelledQuestion
 from api.schemas.common import CollectionName
 from api.schemas.evaluations import (
@@ -40,9 +41,8 @@ from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"])
+router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"], route_class=StrictRoute)
 
-_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
 InPath = Annotated[SetName, Path()]
 
 
@@ -65,13 +65,15 @@ async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, s
     "/labelled/{labelled_set}",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(LabelledSetBody),
 )
 async def put_set(
-    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+    body: Annotated[LabelledSetBody, LABELLED_BODY],
+    name: CollectionName,
+    labelled_set: InPath,
+    tenant: Manager,
+    services: ServicesDep,
 ) -> Response:
     """Write a labelled set, replacing one of the same name. Documents need not exist yet."""
-    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
     saved = await services.ledger.evaluations.save_set(tenant, collection.name, labelled_set, _rows(body.questions))
@@ -82,13 +84,15 @@ async def put_set(
     "/labelled/{labelled_set}/questions",
     response_model=LabelledSetView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(LabelledSetBody),
 )
 async def add_questions(
-    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+    body: Annotated[LabelledSetBody, LABELLED_BODY],
+    name: CollectionName,
+    labelled_set: InPath,
+    tenant: Manager,
+    services: ServicesDep,
 ) -> Response:
     """Add questions to a labelled set, which is created if missing; existing questions are relabelled."""
-    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
     evaluation.label_field_of([_labelled(question) for question in body.questions])
     collection = await services.ledger.collections.get(tenant, name)
     saved = await services.ledger.evaluations.add_questions(
@@ -99,7 +103,7 @@ async def add_questions(
 
 @router.delete("/labelled/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
 async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete a labelled set; evaluations that were run with it stay."""
+    """Delete a labelled set. Evaluations with it are kept."""
     await services.ledger.evaluations.delete_set(tenant, name, labelled_set)
     return Response(status_code=204)
 
@@ -109,17 +113,19 @@ async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager
     status_code=202,
     response_model=EvaluationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422),
-    openapi_extra=json_body(EvaluateBody),
 )
 async def evaluate(
-    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, runner: EvaluationRunnerDep
+    body: Annotated[EvaluateBody, LABELLED_BODY],
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    runner: EvaluationRunnerDep,
 ) -> Response:
     """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
-    The existing collection is searched with its own weights; queries are not logged. The run continues without the
-    client: its reply is sent at once, and GET returns its progress. Deleting it stops it.
+    The existing collection is searched with its own weights; queries are not logged. The reply is sent
+    at once; the evaluation continues without the client, and GET returns its progress. Deleting it stops it.
     """
-    body = await read_json(request, EvaluateBody, _MAX_BYTES)
     if (body.labelled_set is None) == (body.questions is None):
         raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
     strategies = select_strategies(body.strategies)
@@ -132,7 +138,7 @@ async def evaluate(
         stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
         questions = [_labelled(question) for question in _set_view(stored).questions]
     notes = await _missing_labels(services, collection, questions)
-    run = await runner.begin(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
+    run = await runner.start(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
     return JsonReply(_run_view(run), 202)
 
 
@@ -159,18 +165,18 @@ async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, se
 async def compare_runs(
     name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
 ) -> Response:
-    """Compare a run with an earlier one, strategy by strategy, on the questions that both have."""
+    """Compare an evaluation with an earlier one, strategy by strategy, on their common questions."""
     runs = [await services.ledger.evaluations.run_of(tenant, name, each) for each in (evaluation_id, other_id)]
     now, before = [run.results for run in runs]
     if now is None or before is None:
-        raise Conflict("Both runs must be done before they can be compared.")
+        raise Conflict("Both evaluations must be done before they can be compared.")
     differences = await asyncio.to_thread(compare, dict(now), dict(before))
     return JsonReply(DifferenceList(items=[DifferenceView(**asdict(each)) for each in differences]))
 
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete an evaluation; a running one stops."""
+    """Delete an evaluation. A running evaluation stops."""
     await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
 
@@ -178,19 +184,23 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
 async def _missing_labels(
     services: ApiServices, collection: Collection, questions: Sequence[evaluation.LabelledQuestion]
 ) -> list[str]:
-    """Count the labels that name nothing searchable.
+    """Return a note with the number of labels that refer to nothing searchable, or an empty list.
 
     Raises:
-        Conflict: all of them: each strategy would be measured as if it found nothing.
+        Conflict: all labels do, so every strategy would be measured as if it found nothing.
     """
     kind = evaluation.label_field_of(questions)
-    what = "documents" if kind == "external_ids" else "chunks"
+    noun = "documents" if kind == "external_ids" else "chunks"
     names = {name for question in questions for name in getattr(question, kind)}
     missing = len(names) - await services.ledger.evaluations.count_known(collection, kind, sorted(names))
     if missing == len(names):
-        why = " Another build has chunks of other ids: label documents, or label anew." if kind == "chunk_ids" else ""
-        raise Conflict(f"The collection has none of the labelled {what}.{why}")
-    sentence = f"{missing:,} of {len(names):,} labelled {what} are not in the collection: they count as not found."
+        why = (
+            " Chunks of another build have other ids: label documents, or label the chunks again."
+            if kind == "chunk_ids"
+            else ""
+        )
+        raise Conflict(f"The collection has none of the labelled {noun}.{why}")
+    sentence = f"{missing:,} of {len(names):,} labelled {noun} are not in the collection: they count as not found."
     return [sentence] if missing else []
 
 

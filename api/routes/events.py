@@ -12,9 +12,14 @@ from starlette.responses import Response
 
 from api.access.auth import Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
-from api.http.openapi import EVENTS, replies
+from api.http.openapi import event_content, replies
 from api.progress.feeds import ProgressFeeds
+from api.progress.readiness import Shutdown
 from api.schemas.common import CollectionName
+from api.schemas.documents import DocumentView
+from api.schemas.problems import ProblemDetails
+from api.schemas.status import ProgressEvent, StatusEvent
+from api.state import ProgressFeedsDep, ShutdownDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -28,11 +33,11 @@ _HEARTBEAT_SECONDS = 15.0
     responses=replies(
         {
             200: {
-                "description": "`progress` (ProgressEvent) at first and on every change; `document`, as"
-                " GET /v1/documents/{id}, for each that changes; `status` (StatusEvent) about once a second while"
-                " something is in work; `reset` ({}) where what was missed is not known; `error`, problem details,"
-                " while the ledger is away, and at the end where the key is not valid any more",
-                "content": EVENTS,
+                "description": "`progress` (ProgressEvent) at the start and on every change; `document`, as"
+                " GET /v1/documents/{id}, for each changed document; `status` (StatusEvent) about once a second while"
+                " there is open work; `reset` ({}) if changes may have been missed; `error` (problem details) while the"
+                " ledger is unavailable, and at the end if the key is no longer valid",
+                "content": event_content(ProgressEvent, DocumentView, StatusEvent, ProblemDetails),
             }
         },
         401,
@@ -40,27 +45,38 @@ _HEARTBEAT_SECONDS = 15.0
     ),
 )
 async def events(
+    *,
     request: Request,
     tenant: Reader,
-    collection: Annotated[CollectionName | None, Query(description="whose documents are told; default: all")] = None,
-    last_event_id: Annotated[str | None, Header(max_length=100, description="go on behind this event")] = None,
+    feeds: ProgressFeedsDep,
+    shutdown: ShutdownDep,
+    collection: Annotated[
+        CollectionName | None, Query(description="Send only documents of this collection; default: all")
+    ] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100, description="Resume after this event")] = None,
 ) -> Response:
     """Follow the progress of the tenant's documents, from now on or after the event `Last-Event-ID`.
 
-    The last event of a batch has an `id`, which is valid in all processes. After an hour, or if more than 200 documents
-    have changed since, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
+    The last event of a batch has an `id`, which is valid in all processes. After an hour, or after changes of more than
+    200 documents, the first event is `reset`: read the lists again. `progress` and `status` cover all collections.
     """
-    feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)
-    return event_stream(end_with_error(_follow(request, feeds, tenant, collection, last_event_id), request.scope))
+    pieces = _follow(request, feeds, shutdown, tenant, collection=collection, last_id=last_event_id)
+    return event_stream(end_with_error(pieces, request.scope))
 
 
 async def _follow(
-    request: Request, feeds: ProgressFeeds, tenant: str, collection: str | None, last_id: str | None
+    request: Request,
+    feeds: ProgressFeeds,
+    shutdown: Shutdown,
+    tenant: str,
+    *,
+    collection: str | None,
+    last_id: str | None,
 ) -> AsyncGenerator[bytes, None]:
     sent_at, number = time.monotonic(), None
     with feeds.joined(tenant) as feed:
-        while not request.app.state.stopping:
+        while not shutdown.stopping:
             if number is None and last_id:
                 number, pieces = await feed.resumed(last_id, collection)
             else:

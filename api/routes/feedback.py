@@ -5,43 +5,40 @@ from __future__ import annotations
 import dataclasses
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Asker, Manager, Reader, Writer
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 from api.state import ServicesDep
 from shared.ledger.feedback.feedback import FeedbackResult
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1", tags=["feedback"])
+router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
 
 
 @router.post(
     "/feedback",
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=json_body(FeedbackBody),
 )
-async def give(request: Request, tenant: Asker, services: ServicesDep) -> Response:
+async def give(body: FeedbackBody, tenant: Asker, services: ServicesDep) -> Response:
     """Report whether a chunk answered a question.
 
-    If so, the question becomes one of the chunk; if not, it is retracted.
-
-    The chunk is then indexed again, without a call to the language model. The document stays searchable.
+    If it did, the question is added to the chunk; if not, it is retracted. The chunk is then indexed again, without a
+    call to the language model. The document stays searchable.
     """
-    body = await read_json(request, FeedbackBody)
     feedback = services.ledger.feedback
     if body.helpful:
         most = services.settings.tuning.accepted_per_chunk
         result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
     else:
-        result = await feedback.take_back(tenant, body.query_id, body.chunk_id)
+        result = await feedback.retract(tenant, body.query_id, body.chunk_id)
     return _reply(services, body.chunk_id, result)
 
 
@@ -49,11 +46,9 @@ async def give(request: Request, tenant: Asker, services: ServicesDep) -> Respon
     "/collections/{name}/accepted",
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=json_body(AcceptBody),
 )
-async def accept(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
-    """Give a chunk a question that it answers, though no query has returned it for that question."""
-    body = await read_json(request, AcceptBody)
+async def accept(body: AcceptBody, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """Add a question to a chunk that answers it, without a query that returned the chunk."""
     collection = await services.ledger.collections.get(tenant, name)
     most = services.settings.tuning.accepted_per_chunk
     result = await services.ledger.feedback.accept_any(collection, body.question, body.chunk_id, most=most)
@@ -81,7 +76,7 @@ async def page(
 
 @router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Take an accepted question back; it stops matching after the scheduler's next passes."""
+    """Retract an accepted question; it stops matching after the next runs of the scheduler."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)
     return Response(status_code=204)

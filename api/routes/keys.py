@@ -1,4 +1,4 @@
-"""Routes of keys: make one, list them, revoke one."""
+"""Routes of keys: create, list and revoke."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.routes.queries import require_int64
 from api.schemas.keys import KeyBody, KeyPage, KeyView, NewKeyView
 from api.state import KeyCacheDep, ServicesDep
@@ -24,9 +24,9 @@ from shared.domain.keys import Key, NewKey, Scope
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"])
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
 
-_FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
+_FILTER_MAX_BYTES = 8 * 1024  # each process caches thousands of keys
 
 
 @router.post(
@@ -34,20 +34,20 @@ _FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
     status_code=201,
     response_model=NewKeyView,
     responses=problems(400, 401, 409, 413, 415, 422),
-    openapi_extra=json_body(KeyBody),
 )
-async def make(request: Request, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
+async def make(
+    request: Request, body: KeyBody, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep
+) -> Response:
     """Create a key of the tenant. Only this reply contains it: the server stores its hash.
 
     A key can grant only its own scopes. Every process of the API accepts the new key at once.
     """
-    body = await read_json(request, KeyBody)
     new = _new_key(body, tenant)
-    _require_may_make(request.state.caller, new, services)
+    _require_may_create(request.state.caller, new, services)
     key = keys.draw()
-    made = await services.ledger.keys.make(new, keys.hash_of(key))
+    created = await services.ledger.keys.make(new, keys.hash_of(key))
     key_cache.forget()
-    return JsonReply(NewKeyView(**_shown(made), key=key), 201)
+    return JsonReply(NewKeyView(**_view_fields(created), key=key), 201)
 
 
 @router.get("", response_model=KeyPage, responses=problems(400, 401, 422))
@@ -61,12 +61,12 @@ async def page(
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.keys.page(tenant, after=after, limit=limit + 1)
     shown, following = paging.split_page(rows, limit, lambda key: (key.created_at.isoformat(), str(key.id)))
-    return JsonReply(KeyPage(items=[KeyView(**_shown(key)) for key in shown], next_cursor=following))
+    return JsonReply(KeyPage(items=[KeyView(**_view_fields(key)) for key in shown], next_cursor=following))
 
 
 @router.delete("/{key_id}", status_code=204, responses=problems(401, 404, 422))
 async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, key_cache: KeyCacheDep) -> Response:
-    """Revoke a key: within five seconds no process of the API takes it any more."""
+    """Revoke a key. Within five seconds, no process of the API accepts it."""
     await services.ledger.keys.revoke(tenant, key_id)
     key_cache.forget()
     return Response(status_code=204)
@@ -75,23 +75,23 @@ async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, key_cache
 def _new_key(body: KeyBody, tenant: str) -> NewKey:
     if body.filter is not None:
         require_int64(body.filter)
-        caller_conditions(body.filter, None)  # a filter that no query can carry is refused here
+        caller_conditions(body.filter, None)  # reject a filter that no query could apply
         if len(orjson.dumps(body.filter)) > _FILTER_MAX_BYTES:
             raise InvalidInput(f"The filter of a key has at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
-    lasts = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
-    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lasts)
+    lifetime = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
+    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime)
 
 
-def _require_may_make(caller: Caller, new: NewKey, services: ApiServices) -> None:
+def _require_may_create(caller: Caller, new: NewKey, services: ApiServices) -> None:
     if services.settings.is_keyless:
         raise Conflict(
-            "This server asks nobody for a key: a key would limit nothing. Set FOREASK_API_KEYS or"
+            "This server does not require keys, so a key would have no effect. Set FOREASK_API_KEYS or"
             " FOREASK_OPERATOR_KEYS first."
         )
     if missing := new.scopes - caller.scopes:
-        raise Forbidden(f"A key gives on what it has itself: this one lacks the scope '{min(missing)}'.")
+        raise Forbidden(f"A key can grant only its own scopes, and this key lacks the scope '{min(missing)}'.")
 
 
-def _shown(key: Key) -> dict[str, object]:
+def _view_fields(key: Key) -> dict[str, object]:
     values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key) if field.name != "tenant"}
     return values | {"scopes": sorted(key.scopes)}

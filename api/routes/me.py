@@ -1,4 +1,4 @@
-"""The route that returns the key's tenant and rights, and facts about the server."""
+"""The route that returns the key's tenant and permissions, and facts about the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/me", tags=["keys"])
 
 @router.get("", response_model=MeView, responses=problems(401, 503))
 async def me(caller: AnyCaller, services: ServicesDep) -> Response:
-    """Return the key's tenant and rights, and facts about the server for clients."""
+    """Return the key's tenant and permissions, and facts about the server for clients."""
     settings = services.settings
     reply = MeView(
         tenant=caller.tenant or None,
@@ -45,7 +45,7 @@ async def me(caller: AnyCaller, services: ServicesDep) -> Response:
             EmbeddingView(name=name, model=embedding.model, price=embedding.price)
             for name, embedding in services.embeddings.items()
         ],
-        prices=await asyncio.to_thread(_prices, settings),  # the table of list prices is read once, for 0.3 s
+        prices=await asyncio.to_thread(_prices, settings),  # the list prices are loaded once, which takes 0.3 s
         limits=_limits(caller.tenant, settings),
         queries_kept_days=settings.query_retention_days,
         estimates=Scope.WRITE in caller.scopes,

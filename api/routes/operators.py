@@ -1,6 +1,6 @@
 """Routes of the operator: every tenant's state, and the repair of its collections.
 
-No reply contains a text, a question, a file's name or an external id, which belong to the tenants.
+No reply contains a text, a question, a filename or an external id, because these belong to the tenants.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from api.access.auth import Operator
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.progress.status import stage_view
-from api.routes.verification import VERIFY_REPLIES, ComparisonDep, verified
+from api.routes.verification import VERIFY_REPLIES, ComparisonDep, run_verification
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
     DeploymentView,
@@ -36,9 +36,9 @@ from shared.ledger.tenants.tenants import StateCounts
 from shared.maintenance.verification import Verification
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
+router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator], route_class=StrictRoute)
 
-_AT_ONCE = 4  # tenants whose backlogs are read concurrently, with some ten connections to PostgreSQL
+_AT_ONCE = 4  # tenants whose backlogs are read concurrently, with about ten connections to PostgreSQL
 
 
 @router.get("/status", response_model=DeploymentView, responses=problems(401))
@@ -66,8 +66,8 @@ async def page(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.C
     """List the tenants by name, each with its documents, chunks and open work."""
     rows = await services.ledger.tenants.page(after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1)
     names, following = paging.split_page(rows, limit, lambda name: (name,))
-    counts, turns = await services.ledger.tenants.counts(names), asyncio.Semaphore(_AT_ONCE)
-    views = await asyncio.gather(*(_tenant(name, counts[name], services, turns) for name in names))
+    counts, permits = await services.ledger.tenants.counts(names), asyncio.Semaphore(_AT_ONCE)
+    views = await asyncio.gather(*(_tenant(name, counts[name], services, permits) for name in names))
     return JsonReply(TenantPage(items=list(views), next_cursor=following))
 
 
@@ -91,23 +91,26 @@ async def collections(
     "/tenants/{tenant}/collections/{name}/verify",
     response_model=VerificationReply,
     responses=VERIFY_REPLIES,
-    openapi_extra=json_body(OperatorVerifyBody),
 )
 async def verify(
-    request: Request, tenant: TenantName, name: CollectionName, services: ServicesDep, _: ComparisonDep
+    request: Request,
+    body: OperatorVerifyBody,
+    tenant: TenantName,
+    name: CollectionName,
+    services: ServicesDep,
+    _: ComparisonDep,
 ) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.
 
     The events have no cursors, which would name the tenant's documents: an interrupted run starts again.
     """
-    body = await read_json(request, OperatorVerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
     verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
-    return await verified(request, verification, services, with_cursors=False)
+    return await run_verification(request, verification, services, with_cursors=False)
 
 
-async def _tenant(name: str, counts: StateCounts, services: ApiServices, turns: asyncio.Semaphore) -> TenantView:
-    async with turns:
+async def _tenant(name: str, counts: StateCounts, services: ApiServices, permits: asyncio.Semaphore) -> TenantView:
+    async with permits:
         backlog = await services.ledger.backlogs.measure(name, services.embeddings)
     return TenantView(
         tenant=name,

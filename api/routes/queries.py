@@ -12,12 +12,13 @@ from starlette.responses import Response
 
 from api.access.auth import AskingCaller, Caller
 from api.access.collection_cache import CollectionCache
-from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, problems, replies
+from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.query.explanation import sentence
 from api.query.query_log import QueryLogWriter
+from api.schemas.problems import ProblemDetails
 from api.schemas.queries import (
     CandidatesView,
     CandidateView,
@@ -36,6 +37,7 @@ from api.schemas.queries import (
     RetrieveReply,
     RewrittenQuestionView,
     StageExplanation,
+    TokenEvent,
 )
 from api.state import CollectionCacheDep, QueryLogDep, ServicesDep
 from shared.domain.chunks import CONTENT_FIELDS
@@ -49,26 +51,23 @@ from shared.query.retrieve.rank_probe import ExpectedChunk
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1", tags=["queries"])
+router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
 _INT64 = 2**63
-_CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
-_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels", "evidence"}
+_CONTENT_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
+_VIEW_FIELDS = RetrievedChunkView.model_fields.keys() - _CONTENT_VIEW_FIELDS - {"channels", "evidence"}
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
-@router.post(
-    "/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES), openapi_extra=json_body(RetrieveBody)
-)
+@router.post("/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES))
 async def retrieve(
-    request: Request,
+    body: RetrieveBody,
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Find the chunks that answer a question. A collection that does not exist has none."""
-    body = await read_json(request, RetrieveBody)
+    """Find the chunks that answer a question. A missing collection has no chunks."""
     stopwatch = _Stopwatch()
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
@@ -82,22 +81,22 @@ async def retrieve(
             200: {
                 "description": "The answer; with `stream`, server-sent events: `retrieved` (as /v1/retrieve), `token`"
                 ' ({"text"}), `done` (the whole reply) or `error` (problem details)',
-                "content": EVENTS,
+                "content": event_content(RetrieveReply, TokenEvent, QueryReply, ProblemDetails),
             }
         },
         *_STATUSES,
     ),
-    openapi_extra=json_body(QueryBody),
 )
 async def query(
+    *,
     request: Request,
+    body: QueryBody,
     caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
     """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
-    body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
@@ -149,7 +148,7 @@ async def find_chunks(
 async def _answer_events(
     body: QueryBody, retrieval: Retrieval, answerer: Answerer, query_log: QueryLogWriter, stopwatch: _Stopwatch
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks, the answer piece by piece, and the whole reply. Closing this cancels the model's call."""
+    """Yield the chunks, the answer piece by piece, and the whole reply. Closing it cancels the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
         stack.enter_context(retrieval.trace.timed("answer"))
@@ -159,7 +158,7 @@ async def _answer_events(
             if isinstance(piece, Answer):
                 answer = piece
             else:
-                yield event("token", {"text": piece})
+                yield event("token", TokenEvent(text=piece))
     await query_log.note(retrieval.query_id, found=answer.found)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
@@ -213,8 +212,8 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
-    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all nested values
-    values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
+    values = {name: getattr(chunk, name) for name in _VIEW_FIELDS}  # `asdict` would copy all nested values
+    values |= {name: getattr(chunk.content, name) for name in _CONTENT_VIEW_FIELDS}
     ranks = _rank_views(chunk.channels) if explain else None
     parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
     return RetrievedChunkView(**values, channels=ranks, evidence=parts)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import AskingCaller
 from api.access.collection_cache import require_served
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.bodies import DOCUMENT_BODY
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.similarity import (
     ChunkLikenessView,
     LikenessView,
@@ -25,19 +27,19 @@ from api.state import ServicesDep
 from shared.query.similarity import ChunkLikeness, ComparedText, Similarity, compare, compare_stored, embed_compared
 from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
-router = APIRouter(prefix="/v1", tags=["queries"])
+router = APIRouter(prefix="/v1", tags=["queries"], route_class=StrictRoute)
 
 
 @router.post(
     "/similarity",
     response_model=SimilarityReply,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
-    openapi_extra=json_body(SimilarityBody),
 )
-async def similarity(request: Request, caller: AskingCaller, services: ServicesDep) -> Response:
+async def similarity(
+    body: Annotated[SimilarityBody, DOCUMENT_BODY], caller: AskingCaller, services: ServicesDep
+) -> Response:
     """Compare questions and texts by cosines and by their words. Nothing is searched or stored."""
     settings = services.settings
-    body = await read_json(request, SimilarityBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     collection = None
     embedding, languages = settings.embedding_model or "", list[str]()
     if body.collection is not None:
@@ -46,20 +48,20 @@ async def similarity(request: Request, caller: AskingCaller, services: ServicesD
         )
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
-    asked, given = await embed_compared(services.embedders.of(embedding), body.questions, texts)
+    questions, compared = await embed_compared(services.embedders.of(embedding), body.questions, texts)
     chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
     stored: list[ChunkLikeness] = []
     if collection is not None and chunks:
-        of_key = caller_conditions(None, None, collection.options.filterable, caller.filter)
-        where = visible_points(collection.location, [*of_key, of_chunks(chunks)])
-        stored = await compare_stored(services.index, where, asked, body.questions, chunks, languages)
-    likeness = await asyncio.to_thread(compare, asked, given, body.questions, texts, languages)
-    there = {chunk.chunk_id for chunk in stored}
+        conditions = caller_conditions(None, None, collection.options.filterable, caller.filter)
+        where = visible_points(collection.location, [*conditions, of_chunks(chunks)])
+        stored = await compare_stored(services.index, where, questions, body.questions, chunks, languages)
+    likeness = await asyncio.to_thread(compare, questions, compared, body.questions, texts, languages)
+    found = {chunk.chunk_id for chunk in stored}
     reply = SimilarityReply(
         embedding=embedding,
         items=[_likeness(each) for each in likeness],
         chunks=[_chunk_likeness(each) for each in stored],
-        absent=[UUID(chunk) for chunk in chunks if chunk not in there],
+        absent=[UUID(chunk) for chunk in chunks if chunk not in found],
     )
     return JsonReply(reply)
 

@@ -1,4 +1,4 @@
-"""The route of the status: open work, its rate, and the use of each limit."""
+"""The routes of the status: open work, its rate, and the use of each limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from api.access.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.progress.status import look_at_work, stage_view
+from api.progress.status import read_work, stage_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.state import ReadinessDep, ServicesDep
@@ -26,8 +26,8 @@ from shared.services.ingest import price
 router = APIRouter(prefix="/v1", tags=["status"])
 
 _USED_UP = (
-    "The budget of the day is used up: no questions are generated until midnight in UTC. Until then documents are found"
-    " by their texts."
+    "The daily budget is used up: no questions are generated until midnight in UTC. Until then, documents are found by"
+    " their texts."
 )
 
 
@@ -35,21 +35,21 @@ _USED_UP = (
 async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Return the tenant's open work by stage, its dead letters, its rate, its costs, and the limits that slow it.
 
-    `unserved` counts the chunks with an embedding that the API's settings do not contain: they are not dead, but they
-    wait until a worker has it in `FOREASK_EMBEDDINGS`.
+    `unserved` counts the chunks with an embedding that the API's settings do not contain. They are not dead, but they
+    wait until a worker has the embedding in `FOREASK_EMBEDDINGS`.
 
-    `usage` counts every billed call of the ingest, including those of failed attempts, replaced versions and deleted
+    `usage` counts every billed call of the ingest, including calls for failed attempts, replaced versions and deleted
     documents. The cost of a query is in its reply.
 
-    `pace` names the bottleneck in one sentence: the first of an unavailable part, an open breaker, a provider that
-    asked to wait, a limit of which more than nine tenths are used, the budget of the day, and a stage without workers.
+    `pace` describes the bottleneck in one sentence: the first of an unavailable component, an open breaker, a provider
+    that requested a wait, a limit that is used by more than nine tenths, the daily budget, and a stage without workers.
 
-    The broker counts the use of limits: `limits` is null while the broker is unavailable. A provider's limits are
+    The broker counts the use of limits, so `limits` is null while the broker is unavailable. A provider's limits are
     shared by all tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    now = await look_at_work(services, readiness, tenant)
-    backlog = now.backlog
+    work = await read_work(services, readiness, tenant)
+    backlog = work.backlog
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
@@ -58,11 +58,11 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
-            pace=now.pace,
+            pace=work.pace,
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
-            budget=_budget(now.budget),
-            limits=None if now.uses is None else [_limit(use) for use in now.uses],
+            budget=_budget(work.budget),
+            limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )
 
@@ -71,11 +71,11 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
 async def history(
     tenant: Reader,
     services: ServicesDep,
-    minutes: Annotated[int, Query(ge=1, le=1440, description="this one, and those before")] = 60,
+    minutes: Annotated[int, Query(ge=1, le=1440, description="Number of minutes, including the current one")] = 60,
 ) -> Response:
     """Return the work that finished in each of the last minutes, of a day at most; minutes without any are 0."""
-    ended = await services.ledger.counters.history(tenant, minutes)
-    return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in ended]))
+    finished = await services.ledger.counters.history(tenant, minutes)
+    return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in finished]))
 
 
 def _usage(services: ApiServices, spent: CostSum) -> UsageView:

@@ -6,16 +6,19 @@ import dataclasses
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.access.auth import Writer
-from api.http.bodies import read_json
+from api.http.bodies import DOCUMENT_BODY
 from api.http.event_stream import EventStream, end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, replies
+from api.http.openapi import event_content, replies
 from api.http.problems import TooManyRequests
+from api.http.strict_route import StrictRoute
 from api.routes.collections import require_sizes_fit
+from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryUsage
 from api.schemas.trials import (
     TrialBody,
@@ -32,7 +35,7 @@ from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 
-router = APIRouter(prefix="/v1", tags=["estimates"])
+router = APIRouter(prefix="/v1", tags=["estimates"], route_class=StrictRoute)
 
 _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars")
 
@@ -44,22 +47,24 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
         {
             200: {
                 "description": "Server-sent events: `chunk` for each chunk, `question` for each question,"
-                " `screened` for the verdicts on each chunk's questions, `done`, or `error` (problem details)",
-                "content": EVENTS,
+                " `screened` for the filter results of each chunk's questions, `done`, or `error` (problem details)",
+                "content": event_content(
+                    TrialChunkEvent, TrialQuestionEvent, TrialScreenedEvent, TrialDoneEvent, ProblemDetails
+                ),
             }
         },
         *(400, 401, 404, 413, 415, 422, 429, 503),
     ),
-    openapi_extra=json_body(TrialBody),
 )
-async def run(request: Request, tenant: Writer, services: ServicesDep) -> Response:
+async def run(
+    request: Request, body: Annotated[TrialBody, DOCUMENT_BODY], tenant: Writer, services: ServicesDep
+) -> Response:
     """Process a text without storing it: its chunks, the generated questions, and which of them pass.
 
-    The calls respect the limits of the tenant, and none is made if its budget of the day is used up; they are not
-    charged to it. Closing the connection cancels them.
+    The calls respect the limits of the tenant, but are not charged to its budget. If the daily budget is used up, no
+    call is made. Closing the connection cancels the calls.
     """
     settings = services.settings
-    body = await read_json(request, TrialBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     options, embedding = CollectionOptions(), settings.embedding_model or ""
     if body.collection is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)
@@ -69,35 +74,35 @@ async def run(request: Request, tenant: Writer, services: ServicesDep) -> Respon
     require_sizes_fit(options, settings)
     budget = await services.budgets.of(tenant)
     if budget is not None and budget.used_up:
-        raise TooManyRequests("The budget of the day is used up: try again after midnight in UTC.")
+        raise TooManyRequests("The daily budget is used up: try again after midnight in UTC.")
     events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
     return event_stream(end_with_error(events, request.scope))
 
 
 async def _events(services: ApiServices, tenant: str, tried: TriedText) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a trial. Closing this cancels its calls."""
-    began, chunks, calls, usage, verdicts = time.perf_counter(), 0, 0, Usage(), list[bool]()
-    async with aclosing(services.trial.run(tenant, tried)) as happening:
-        async for happened in happening:
-            if isinstance(happened, TriedChunk):
-                chunks = happened.of
-                yield event("chunk", _chunk(happened))
-            elif isinstance(happened, WrittenQuestion):
-                yield event("question", TrialQuestionEvent(chunk=happened.chunk, text=happened.text))
+    """Yield the events of a trial. Closing the generator cancels the calls."""
+    started, chunks, calls, usage, results = time.perf_counter(), 0, 0, Usage(), list[bool]()
+    async with aclosing(services.trial.run(tenant, tried)) as items:
+        async for item in items:
+            if isinstance(item, TriedChunk):
+                chunks = item.of
+                yield event("chunk", _chunk(item))
+            elif isinstance(item, WrittenQuestion):
+                yield event("question", TrialQuestionEvent(chunk=item.chunk, text=item.text))
             else:
-                calls, usage = calls + happened.calls, usage + happened.usage
-                verdicts += [question.passed for question in happened.questions]
-                yield event("screened", _screened(happened))
+                calls, usage = calls + item.calls, usage + item.usage
+                results += [question.passed for question in item.questions]
+                yield event("screened", _screened(item))
     done = TrialDoneEvent(
         chunks=chunks,
-        questions=len(verdicts),
-        passed=sum(verdicts),
+        questions=len(results),
+        passed=sum(results),
         cut=len(tried.text) > MOST_CHARS,
         characters=min(len(tried.text), MOST_CHARS),
         usage=_usage(usage),
         calls=calls,
         cost=price(services.settings, "generate", usage),
-        milliseconds=round((time.perf_counter() - began) * 1000, 2),
+        milliseconds=round((time.perf_counter() - started) * 1000, 2),
     )
     yield event("done", done)
 

@@ -1,4 +1,4 @@
-"""Routes of direct uploads: addresses of the store to which a client sends bytes without this server."""
+"""Routes of direct uploads: clients send bytes to addresses of the object store, not to this server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def offer(tenant: Writer, services: ServicesDep) -> Response:
     """Return an address of the object store for the bytes of one document.
 
     Send them by PUT, then submit the document by `POST /v1/documents` with `{"upload": …}`. Bytes that are not
-    submitted are deleted after a day or two. 409 if uploads are stored in a folder.
+    submitted are deleted after a day or two. Returns 409 if uploads are stored in a folder.
     """
     offered = await services.uploads.offer(tenant)
     reply = UploadOffer(

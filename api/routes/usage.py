@@ -27,11 +27,13 @@ async def usage(
     tenant: Reader,
     services: ServicesDep,
     by: UsageKey = "day",
-    days: Annotated[int, Query(ge=1, le=366, description="today, in UTC, and days before")] = 30,
+    days: Annotated[int, Query(ge=1, le=366, description="Number of days in UTC, including today")] = 30,
 ) -> Response:
-    """Return the costs of ingest calls, independent of their results."""
+    """Return the costs of all ingest calls, including failed ones."""
     costs = await services.ledger.costs.by_day(tenant, days)
-    items = await asyncio.to_thread(_groups, services.settings, costs, by)  # list prices are read once, for 0.3 s
+    items = await asyncio.to_thread(
+        _groups, services.settings, costs, by
+    )  # the list prices are loaded once, which takes 0.3 s
     return JsonReply(UsageReply(by=by, days=days, items=items))
 
 
@@ -47,7 +49,7 @@ def _groups(settings: Settings, costs: Iterable[CostOfDay], by: UsageKey) -> lis
 
 def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey, kind: CostKind) -> UsageGroupView:
     prices = [price(settings, kind, member.usage, member.model) for member in members]
-    known = [each for each in prices if each is not None]
+    priced = [each for each in prices if each is not None]
     total = sum((member.usage for member in members), Usage())
     first = members[0]
     return UsageGroupView(
@@ -58,6 +60,6 @@ def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey, kind:
         prompt_tokens=total.prompt_tokens,
         completion_tokens=total.completion_tokens,
         calls=sum(member.calls for member in members),
-        cost=round(sum(known), 8) if known else None,
+        cost=round(sum(priced), 8) if priced else None,
         unpriced_calls=sum(m.calls for m, each in zip(members, prices, strict=True) if each is None),
     )

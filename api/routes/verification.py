@@ -13,13 +13,13 @@ from starlette.responses import Response
 
 from api.access.auth import Caller, Manager
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.concurrency import Slots
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import EVENTS, json_body, replies
+from api.http.openapi import event_content, replies
 from api.http.problems import TooManyRequests
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
+from api.schemas.problems import ProblemDetails
 from api.schemas.verification import (
     FindingView,
     VerificationCountsView,
@@ -27,11 +27,11 @@ from api.schemas.verification import (
     VerificationReply,
     VerifyBody,
 )
-from api.state import ServicesDep
+from api.state import QuotasDep, ServicesDep
 from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"])
+router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
 _FINDINGS_MAX = 1000
 
@@ -39,50 +39,48 @@ _FINDINGS_MAX = 1000
 VERIFY_REPLIES = replies(
     {
         200: {
-            "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
+            "description": "The differences; if `Accept` contains text/event-stream, server-sent events: `progress`"
             " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
             " (problem details)",
-            "content": EVENTS,
+            "content": event_content(VerificationCountsView, VerificationProgress, FindingView, ProblemDetails),
         }
     },
     *(400, 401, 404, 413, 415, 422, 502, 503),
 )
 
 
-async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
+async def _comparison_slot(request: Request, quotas: QuotasDep) -> AsyncGenerator[None, None]:
     """Hold one of the process's slots for verifications until the reply is sent, including streams.
 
     Raises:
         TooManyRequests: the tenant has the maximum number of verifications; operators have no such limit.
         Unavailable: the process has no free slot.
     """
-    slots: Slots = request.app.state.comparisons
     caller: Caller = request.state.caller
-    slot = slots.take()
+    slot = quotas.comparisons.acquire()
     try:
-        if caller.tenant and not slot.hold_for(caller.tenant):
-            raise TooManyRequests("This tenant has comparisons under way, and no more may be: wait until one ends.")
+        if caller.tenant and not slot.assign(caller.tenant):
+            raise TooManyRequests(
+                "This tenant has the maximum number of running verifications: wait until one finishes."
+            )
         yield
     finally:
         slot.release()
 
 
 # Must follow the caller in a route's parameters.
-ComparisonDep = Annotated[None, Depends(_hold_comparison)]
+ComparisonDep = Annotated[None, Depends(_comparison_slot)]
 
 
-@router.post(
-    "/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES, openapi_extra=json_body(VerifyBody)
-)
+@router.post("/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES)
 async def verify(
-    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
+    request: Request, body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
 ) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
 
     Missing points are indexed again with paid questions: the language model is not called. Documents in progress are
     skipped. With the `cursor` of a `progress` event an interrupted verification resumes.
     """
-    body = await read_json(request, VerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
     verification = Verification(
         services.ledger.audit,
@@ -91,13 +89,13 @@ async def verify(
         repair=body.repair,
         position=paging.read_cursor(body.cursor, _position),
     )
-    return await verified(request, verification, services, with_cursors=True)
+    return await run_verification(request, verification, services, with_cursors=True)
 
 
-async def verified(
+async def run_verification(
     request: Request, verification: Verification, services: ApiServices, *, with_cursors: bool
 ) -> Response:
-    """Reply to a request for a comparison, as events or at its end; a cursor names a document by its external id."""
+    """Reply with the result of a verification, or with events. A cursor contains the external id of a document."""
     if "text/event-stream" in request.headers.get("accept", ""):
         events = _events(verification, services, with_cursors=with_cursors)
         return event_stream(end_with_error(events, request.scope))
@@ -121,12 +119,12 @@ async def _events(
                     cursor = paging.cursor_of(astuple(verification.position))
                     yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))
         yield event("done", VerificationCountsView(**asdict(verification.so_far)))
-    finally:  # repairs are committed one by one, so they are kept even if the client disconnects
+    finally:  # repairs are committed one by one, so they are kept if the client disconnects
         _wake_indexers(verification, services)
 
 
 async def _limit_findings(verification: Verification) -> AsyncGenerator[Finding | VerificationCounts, None]:
-    """Yield every count, and the first findings alone."""
+    """Yield all counts, and only the first findings."""
     findings = 0
     async for item in verification.run():
         findings += isinstance(item, Finding)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Manager
 from api.http import paging
-from api.http.bodies import read_json
-from api.http.openapi import json_body, problems
+from api.http.openapi import problems
 from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
 from api.schemas.webhooks import (
     DeliveryPage,
     DeliveryView,
@@ -28,7 +28,7 @@ from shared.maintenance.webhooks.sender import message_id
 from shared.maintenance.webhooks.signature import draw_secret
 from shared.settings import Settings
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 
 @router.post(
@@ -36,27 +36,25 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
     status_code=201,
     response_model=NewWebhookView,
     responses=problems(400, 401, 409, 413, 415, 422),
-    openapi_extra=json_body(WebhookBody),
 )
-async def make(request: Request, tenant: Manager, services: ServicesDep) -> Response:
-    """Make a webhook. The reply alone has its secret."""
-    body = await read_json(request, WebhookBody)
+async def make(body: WebhookBody, tenant: Manager, services: ServicesDep) -> Response:
+    """Create a webhook. Only this reply contains its secret."""
     await _require_address(body.url, services.settings)
     secret = draw_secret()
-    made = await services.ledger.webhooks.make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))
-    return JsonReply(NewWebhookView(**_shown(made).model_dump(), secret=secret), 201)
+    created = await services.ledger.webhooks.make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))
+    return JsonReply(NewWebhookView(**_view(created).model_dump(), secret=secret), 201)
 
 
 @router.get("", response_model=WebhookList, responses=problems(401))
 async def list_(tenant: Manager, services: ServicesDep) -> Response:
-    """List the tenant's webhooks, the oldest first."""
-    return JsonReply(WebhookList(items=[_shown(webhook) for webhook in await services.ledger.webhooks.list(tenant)]))
+    """List the tenant's webhooks, oldest first."""
+    return JsonReply(WebhookList(items=[_view(webhook) for webhook in await services.ledger.webhooks.list(tenant)]))
 
 
 @router.get("/{webhook_id}", response_model=WebhookView, responses=problems(401, 404, 422))
 async def get(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Look at a webhook."""
-    return JsonReply(_shown(await services.ledger.webhooks.get(tenant, webhook_id)))
+    """Return a webhook."""
+    return JsonReply(_view(await services.ledger.webhooks.get(tenant, webhook_id)))
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(401, 404, 422))
@@ -69,7 +67,7 @@ async def delete(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Re
 @router.post("/{webhook_id}/resume", response_model=WebhookView, responses=problems(401, 404, 422))
 async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Enable a disabled webhook again; its waiting messages are sent."""
-    return JsonReply(_shown(await services.ledger.webhooks.resume(tenant, webhook_id)))
+    return JsonReply(_view(await services.ledger.webhooks.resume(tenant, webhook_id)))
 
 
 @router.get("/{webhook_id}/deliveries", response_model=DeliveryPage, responses=problems(400, 401, 404, 422))
@@ -90,12 +88,12 @@ async def deliveries(
     responses=problems(401, 404, 422),
 )
 async def retry(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Send a delivery again at once, under the same id."""
+    """Send a delivery again at once, with the same id."""
     return JsonReply(_delivery(await services.ledger.webhooks.send_again(tenant, webhook_id, delivery_id)), 202)
 
 
 async def _require_address(url: str, settings: Settings) -> None:
-    """Reject addresses that can never be used. Each attempt checks again, because a name may get another address.
+    """Reject addresses that can never be used. Each attempt checks again, because a name may resolve differently.
 
     Raises:
         InvalidInput: the address is invalid or private.
@@ -104,14 +102,14 @@ async def _require_address(url: str, settings: Settings) -> None:
     try:
         await resolve(parts, private=settings.webhooks_private)
     except ForbiddenAddress as error:
-        raise InvalidInput(f"Nothing can be sent to this address: {error}.", field="url") from None
+        raise InvalidInput(f"This address is not allowed: {error}.", field="url") from None
 
 
-def _shown(webhook: Webhook) -> WebhookView:
+def _view(webhook: Webhook) -> WebhookView:
     return WebhookView(**{name: getattr(webhook, name) for name in WebhookView.model_fields})
 
 
 def _delivery(delivery: Delivery) -> DeliveryView:
-    taken = DeliveryView.model_fields.keys() - {"message_id", "next_attempt_at"}
-    values = {name: getattr(delivery, name) for name in taken}
+    copied = DeliveryView.model_fields.keys() - {"message_id", "next_attempt_at"}
+    values = {name: getattr(delivery, name) for name in copied}
     return DeliveryView(**values, message_id=message_id(delivery), next_attempt_at=delivery.due_at)

@@ -1,4 +1,4 @@
-"""The reply about users' questions, as the log of queries has them."""
+"""The reply with users' questions from the query log."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ class AskedQuestionView(ReplyModel):
         last_at="2026-10-02T14:05:00Z",
     )
 
-    query_id: UUID = Field(description="of the last query, for feedback")
-    question: str = Field(description="as it was put last")
-    times: int = Field(description="how often it was put")
-    found: bool = Field(description="whether the documents answered it last: by an answer, or else by any chunk")
-    best_score: float | None = Field(description="the highest score of the chunks returned last; null: there was none")
-    helpful: bool | None = Field(description="by the newest feedback on it; null: there was none")
-    chunk_ids: list[UUID] = Field(description="the chunks that were returned last")
+    query_id: UUID = Field(description="Id of the latest query with this question, for feedback")
+    question: str = Field(description="The latest wording")
+    times: int = Field(description="Number of queries with this question")
+    found: bool = Field(description="Whether the latest query found an answer, or, without an answer, any chunk")
+    best_score: float | None = Field(
+        description="Highest score among the chunks that the latest query returned; null if it returned none"
+    )
+    helpful: bool | None = Field(description="The newest feedback; null if there is none")
+    chunk_ids: list[UUID] = Field(description="Chunks that the latest query returned")
     first_at: datetime
     last_at: datetime
 
 
 class AskedQuestionPage(ReplyModel):
-    kept_days: int = Field(description="how long questions are kept, FOREASK_QUERY_RETENTION_DAYS; 0: none are")
+    kept_days: int = Field(
+        description="Days for which questions are retained (FOREASK_QUERY_RETENTION_DAYS); 0 if they are not"
+    )
     items: list[AskedQuestionView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")

@@ -38,29 +38,33 @@ _BUILD: dict[str, Any] = {
 class BuildView(ReplyModel):
     model_config = example(**_BUILD)
 
-    build: int = Field(description="its number within the collection")
+    build: int = Field(description="Number of the build within the collection")
     state: BuildState = Field(
-        description="live: it answers queries. following: it has every document, and takes every change."
+        description="`live`: the build answers queries. `following`: it has all documents and receives all changes."
     )
     embedding_model: str
-    options: CollectionOptionsView = Field(description="null: the server's setting applies")
+    options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
-    live_until: datetime | None = Field(description="when another build took its place; null: none has")
-    source_documents: int = Field(description="documents of the live build")
-    copied: int = Field(description="documents that the build has")
-    documents: dict[DocumentState, int] = Field(description="how many are in each state")
-    gate: dict[str, Any] | None = Field(None, description="the last report of its gate")
+    live_until: datetime | None = Field(
+        description="Time at which another build became live; null if this build was never replaced"
+    )
+    source_documents: int = Field(description="Number of documents in the live build")
+    copied: int = Field(description="Number of documents copied to the build")
+    documents: dict[DocumentState, int] = Field(description="Number of documents in each state")
+    gate: dict[str, Any] | None = Field(None, description="Latest report of the gate")
 
 
 class BuildList(ReplyModel):
     model_config = example(items=[_BUILD])
 
-    items: list[BuildView] = Field(description="in the order of their numbers")
+    items: list[BuildView] = Field(description="Builds in order of number")
 
 
 class GateQuestion(BodyModel):
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
-    external_ids: list[str] = Field(min_length=1, max_length=100, description="documents that answer it")
+    external_ids: list[str] = Field(
+        min_length=1, max_length=100, description="External ids of the documents that answer the question"
+    )
 
 
 class GateBody(BodyModel):
@@ -69,9 +73,9 @@ class GateBody(BodyModel):
     )
 
     questions: list[GateQuestion] | None = Field(
-        None, max_length=1_000, description="30 at least; null: those that users have accepted"
+        None, max_length=1_000, description="At least 30 questions; null uses the questions that users have accepted"
     )
-    accept_failures: int = Field(0, ge=0, description="documents that may have failed in the build alone")
+    accept_failures: int = Field(0, ge=0, description="Number of documents that may have failed only in the new build")
 
 
 class QualityView(ReplyModel):
@@ -79,12 +83,12 @@ class QualityView(ReplyModel):
     questions: int
     live: NDCG
     build: NDCG
-    difference: NDCG = Field(description="build less live, paired over the questions")
+    difference: NDCG = Field(description="Build minus live, paired by question")
 
 
 class LatencyView(ReplyModel):
     questions: int
-    live_milliseconds: float = Field(description="95 % of the queries took no longer")
+    live_milliseconds: float = Field(description="95th percentile of the query latency")
     build_milliseconds: float
 
 
@@ -130,7 +134,7 @@ class GateReply(ReplyModel):
 
     open: bool
     reasons: list[str]
-    notes: list[str] = Field(description="what was not compared, and why")
+    notes: list[str] = Field(description="Skipped comparisons, with their reasons")
     documents: DocumentComparisonView
     points: PointDifferencesView
     quality: QualityView | None
@@ -140,4 +144,4 @@ class GateReply(ReplyModel):
 class SwitchBody(BodyModel):
     model_config = example(despite=False)
 
-    despite: bool = Field(default=False, description="switch though the gate is closed, or was never tried")
+    despite: bool = Field(default=False, description="Switch even if the gate is closed or has not been run")

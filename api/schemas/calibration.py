@@ -12,7 +12,7 @@ from shared.domain.errors import InvalidInput
 
 
 class LabelledQuestion(BodyModel):
-    """A question and its answers: chunks, or documents whose every chunk counts as an answer."""
+    """A question with the chunks that answer it, or with documents, each chunk of which counts as an answer."""
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
     chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
@@ -26,12 +26,12 @@ class LabelledQuestion(BodyModel):
 
 
 class CalibrateBody(BodyModel):
-    """Labelled questions, as users ask them; without them the collection's own questions are used."""
+    """Labelled questions in users' words. Without them, the collection's own questions are used."""
 
     model_config = example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
 
     questions: list[LabelledQuestion] | None = Field(
-        None, min_length=10, max_length=1_000, description="30 are enough to help"
+        None, min_length=10, max_length=1_000, description="30 questions are enough for a useful result"
     )
 
 
@@ -61,18 +61,22 @@ class CalibrationView(ReplyModel):
         chunks=310,
     )
 
-    weights: dict[str, float] = Field(description="equal, unless others were better by more than chance")
+    weights: dict[str, float] = Field(
+        description="Weight of each channel; equal unless other weights were significantly better"
+    )
     questions: int = 0
-    channels: dict[str, NDCG] = Field({}, description="of each channel alone")
-    equal: NDCG | None = Field(None, description="of equal weights")
-    chosen: NDCG | None = Field(None, description="of these weights, on the questions that chose them")
+    channels: dict[str, NDCG] = Field({}, description="Quality of each channel on its own")
+    equal: NDCG | None = Field(None, description="Quality with equal weights")
+    chosen: NDCG | None = Field(
+        None, description="Quality with these weights, measured on the questions that selected them"
+    )
     source: Literal["labelled", "accepted", "generated", "texts"] = Field(
         "labelled",
-        description="whose questions these are; generated questions choose no weights. texts: too few questions are"
-        " there, and only the baseline similarity is measured",
+        description="Origin of the questions. Generated questions do not change the weights. `texts`: the collection"
+        " has too few questions, so only the baseline similarity is measured",
     )
     baseline_similarity: float = Field(
-        0.0, description="the mean cosine of questions with texts that do not answer them, or of texts with each other"
+        0.0, description="Mean cosine between questions and unrelated texts, or between texts"
     )
-    baseline_spread: float = Field(0.0, description="the standard deviation of these cosines")
-    chunks: int = Field(0, description="how many chunks the collection had")
+    baseline_spread: float = Field(0.0, description="Standard deviation of these cosines")
+    chunks: int = Field(0, description="Number of chunks in the collection at that time")

@@ -1,6 +1,6 @@
 """Requests and replies of the routes for OpenAI's clients.
 
-Unknown fields of a request are ignored, because clients send those of other providers.
+Unknown fields of a request are ignored, because clients send fields of other providers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ChatMessage(BodyModel):
 class StreamOptions(BodyModel):
     model_config = _OPEN
 
-    include_usage: bool | None = Field(None, description="end the stream with the tokens")
+    include_usage: bool | None = Field(None, description="Send the token counts at the end of the stream")
 
 
 class ResponseFormat(BodyModel):
@@ -59,13 +59,13 @@ class ResponseFormat(BodyModel):
 
 
 class ChatBody(BodyModel):
-    """A conversation; its last message, which is the user's, is the question."""
+    """A conversation. The last message must be from the user: it is the question."""
 
     model_config = _OPEN | example(
         model="handbook", messages=[{"role": "user", "content": "How much leave do I get?"}], stream=False
     )
 
-    model: str = Field(max_length=200, description="a collection, whose documents answer")
+    model: str = Field(max_length=200, description="Name of the collection to search")
     messages: list[ChatMessage] = Field(min_length=1, max_length=10_000)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -74,19 +74,22 @@ class ChatBody(BodyModel):
     response_format: ResponseFormat | None = None
     logprobs: Literal[False] | None = None
     foreask: dict[str, Any] = Field(
-        {}, description="fields of POST /v1/query, such as `top_k` or `filter`; and `sources`, to list them at the end"
+        {},
+        description="Fields of POST /v1/query, such as `top_k` or `filter`. `sources: true` adds a list of sources",
     )
 
 
 class UrlCitation(ReplyModel):
-    start_index: int = Field(description="of the first citation's opening bracket, in characters of the content")
-    end_index: int = Field(description="of what follows its closing bracket")
+    start_index: int = Field(
+        description="Position of the first citation's opening bracket in the content, in characters"
+    )
+    end_index: int = Field(description="Position after the closing bracket")
     title: str
-    url: str = Field(description="the document's `url` in its metadata, else this server's page of the document")
+    url: str = Field(description="`url` from the document's metadata; otherwise the document's page on this server")
 
 
 class Annotation(ReplyModel):
-    """A source; the annotation at place n is cited as [n]."""
+    """A source. The nth annotation is cited as [n]."""
 
     type: Literal["url_citation"] = "url_citation"
     url_citation: UrlCitation
@@ -108,7 +111,7 @@ class ChatChoice(ReplyModel):
 
 
 class ChatUsage(ReplyModel):
-    """The tokens of every call: to condense, to rewrite and to answer."""
+    """Tokens of all calls: condensing, rewriting and answering."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -116,12 +119,12 @@ class ChatUsage(ReplyModel):
 
 
 class AskedQuestion(ReplyModel):
-    """The question to the documents."""
+    """The question that was searched."""
 
-    question: str = Field(description="the last message, understood without those before it")
-    found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
+    question: str = Field(description="The last message, rewritten so that it is understood without the conversation")
+    found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
     form: Form
-    query_id: UUID | None = Field(description="names the question for POST /v1/feedback; null: it was not recorded")
+    query_id: UUID | None = Field(description="Id for POST /v1/feedback; null if the query was not recorded")
 
 
 _ANNOTATION_EXAMPLE = {
@@ -163,7 +166,7 @@ class ChatReply(ReplyModel):
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
-    created: int = Field(description="seconds since 1970")
+    created: int = Field(description="Unix time in seconds")
     model: str
     choices: list[ChatChoice]
     usage: ChatUsage
@@ -182,7 +185,7 @@ class ModelView(ReplyModel):
 
 
 class ModelList(ReplyModel):
-    """Every collection, as a model, by name."""
+    """All collections as models, ordered by name."""
 
     model_config = example(
         object="list", data=[{"id": "handbook", "object": "model", "created": 1_790_000_000, "owned_by": "foreask"}]
@@ -199,14 +202,14 @@ class EmbeddingsBody(BodyModel):
 
 
 class ChatErrorDetail(ReplyModel):
-    message: str = Field(description="a sentence that says what to do")
-    type: str = Field(description="invalid_request_error, rate_limit_error or server_error")
-    param: str | None = Field(description="the part of the request to change")
+    message: str = Field(description="Explanation, with the next step")
+    type: str = Field(description="`invalid_request_error`, `rate_limit_error` or `server_error`")
+    param: str | None = Field(description="Field of the request to correct")
     code: str
 
 
 class ChatError(ReplyModel):
-    """An error as OpenAI's clients read it."""
+    """An error in OpenAI's format."""
 
     model_config = example(
         error={

@@ -15,21 +15,25 @@ from shared.domain.states import AcceptedState, ChunkState
 
 
 class AcceptanceView(ReplyModel):
-    """How the chunk came to a user's question."""
+    """Origin and state of an accepted user question."""
 
-    id: UUID = Field(description="of the accepted question")
+    id: UUID = Field(description="Id of the accepted question")
     state: AcceptedState
-    query_id: UUID | None = Field(description="the query whose feedback it was")
+    query_id: UUID | None = Field(description="Query that received the feedback")
     at: datetime
 
 
 class ChunkQuestion(ReplyModel):
     text: str
-    passed: bool | None = Field(description="null: not filtered yet, or a user's question that is not indexed yet")
-    reason: str | None = Field(description="why it was dropped")
-    source: QuestionSource = Field(description="who wrote it: the model, the document's owner or a user")
-    similarity: float | None = Field(description="to the chunk's text; null: not compared")
-    accepted: AcceptanceView | None = Field(description="of a user's question")
+    passed: bool | None = Field(
+        description="Result of the question filter; null if it is pending, or if a user's question is not indexed yet"
+    )
+    reason: str | None = Field(description="Reason why the filter dropped the question")
+    source: QuestionSource = Field(description="Author: the model, the owner of the document, or a user")
+    similarity: float | None = Field(
+        description="Cosine similarity to the text of the chunk; null if it was not measured"
+    )
+    accepted: AcceptanceView | None = Field(description="Acceptance; null unless a user asked the question")
 
 
 class ChunkView(ReplyModel):
@@ -38,7 +42,7 @@ class ChunkView(ReplyModel):
         document_id=DOCUMENT_ID,
         version=1,
         ordinal=0,
-        text="Everybody has 30 days of leave a year.",
+        text="All staff get 30 days of leave a year.",
         title="Leave",
         heading_path=["Leave"],
         span=[9, 47],
@@ -51,7 +55,7 @@ class ChunkView(ReplyModel):
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
         questions=[
             {
-                "text": "How many days of leave are there?",
+                "text": "How many days of leave do I get?",
                 "passed": True,
                 "reason": None,
                 "source": "generated",
@@ -76,30 +80,32 @@ class ChunkView(ReplyModel):
 
     id: UUID
     document_id: UUID
-    version: int = Field(description="of the document")
-    ordinal: int = Field(description="its place in the document, from 0 on")
+    version: int = Field(description="Version of the document")
+    ordinal: int = Field(description="Position in the document, from 0")
     text: str
-    title: str | None = Field(description="of the document, when the chunk was made")
+    title: str | None = Field(description="Title of the document when the chunk was created")
     heading_path: list[str]
-    span: tuple[int, int] = Field(description="where the chunk stands in the document's text")
-    section: tuple[int, int] | None = Field(description="the span of its section, where the collection has sections")
+    span: tuple[int, int] = Field(description="Start and end in the extracted text, in characters")
+    section: tuple[int, int] | None = Field(
+        description="Start and end of the section; null if the collection has no sections"
+    )
     page: int | None
-    language: str | None = Field(description="of the text, as ISO 639-1 names it; null: unknown")
+    language: str | None = Field(description="Language of the text (ISO 639-1); null if unknown")
     state: ChunkState
     error: str | None
-    attempts: list[AttemptView] = Field(description="those that failed, at most the last 20, in order")
-    usage: IngestUsage = Field(description="what its questions have cost")
-    questions: list[ChunkQuestion] = Field(description="users' questions come last")
+    attempts: list[AttemptView] = Field(description="The last failed attempts, at most 20, oldest first")
+    usage: IngestUsage = Field(description="Cost of generating the questions")
+    questions: list[ChunkQuestion] = Field(description="Questions of the chunk; users' questions come last")
 
 
 class ChunkPage(ReplyModel):
     items: list[ChunkView]
-    next_cursor: str | None = Field(description="null on the last page")
-    previous_cursor: str | None = Field(description="null on the first page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
+    previous_cursor: str | None = Field(description="Cursor of the previous page; null on the first page")
 
 
 class ChunkInContextView(ReplyModel):
-    """A chunk with its document, and the chunks around it in their order."""
+    """A chunk with its document and its neighbours, in document order."""
 
     model_config = example(document=example_of(DocumentView), before=[], chunk=example_of(ChunkView), after=[])
 

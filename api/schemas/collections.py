@@ -21,7 +21,7 @@ def checked_template(value: str) -> str:
     """Check the placeholders of a prompt.
 
     Raises:
-        ValueError: one is missing or unknown.
+        ValueError: a placeholder is missing or unknown.
     """
     try:
         validate_template(value)
@@ -43,39 +43,41 @@ QuestionCount = Annotated[
 
 
 class CollectionChange(BodyModel):
-    """A collection's options and embedding; an option that is absent or null uses the server's setting."""
+    """Options and embedding of a collection. An absent or null option uses the server's setting."""
 
     model_config = example(
         questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100, filterable={"department": "keyword"}
     )
 
-    questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
+    questions_per_chunk: QuestionCount | None = Field(
+        None, description="Number of questions per chunk; `auto` selects 3 to 10 by the length of the chunk"
+    )
     prompt: Annotated[str, AfterValidator(checked_template)] | None = Field(
-        None, description="the model's instructions, with {text} and optionally {title}, {headings} and {count}"
+        None, description="Instructions for the model; must contain {text}, may contain {title}, {headings} and {count}"
     )
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
     chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
     prepend_questions: bool | None = Field(
-        None, description="embed a chunk's text with its questions in front of it; default false"
+        None, description="Embed the text of a chunk with its questions in front; default false"
     )
     section_max_chars: int | None = Field(
         None,
         ge=200,
         le=100_000,
-        description="divide documents into sections of so many characters, and sections into chunks",
+        description="Maximum length of a section: documents are divided into sections, and sections into chunks",
     )
     embedding: str | None = Field(
         None,
         min_length=1,
         max_length=500,
-        description="the name of the embedding for its texts and questions, of those that the server's settings"
-        " describe; it is chosen before the first document, and where absent stays as it is",
+        description="Name of an embedding in the server's settings, used for texts and questions. It can be set only"
+        " before the first document. If absent, the embedding is unchanged",
     )
     filterable: dict[str, FieldType] | None = Field(
         None,
         max_length=MOST_FIELDS,
-        description="fields of the metadata that filters find by an index; before the first document more can be added,"
-        " and those that are declared stay",
+        description="Metadata fields to index for filters. Fields can be added only before the first document; declared"
+        " fields cannot be removed",
     )
 
 
@@ -86,7 +88,7 @@ class CollectionOptionsView(ReplyModel):
     chunk_overlap_chars: int | None
     prepend_questions: bool | None
     section_max_chars: int | None
-    filterable: dict[str, FieldType] = Field(description="the metadata fields that are declared, with their types")
+    filterable: dict[str, FieldType] = Field(description="Declared metadata fields and their types")
 
 
 class CollectionView(ReplyModel):
@@ -109,24 +111,26 @@ class CollectionView(ReplyModel):
     )
 
     name: str
-    embedding_model: str = Field(description="the name of its embedding")
-    options: CollectionOptionsView = Field(description="null: the server's setting applies")
+    embedding_model: str = Field(description="Name of the embedding")
+    options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
-    languages: list[str] = Field(description="in which it has had texts, as ISO 639-1 names them")
-    notice: str | None = Field(None, description="what its texts ask for that its embedding has not")
+    languages: list[str] = Field(description="Languages of the texts so far (ISO 639-1)")
+    notice: str | None = Field(None, description="Warning if the embedding does not suit the texts")
     documents: dict[DocumentState, int] = Field(
-        description="how many are in each state; states without documents are absent"
+        description="Number of documents in each state; states without documents are absent"
     )
-    points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
-    calibration: CalibrationView | None = Field(None, description="null: the channels' weights are equal")
+    points: int | None = Field(description="Number of points in Qdrant; null while Qdrant is unavailable")
+    calibration: CalibrationView | None = Field(
+        None, description="Calibration of the channels; null if their weights are equal"
+    )
 
 
 class ReindexReply(ReplyModel):
     model_config = example(documents=1250)
 
-    documents: int = Field(description="how many documents begin their next version")
+    documents: int = Field(description="Number of documents that start a new version")
 
 
 class CollectionPage(ReplyModel):
     items: list[CollectionView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")

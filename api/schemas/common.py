@@ -1,4 +1,4 @@
-"""Bases, names and examples that the requests and replies of several routes share."""
+"""Base classes, names and examples of requests and replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CollectionName = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
-        description="small letters, digits, - and _; at most 63",
+        description="Lower-case letters, digits, - and _; at most 63 characters",
         examples=["default"],
     ),
 ]

@@ -11,21 +11,22 @@ from pydantic import Field, model_validator
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 
 Reason = Annotated[
-    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="the whole text of the reason")
+    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="The complete text of the reason")
 ]
 
 
 class DeadLetterFilter(BodyModel):
-    """A selection of dead letters; each field narrows it."""
+    """A selection of dead letters. Each field narrows it."""
 
-    model_config = example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
+    model_config = example(collection="handbook", reason="the provider's content filter stopped the reply")
 
     document_id: Annotated[UUID, Field(strict=False)] | None = None
     collection: CollectionName | None = None
     reason: Reason | None = None
     letter_id: Annotated[UUID, Field(strict=False)] | None = None
     all: bool = Field(
-        default=False, description="every dead letter; no other field may be set, and discarding all needs it"
+        default=False,
+        description="Select all dead letters; requires that no other field is set. Required to discard all",
     )
 
     @model_validator(mode="after")
@@ -52,8 +53,8 @@ _LETTER_EXAMPLE = {
     "external_id": "leave.md",
     "collection": "handbook",
     "ordinal": 0,
-    "reason": "gave up after 8 attempts: the model did not answer in time",
-    "attempts": 8,
+    "reason": "the provider's content filter stopped the reply",
+    "attempts": 1,
     "at": "2026-10-01T09:20:00Z",
 }
 
@@ -63,29 +64,29 @@ class DeadLetterView(ReplyModel):
 
     model_config = example(**_LETTER_EXAMPLE)
 
-    id: UUID = Field(description="the id of the document or of the chunk")
+    id: UUID = Field(description="Id of the document or chunk")
     kind: Literal["document", "chunk"]
     document_id: UUID
     external_id: str
     collection: str
-    ordinal: int | None = Field(description="the chunk's place in its document; null for a document")
+    ordinal: int | None = Field(description="Position of the chunk in its document; null for a document")
     reason: str
     attempts: int
-    at: datetime = Field(description="when it was given up")
+    at: datetime = Field(description="Time of the last attempt")
 
 
 class DeadLetterHistory(DeadLetterView):
     model_config = example(
         **_LETTER_EXAMPLE,
-        history=[{"at": "2026-10-01T09:20:00Z", "attempt": 8, "error": _LETTER_EXAMPLE["reason"]}],
+        history=[{"at": "2026-10-01T09:20:00Z", "attempt": 1, "error": _LETTER_EXAMPLE["reason"]}],
     )
 
-    history: list[AttemptView] = Field(description="the last attempts that failed, at most 20, the oldest first")
+    history: list[AttemptView] = Field(description="The last failed attempts, at most 20, oldest first")
 
 
 class DeadLetterPage(ReplyModel):
     items: list[DeadLetterView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
 class DeadReasonView(ReplyModel):
@@ -97,14 +98,14 @@ class DeadReasonView(ReplyModel):
 class DeadReasons(ReplyModel):
     model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
 
-    items: list[DeadReasonView] = Field(description="the most frequent first, at most 200")
+    items: list[DeadReasonView] = Field(description="At most 200 reasons, most frequent first")
 
 
 class DeadLettersResolved(ReplyModel):
-    """How many dead letters were tried again or discarded."""
+    """Number of dead letters that were retried or discarded."""
 
     model_config = example(documents=0, chunks=12, in_work=0)
 
     documents: int
     chunks: int
-    in_work: int = Field(description="chunks left alone, because their documents are in work")
+    in_work: int = Field(description="Number of chunks that were skipped because their documents are being processed")

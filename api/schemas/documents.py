@@ -18,7 +18,7 @@ METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 _METADATA_DEPTH = 8
 
 ExternalId = Annotated[
-    str, Field(min_length=1, max_length=500, pattern=r"^\P{Cc}+$", description="your own name for the document")
+    str, Field(min_length=1, max_length=500, pattern=r"^\P{Cc}+$", description="Your own identifier of the document")
 ]
 
 
@@ -40,7 +40,7 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 class ReadyQuestionBody(BodyModel):
     text: str = Field(min_length=1, max_length=2_000, pattern=r"\S")
-    quote: str | None = Field(None, max_length=20_000, description="a passage of the document that answers it")
+    quote: str | None = Field(None, max_length=20_000, description="Passage of the document that answers the question")
 
 
 _Question = Annotated[
@@ -63,34 +63,38 @@ _Question = Annotated[
 
 
 class DocumentDescription(BodyModel):
-    """The descriptive fields of any document."""
+    """The descriptive fields of a document."""
 
-    external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
+    external_id: ExternalId | None = Field(None, description="Default: the filename, or a hash of the content")
     title: str | None = Field(None, max_length=1_000)
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
-        default_factory=dict, description="stored with every chunk; queries can filter by it"
+        default_factory=dict, description="Stored with every chunk; queries can filter by it"
     )
     questions: list[_Question] | None = Field(
         None,
         max_length=20_000,
-        description="ready-made questions; an empty list: no questions; absent: the model writes them",
+        description="Ready-made questions. An empty list means no questions. If absent, the model generates them",
     )
 
 
 class DocumentFields(DocumentDescription):
-    """The fields of a document that JSON and forms share."""
+    """The fields of a document in JSON and in forms."""
 
     collection: CollectionName = "default"
-    lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
+    lane: Literal["interactive", "bulk"] = Field(
+        "interactive", description="`bulk` documents are processed after `interactive` documents"
+    )
 
 
 class DocumentContent(BodyModel):
     """A document's content in JSON: either `text` or `content_base64`."""
 
     text: str | None = None
-    content_base64: str | None = Field(None, description="the file's bytes in base 64")
-    filename: str | None = Field(None, max_length=1_000, description="only its last component counts")
-    media_type: str | None = Field(None, max_length=200, description="default: found from the content and the filename")
+    content_base64: str | None = Field(None, description="Bytes of the file, in base 64")
+    filename: str | None = Field(None, max_length=1_000, description="Filename; folders are removed")
+    media_type: str | None = Field(
+        None, max_length=200, description="Default: detected from the content and the filename"
+    )
 
     @model_validator(mode="after")
     def _one_content(self) -> Self:
@@ -100,17 +104,19 @@ class DocumentContent(BodyModel):
 
 
 class DocumentBody(DocumentFields, DocumentContent):
-    """A document in JSON: `text`, `content_base64`, or the `upload` whose bytes were sent to the store."""
+    """A document in JSON: `text`, `content_base64`, or the `upload` of bytes that were sent to the store."""
 
     model_config = example(
         collection="handbook",
         filename="leave.md",
         title="Leave",
-        text="# Leave\n\nEverybody has 30 days of leave a year.",
+        text="# Leave\n\nAll staff get 30 days of leave a year.",
         metadata={"department": "hr", "year": 2026},
     )
 
-    upload: str | None = Field(None, max_length=100, description="of POST /v1/uploads, when the bytes were sent there")
+    upload: str | None = Field(
+        None, max_length=100, description="`upload` from POST /v1/uploads, if the bytes were sent to its address"
+    )
 
     @model_validator(mode="after")
     def _one_content(self) -> Self:
@@ -120,7 +126,7 @@ class DocumentBody(DocumentFields, DocumentContent):
 
 
 class UploadOffer(ReplyModel):
-    """An address to which the bytes of one document can be sent."""
+    """An address for the bytes of one document."""
 
     model_config = example(
         upload="4f1c2a9be0d34c0c9a51f0a2b7c8d9e0",
@@ -130,10 +136,10 @@ class UploadOffer(ReplyModel):
         expires_in_seconds=900,
     )
 
-    upload: str = Field(description="names the bytes in POST /v1/documents")
-    url: str = Field(description="signed: whoever has it may write there until it ends")
+    upload: str = Field(description="Token to pass to POST /v1/documents")
+    url: str = Field(description="Signed address. Any client can write to it until it expires")
     method: Literal["PUT"] = "PUT"
-    headers: dict[str, str] = Field(description="what the request to the address must have")
+    headers: dict[str, str] = Field(description="Headers to send with the request to the address")
     expires_in_seconds: int
 
 
@@ -142,9 +148,9 @@ class DocumentChange(BodyModel):
 
     model_config = example(metadata={"department": "hr", "year": 2027})
 
-    title: str | None = Field(None, max_length=1_000, pattern=r"\S", description="absent: it stays")
+    title: str | None = Field(None, max_length=1_000, pattern=r"\S", description="New title; unchanged if absent")
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] | None = Field(
-        None, description="in the place of all that there is; absent: it stays"
+        None, description="Replaces the existing metadata; unchanged if absent"
     )
 
     @model_validator(mode="after")
@@ -160,35 +166,35 @@ class BatchLine(DocumentDescription, DocumentContent):
     model_config = example(
         external_id="faq-17",
         title="Leave",
-        text="Everybody has 30 days of leave a year.",
+        text="All staff get 30 days of leave a year.",
         metadata={"department": "hr"},
-        questions=["How many days of leave are there?"],
+        questions=["How many days of leave do I get?"],
     )
 
 
 class ChunkCounts(ReplyModel):
     total: int
-    searchable: int = Field(description="chunks that queries find, at least by their texts")
-    generated: int = Field(description="chunks whose questions are written or ready-made; indexed chunks included")
+    searchable: int = Field(description="Chunks that queries can find, at least by their text")
+    generated: int = Field(description="Chunks with generated or ready-made questions, including indexed chunks")
     indexed: int
     dead: int
-    discarded: int = Field(description="dead chunks that the owner gave up")
+    discarded: int = Field(description="Dead chunks that the owner discarded")
 
 
 class IngestUsage(ReplyModel):
-    """The costs of the newest version's questions; GET /v1/status counts everything."""
+    """Costs of the questions of the newest version. GET /v1/status has the total costs."""
 
     prompt_tokens: int
     completion_tokens: int
     calls: int
     cost: float | None = Field(
-        description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, else by the list price in dollars;"
-        " null: no price is known of what was called"
+        description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars;"
+        " null if the price of the model is unknown"
     )
 
 
 class DocumentView(ReplyModel):
-    """A document; counts and usage are those of its newest version."""
+    """A document. Counts and usage refer to its newest version."""
 
     model_config = example(
         id=DOCUMENT_ID,
@@ -217,17 +223,17 @@ class DocumentView(ReplyModel):
     filename: str | None
     media_type: str | None
     metadata: dict[str, Any] | None = Field(
-        description="null where it was not asked for: in lists with `metadata=false`, and in the lines of a batch"
+        description="null if it was not requested: in lists with `metadata=false` and in replies to a batch"
     )
     size_bytes: int
     state: DocumentState
-    version: int = Field(description="rises with every change of the content")
-    live_version: int | None = Field(description="the version that queries see; null: none yet")
+    version: int = Field(description="Increases with every change of the content")
+    live_version: int | None = Field(description="Version that queries see; null if there is none yet")
     error: str | None
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
-    questions: int = Field(description="questions that passed the filter")
+    questions: int = Field(description="Number of questions that passed the filter")
     usage: IngestUsage
 
 
@@ -240,20 +246,20 @@ class BatchResult(ReplyModel):
         external_id="faq-18",
         error={
             "type": "urn:foreask:problem:invalid-input",
-            "title": "The request cannot be done as it stands",
+            "title": "The request is invalid",
             "status": 422,
             "detail": "The document is empty.",
             "field": "text",
         },
     )
 
-    line: int = Field(description="its number in the request, from 1 on; empty lines count too")
-    status: int = Field(description="202: accepted; 200: the same content is there already; else refused")
-    external_id: str | None = Field(None, description="absent where the line cannot be read")
+    line: int = Field(description="Line number in the request, from 1; empty lines count")
+    status: int = Field(description="202: accepted; 200: the same content exists already; other: rejected")
+    external_id: str | None = Field(None, description="Absent if the line cannot be read")
     document: DocumentView | None = None
-    error: ProblemDetails | None = Field(None, description="why the line was refused")
+    error: ProblemDetails | None = Field(None, description="Reason why the line was rejected")
 
 
 class DocumentPage(ReplyModel):
     items: list[DocumentView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")

@@ -23,11 +23,11 @@ class ErasureView(ReplyModel):
     )
 
     id: UUID
-    collection: str | None = Field(description="null: a document, or the whole tenant")
+    collection: str | None = Field(description="Collection to erase; null for a document or a tenant")
     document_id: UUID | None
-    state: str = Field(description="running or finished")
-    documents_left: int = Field(description="rows of documents that are still there, in all builds")
-    deleted: dict[str, int] = Field(description="how many rows, by what they were")
+    state: str = Field(description="`running` or `finished`")
+    documents_left: int = Field(description="Number of document rows left, in all builds")
+    deleted: dict[str, int] = Field(description="Number of deleted rows, by kind")
     started_at: datetime
     finished_at: datetime | None
 
@@ -37,9 +37,9 @@ class RemainView(ReplyModel):
 
     model_config = example(engine="postgresql", place="completions", count=0)
 
-    engine: str = Field(description="postgresql, qdrant, valkey or uploads")
-    place: str = Field(description="a table, a collection of Qdrant, keys, objects")
-    count: int = Field(description="of uploads: whosever they were")
+    engine: str = Field(description="`postgresql`, `qdrant`, `valkey` or `uploads`")
+    place: str = Field(description="Table, Qdrant collection, keys or objects")
+    count: int = Field(description="Number of leftovers; uploads are counted for all tenants")
 
 
 class RemainsView(ReplyModel):
@@ -50,5 +50,5 @@ class RemainsView(ReplyModel):
     )
 
     tenant: str
-    found: int = Field(description="the sum of all places; 0: nothing is left")
-    places: list[RemainView] = Field(description="where was looked, also where nothing is left")
+    found: int = Field(description="Total number of leftovers")
+    places: list[RemainView] = Field(description="All searched locations, including those without leftovers")

@@ -19,7 +19,7 @@ class SampleBody(BodyModel):
     text: str
     title: str | None = None
     questions: int | None = Field(
-        None, ge=0, description="how many ready-made questions it has; null: a model writes them"
+        None, ge=0, description="Number of ready-made questions; null if the model generates them"
     )
 
 
@@ -27,7 +27,7 @@ class LoadBody(BodyModel):
     """Planned documents: their number, and their size or a sample."""
 
     count: int = Field(ge=1)
-    bytes: int | None = Field(None, ge=0, description="of all their texts; null: as large as those of the sample")
+    bytes: int | None = Field(None, ge=0, description="Total size of the texts; null to extrapolate from the sample")
     sample: list[SampleBody] = Field([], max_length=MOST_SAMPLES)
 
     @model_validator(mode="after")
@@ -38,21 +38,24 @@ class LoadBody(BodyModel):
 
 
 class MigrationBody(CollectionChange):
-    """Options to change; absent ones are unchanged."""
+    """Options to change. Absent options are unchanged."""
 
     model_config = example(chunk_max_chars=1200, embedding="bge-m3")
 
-    embedding: str | None = Field(None, description="the embedding model; null: the collection's")
+    embedding: str | None = Field(
+        None, description="Name of the new embedding; null to keep the collection's embedding"
+    )
 
 
 class EstimateBody(BodyModel):
     model_config = example(collection="handbook", documents={"count": 12000, "bytes": 41000000})
 
     collection: CollectionName = "default"
-    documents: LoadBody | None = Field(None, description="what is to be handed in")
-    migrate: MigrationBody | None = Field(None, description="how the collection is to be made anew")
+    documents: LoadBody | None = Field(None, description="Documents to upload")
+    migrate: MigrationBody | None = Field(None, description="Options of a rebuild of the collection")
     keep: bool = Field(
-        default=False, description="whether it begins now: GET /v1/status compares what comes with this estimate"
+        default=False,
+        description="Store the estimate; GET /v1/status then compares it with the actual costs from now on",
     )
 
     @model_validator(mode="after")
@@ -81,32 +84,36 @@ class EstimateView(ReplyModel):
 
     documents: int
     chunks: int
-    calls: int = Field(description="of the language model; questions that are paid for take none")
+    calls: int = Field(description="Calls to the language model; paid questions are reused without a call")
     prompt_tokens: int
     completion_tokens: int
-    embeddings: int = Field(description="texts and questions")
+    embeddings: int = Field(description="Number of texts and questions to embed")
     embedding_tokens: int
     points: int
-    exact: bool = Field(description="whether the calls are exact: each chunk was counted, and looked up")
-    llm_cost: float | None = Field(
-        description="by the settings' prices, else by the list price in dollars; null: no price is known"
+    exact: bool = Field(
+        description="Whether the number of calls is exact, because every chunk was counted and looked up"
     )
-    embedding_cost: float | None = Field(description="by FOREASK_EMBEDDING_PRICE; null: it is not set")
-    seconds: float | None = Field(description="at the limits; null: neither a limit nor a pace is known")
-    tightest: str | None = Field(description="the limit that takes longest")
+    llm_cost: float | None = Field(
+        description="Cost by the configured prices, or by the list price in dollars; null if the price is unknown"
+    )
+    embedding_cost: float | None = Field(description="Cost by FOREASK_EMBEDDING_PRICE; null if it is not set")
+    seconds: float | None = Field(
+        description="Duration at the configured limits; null if neither a limit nor a rate is known"
+    )
+    tightest: str | None = Field(description="The limit that determines the duration")
 
 
 class FormEstimateFields(BaseModel):
     """The fields of a form of planned files."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)  # a form has texts: a number may be one
+    model_config = ConfigDict(extra="forbid", frozen=True)  # the fields of a form are texts, including numbers
 
     collection: CollectionName = "default"
     count: int | None = Field(None, ge=1, le=10**9)
 
 
 class FormEstimateView(ReplyModel):
-    """The estimated cost of planned files, as far as their texts are known before parsing."""
+    """The estimated cost of planned files whose text is known before parsing."""
 
     model_config = example(
         estimate={
@@ -127,8 +134,8 @@ class FormEstimateView(ReplyModel):
         left_out=["scan.pdf"],
     )
 
-    estimate: EstimateView | None = Field(description="null: none of the files is a text as it stands")
-    left_out: list[str | None] = Field(description="the names of files whose texts only the parser knows")
+    estimate: EstimateView | None = Field(description="null if none of the files is plain text")
+    left_out: list[str | None] = Field(description="Names of skipped files, whose text is known only after parsing")
 
 
 class SpentView(ReplyModel):
@@ -143,7 +150,7 @@ class SpentView(ReplyModel):
 class KeptEstimateView(ReplyModel):
     """The estimate at the start of a collection's last load, and the costs billed since."""
 
-    collection: Annotated[str, Field(description="its name")]
+    collection: Annotated[str, Field(description="Name of the collection")]
     at: datetime
     estimate: EstimateView
     since: SpentView

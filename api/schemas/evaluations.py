@@ -15,14 +15,14 @@ MOST_QUESTIONS = 1_000
 SetName = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"),
-    Field(description="letters, digits, dots, dashes", examples=["helpdesk-2026"]),
+    Field(description="Letters, digits, dots and dashes", examples=["helpdesk-2026"]),
 ]
 _QUESTION = {"question": "How much leave do I get?", "external_ids": ["leave.md"]}
 _RUN_ID = "0198f3a1-5f0e-7c3a-9d70-3c1b5e8f2a44"
 
 
 class LabelledSetBody(BodyModel):
-    """Questions of one kind: all name documents by `external_ids`, or all name chunks."""
+    """Labelled questions. Either all of them list `external_ids` of documents, or all list chunks."""
 
     model_config = example(questions=[_QUESTION])
 
@@ -56,16 +56,20 @@ class EvaluateBody(BodyModel):
 
     model_config = example(labelled_set="helpdesk-2026", strategies=["default", "text", "bm25"], baseline="text")
 
-    labelled_set: SetName | None = Field(None, description="of this collection; or `questions`")
+    labelled_set: SetName | None = Field(
+        None, description="Name of a labelled set of the collection; alternatively, send `questions`"
+    )
     questions: list[LabelledQuestion] | None = Field(None, min_length=1, max_length=MOST_QUESTIONS)
     strategies: list[str] | None = Field(
-        None, max_length=20, description="by their names in `foreask eval`; null: all that call no model for a question"
+        None,
+        max_length=20,
+        description="Names of strategies, as in `foreask eval`; null for all that do not call a model per question",
     )
-    baseline: str | None = Field(None, description="the strategy that others are compared with; null: `text`")
+    baseline: str | None = Field(None, description="Strategy to compare the others with; null for `text`")
 
 
 class EvaluationView(ReplyModel):
-    """A run, which continues without the client."""
+    """An evaluation. It continues if the client disconnects."""
 
     model_config = example(
         id=_RUN_ID,
@@ -82,19 +86,21 @@ class EvaluationView(ReplyModel):
     )
 
     id: UUID
-    labelled_set: str | None = Field(description="null: the questions came with the request")
+    labelled_set: str | None = Field(
+        description="Name of the labelled set; null if the request contained the questions"
+    )
     questions: int
     state: Literal["running", "done", "failed", "interrupted"] = Field(
-        description="interrupted: the process that did it has ended"
+        description="`interrupted`: the process that ran the evaluation has exited"
     )
-    strategy: str | None = Field(description="that was asked last")
-    done: int = Field(description="queries, of `total`")
+    strategy: str | None = Field(description="Current strategy")
+    done: int = Field(description="Number of finished queries out of `total`")
     total: int
     error: str | None
     created_at: datetime
     ended_at: datetime | None
     results: dict[str, Any] | None = Field(
-        description="null before the end: the content of `results.json` of `foreask eval`; in lists its `rows` alone"
+        description="Content of `results.json` of `foreask eval`; lists contain only its `rows`. null until it is done"
     )
 
 
@@ -102,17 +108,17 @@ class EvaluationList(ReplyModel):
     model_config = example(items=[example_of(EvaluationView)], strategies=["default", "text", "bm25"])
 
     items: list[EvaluationView]
-    strategies: list[str] = Field(description="by which a collection can be asked")
+    strategies: list[str] = Field(description="Names of the available strategies")
 
 
 class DifferenceView(ReplyModel):
-    """nDCG@10 of a strategy in two runs, on the questions that both have."""
+    """nDCG@10 of a strategy in two evaluations, on their common questions."""
 
     strategy: str
     before: float
     now: float
     difference: NDCG
-    p_value: float = Field(description="how often chance alone parts them as far")
+    p_value: float = Field(description="Probability of such a difference by chance")
     queries: int
 
 

@@ -18,9 +18,9 @@ class FeedbackBody(BodyModel):
 
     model_config = example(query_id=QUERY_ID, chunk_id=CHUNK_ID, helpful=True)
 
-    query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply")
+    query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply to the query")
     chunk_id: Annotated[UUID, Field(strict=False)]
-    helpful: bool = Field(description="true: the question becomes one of the chunk; false: it is taken back")
+    helpful: bool = Field(description="`true` adds the question to the chunk; `false` retracts it")
 
 
 class AcceptBody(BodyModel):
@@ -43,15 +43,15 @@ class FeedbackReply(ReplyModel):
     )
 
     outcome: Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"] = Field(
-        description="already_asked: the chunk has the question word for word; not_accepted: nothing to take back"
+        description="`already_asked`: the chunk has this question already; `not_accepted`: there was nothing to retract"
     )
     chunk_id: UUID
     question: str
-    accepted_id: UUID | None = Field(description="of the accepted question; null: there never was one")
+    accepted_id: UUID | None = Field(description="Id of the accepted question; null if it was never accepted")
 
 
 class AcceptedQuestionView(ReplyModel):
-    """A user's question that became one of a chunk."""
+    """A user's question that was accepted for a chunk."""
 
     model_config = example(
         id=ACCEPTED_ID,
@@ -71,8 +71,8 @@ class AcceptedQuestionView(ReplyModel):
     question: str
     query_id: UUID | None
     state: AcceptedState = Field(
-        description="waiting: indexed as soon as its document is not in work and its chunk not dead; refused: the"
-        " embedding model does not take it"
+        description="`waiting`: the question is indexed when its document is not being processed and its chunk is not"
+        " dead. `refused`: the embedding model rejects it"
     )
     created_at: datetime
 

@@ -21,15 +21,17 @@ class KeyBody(BodyModel):
 
     model_config = example(name="website", scopes=["ask"], expires_in_seconds=31_536_000, filter={"audience": "public"})
 
-    name: KeyName = Field(description="under which the log names it; A-Z, a-z, 0-9, ., _, @ and -, at most 63")
-    scopes: list[TenantScope] = Field(min_length=1, max_length=4, description="what it may do; none includes another")
+    name: KeyName = Field(description="Name of the key in logs; A-Z, a-z, 0-9, ., _, @ and -, at most 63 characters")
+    scopes: list[TenantScope] = Field(
+        min_length=1, max_length=4, description="Permissions of the key; no scope includes another"
+    )
     expires_in_seconds: int | None = Field(
-        None, ge=1, le=_TEN_YEARS_SECONDS, description="null: it is valid until it is revoked"
+        None, ge=1, le=_TEN_YEARS_SECONDS, description="Lifetime; null if the key is valid until it is revoked"
     )
     filter: dict[str, Any] | None = Field(
         None,
         min_length=1,
-        description="over metadata: each query of the key carries it, beside its own; with the scope `ask` alone",
+        description="Metadata filter that is added to every query of the key; requires that `ask` is the only scope",
     )
 
 
@@ -54,11 +56,11 @@ class KeyView(ReplyModel):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="to the minute; null: it was not used yet")
+    last_used_at: datetime | None = Field(description="Last use, to the minute; null if the key has not been used")
 
 
 class NewKeyView(KeyView):
-    """A key that was just made."""
+    """A new key."""
 
     model_config = example(
         id="8a5d0c3e-51c8-4f6e-9a3b-2b7b8f0c9d11",
@@ -72,9 +74,9 @@ class NewKeyView(KeyView):
         key="fa_8Yc1cO0sM0o0r3T2n5p9Jd7vQxk1ZbWfG4hLuEiRtAs",
     )
 
-    key: str = Field(description="the key itself, which is shown this once: the server has its hash alone")
+    key: str = Field(description="The key. It is shown only once, because the server stores only its hash")
 
 
 class KeyPage(ReplyModel):
     items: list[KeyView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")

@@ -12,39 +12,41 @@ from shared.query.answer import Form
 
 
 class AnswerView(ReplyModel):
-    form: Form = Field(description="extractive: sentences of documents are quoted, and no model writes")
-    model: str | None = Field(description="the language model that writes answers; null: none does")
+    form: Form = Field(description="`extractive`: answers quote sentences of the documents; no model writes them")
+    model: str | None = Field(description="Language model that writes the answers; null if no model does")
 
 
 class EmbeddingView(ReplyModel):
-    name: str = Field(description="by which collections choose it")
+    name: str = Field(description="Name to use in the options of a collection")
     model: str
-    price: float | None = Field(description="of a million tokens; null: not set")
+    price: float | None = Field(description="Price per million tokens; null if it is not set")
 
 
 class PricesView(ReplyModel):
-    """Prices of the language model per million tokens; in dollars if they are list prices."""
+    """Prices of the language model per million tokens; list prices are in dollars."""
 
     prompt: float
     completion: float
 
 
 class LimitsView(ReplyModel):
-    """Limits of a request and of the tenant; null is no limit."""
+    """Limits of a request and of the tenant. null means unlimited."""
 
-    upload_bytes: int = Field(description="of a document")
-    json_bytes: int = Field(description="of a document in JSON, of the fields of a form, of a line of a batch")
+    upload_bytes: int = Field(description="Maximum size of a document")
+    json_bytes: int = Field(
+        description="Maximum size of a document in JSON, of the fields of a form, and of a line of a batch"
+    )
     batch_documents: int
-    metadata_bytes: int = Field(description="of a document, as JSON")
+    metadata_bytes: int = Field(description="Maximum size of a document's metadata as JSON")
     question_chars: int
-    top_k: int = Field(description="chunks of a query")
-    tokens: int = Field(description="of the texts of a query")
+    top_k: int = Field(description="Maximum number of chunks per query")
+    tokens: int = Field(description="Maximum number of tokens in the texts of a reply")
     requests_per_second: float | None
     upload_bytes_per_day: int | None
     documents: int | None
     collections: int | None
-    tokens_per_day: int | None = Field(description="of the language model, for the ingest")
-    cost_per_day: float | None = Field(description="of the ingest")
+    tokens_per_day: int | None = Field(description="Tokens of the language model for ingestion")
+    cost_per_day: float | None = Field(description="Cost of ingestion")
 
 
 class MeView(ReplyModel):
@@ -78,16 +80,16 @@ class MeView(ReplyModel):
         estimates=False,
     )
 
-    tenant: str | None = Field(description="for whom the key speaks; null: the operator")
-    key: str | None = Field(description="its name; null: the server asks for no keys")
-    may: list[Scope] = Field(description="the scopes of the key")
-    filter: dict[str, Any] | None = Field(description="the condition on metadata that each query of the key carries")
-    version: str = Field(description="of the server")
+    tenant: str | None = Field(description="Tenant of the key; null for the operator")
+    key: str | None = Field(description="Name of the key; null if the server requires no keys")
+    may: list[Scope] = Field(description="Scopes of the key")
+    filter: dict[str, Any] | None = Field(description="Metadata filter that is added to every query of the key")
+    version: str = Field(description="Version of the server")
     answer: AnswerView
-    chat: str | None = Field(description="the language model that writes questions")
-    embedding: str | None = Field(description="of new collections, by its name")
+    chat: str | None = Field(description="Language model that generates questions")
+    embedding: str | None = Field(description="Name of the default embedding of new collections")
     embeddings: list[EmbeddingView]
-    prices: PricesView | None = Field(description="of the language model; null: none are known")
+    prices: PricesView | None = Field(description="Prices of the language model; null if they are unknown")
     limits: LimitsView
-    queries_kept_days: int = Field(description="how long questions are kept for feedback; 0: not at all")
-    estimates: bool = Field(description="whether the key may ask what documents will cost")
+    queries_kept_days: int = Field(description="Days for which queries are retained for feedback; 0 if they are not")
+    estimates: bool = Field(description="Whether the key may request estimates")

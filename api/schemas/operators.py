@@ -1,4 +1,4 @@
-"""Replies to the operator: states and numbers of every tenant, without its contents."""
+"""Replies to the operator: states and counts of tenants, without their contents."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class TenantView(ReplyModel):
     )
 
     tenant: str
-    documents: dict[str, int] = Field(description="how many are in each state")
+    documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
     stages: dict[Literal["parse", "generate", "index"], StageView]
-    dead: int = Field(description="documents that failed and chunks that are dead")
+    dead: int = Field(description="Number of failed documents and dead chunks")
 
 
 class TenantPage(ReplyModel):
     items: list[TenantView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
 class DeploymentView(ReplyModel):
@@ -48,13 +48,13 @@ class DeploymentView(ReplyModel):
         dead=10,
     )
 
-    tenants: int = Field(description="those that have a collection")
-    documents: dict[str, int] = Field(description="how many are in each state")
+    tenants: int = Field(description="Number of tenants with a collection")
+    documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
     open: dict[Literal["parse", "generate", "index"], int] = Field(
-        description="documents and chunks that wait for a stage or are in it"
+        description="Number of documents and chunks that wait for a stage or are being processed by it"
     )
-    dead: int = Field(description="documents that failed and chunks that are dead")
+    dead: int = Field(description="Number of failed documents and dead chunks")
 
 
 class TenantCollectionView(ReplyModel):
@@ -64,12 +64,12 @@ class TenantCollectionView(ReplyModel):
 
     name: str
     embedding_model: str
-    documents: dict[str, int] = Field(description="how many are in each state")
+    documents: dict[str, int] = Field(description="Number of documents in each state")
 
 
 class TenantCollectionPage(ReplyModel):
     items: list[TenantCollectionView]
-    next_cursor: str | None = Field(description="null on the last page")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
 class OperatorVerifyBody(BodyModel):
@@ -77,4 +77,4 @@ class OperatorVerifyBody(BodyModel):
 
     model_config = example(repair=True)
 
-    repair: bool = Field(default=False, description="repair what differs; false: nothing is changed")
+    repair: bool = Field(default=False, description="Repair the differences. By default nothing is changed")

@@ -13,11 +13,11 @@ class FieldError(ReplyModel):
 
 
 class ProblemDetails(ReplyModel):
-    """An error (RFC 9457); `detail` says what to do."""
+    """An error (RFC 9457). `detail` contains the next step."""
 
     model_config = example(
         type="urn:foreask:problem:invalid-input",
-        title="The request cannot be done as it stands",
+        title="The request is invalid",
         status=422,
         detail="top_k: Input should be greater than or equal to 1.",
         instance="/v1/retrieve",
@@ -30,6 +30,8 @@ class ProblemDetails(ReplyModel):
     status: int
     detail: str
     instance: str | None = None
-    field: str | None = Field(None, description="the part of the request to change")
+    field: str | None = Field(None, description="Field of the request to correct")
     errors: list[FieldError] | None = None
-    component: str | None = Field(None, description="which part is down: ledger, broker, qdrant, llm or embedding")
+    component: str | None = Field(
+        None, description="Unavailable component: `ledger`, `broker`, `qdrant`, `llm` or `embedding`"
+    )

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.errors import InvalidInput
@@ -18,7 +18,7 @@ QUESTION_CHARS = 10_000
 
 
 class ChannelWeights(BodyModel):
-    """How much each channel counts; only the ratios matter, and 0 leaves a channel out."""
+    """Weights of the channels. Only their ratios matter; 0 excludes a channel."""
 
     questions: float = Field(1.0, ge=0, le=1_000)
     text: float = Field(1.0, ge=0, le=1_000)
@@ -30,21 +30,21 @@ def _three(value: object) -> object:
 
 
 class RewriteBody(BodyModel):
-    """How one call to the language model rewrites the question; the question itself is searched for too."""
+    """Rewriting of the question by one call to the language model. The original question is searched, too."""
 
-    hyde: bool = Field(default=False, description="a passage that would answer the question")
+    hyde: bool = Field(default=False, description="Search for a hypothetical passage that answers the question")
     queries: Annotated[int, BeforeValidator(_three)] = Field(
-        0, ge=0, le=MAX_QUERIES, description="how many other wordings of the question; true is 3"
+        0, ge=0, le=MAX_QUERIES, description="Number of alternative wordings to search; true means 3"
     )
-    step_back: bool = Field(default=False, description="a more general question")
+    step_back: bool = Field(default=False, description="Search for a more general question")
     entities: bool = Field(
-        default=False, description="the names in the question; chunks that have them rank a little higher"
+        default=False, description="Extract the names in the question; chunks with these names rank slightly higher"
     )
     budget_ms: int | None = Field(
         None,
         ge=1,
         le=60_000,
-        description="after this time the query goes on without rewriting; default FOREASK_TUNING__REWRITE_BUDGET",
+        description="Time limit; then the query continues without rewriting. Default FOREASK_TUNING__REWRITE_BUDGET",
     )
 
     @property
@@ -61,50 +61,59 @@ class RetrieveBody(BodyModel):
 
     question: str = Field(min_length=1, max_length=QUESTION_CHARS, pattern=r"\S")
     collection: CollectionName = "default"
-    top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
-    min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
+    top_k: int = Field(10, ge=1, description="Maximum number of distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
+    min_score: float | None = Field(None, ge=-1, le=1, description="Exclude chunks with a lower score")
     max_tokens: int = Field(
         12_000,
         ge=1,
         le=1_000_000,
-        description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated; at most"
-        " FOREASK_TUNING__MAX_TOKENS_MAX",
+        description="Maximum number of tokens of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated; at"
+        " most FOREASK_TUNING__MAX_TOKENS_MAX",
     )
     filter: dict[str, Any] | None = Field(
         None,
-        description="metadata of chunks: each field a value, null, {any: [...]}, {none: [...]}, {gt, gte, lt, lte},"
-        " {text} or {exists}; `all`, `any` and `not` take filters",
+        description="Conditions on metadata. A field takes a value, null, {any: [...]}, {none: [...]},"
+        " {gt, gte, lt, lte}, {text} or {exists}; `all`, `any` and `not` take filters",
     )
     document_ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(None, min_length=1, max_length=1_000)
-    channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")
-    fusion: FusionName = Field("scores", description="how the channels' scores become one")
-    weights: ChannelWeights | None = Field(None, description="of the channels, instead of the collection's")
-    rewrite: RewriteBody | None = Field(None, description="what to search for besides the question itself")
-    rerank: bool = Field(default=True, description="have the best chunks ordered by FOREASK_RERANK_BASE_URL, if set")
+    channels: list[Channel] = Field(
+        list(CHANNELS), min_length=1, max_length=len(CHANNELS), description="Channels to search, each once"
+    )
+    fusion: FusionName = Field("scores", description="Method that combines the scores of the channels")
+    weights: ChannelWeights | None = Field(
+        None, description="Weights of the channels; they replace the weights of the collection"
+    )
+    rewrite: RewriteBody | None = Field(None, description="Additional searches with rewritten questions")
+    rerank: bool = Field(default=True, description="Rerank the best chunks if FOREASK_RERANK_BASE_URL is set")
     diversity: float = Field(
-        0.0, ge=0, le=1, description="how much a chunk loses for its likeness to the chunks before it"
+        0.0, ge=0, le=1, description="Penalty for a chunk's similarity to higher-ranked chunks; 0 disables it"
     )
     unit: ReturnUnit = Field(
         "chunk",
-        description="what is returned: the chunk, its section (section_max_chars), or some of its sentences",
+        description="Text to return: the chunk, its section (`section_max_chars`), or some of its sentences",
     )
     window: int = Field(
-        2, ge=0, le=100, description="with `unit: sentences`: how many on each side of the nearest sentence"
+        2, ge=0, le=100, description="With `unit: sentences`: number of sentences on each side of the nearest sentence"
     )
-    order: ReturnOrder = Field(
-        "score", description="section: chunks under the same headings together, as they stand in their document"
-    )
-    record: bool = Field(default=True, description="record the question, so that feedback can name it by its query_id")
+    order: ReturnOrder = Field("score", description="`section`: group chunks with the same headings, in document order")
+    record: bool = Field(default=True, description="Record the question, so that feedback can refer to its `query_id`")
     explain: bool | Literal["candidates"] = Field(
         default=False,
-        description="show the rank and score of each chunk in each channel, the weights, and what each stage did;"
-        " `candidates`: also the best 300 chunks of all channels, those of weight 0 too",
+        description="Return each chunk's rank and score per channel, the weights, and the result of each stage."
+        " `candidates` also returns the best 300 chunks of all channels, including channels of weight 0",
     )
     expected: list[Annotated[UUID, Field(strict=False)]] = Field(
         [],
         max_length=10,
-        description="with `explain`: chunks that should be found; it says where they stand, and why they were not",
+        description="With `explain`: chunks that should be found; the reply has their ranks or why they are missing",
     )
+
+    @field_validator("channels")
+    @classmethod
+    def _are_distinct(cls, channels: list[Channel]) -> list[Channel]:
+        if len(set(channels)) < len(channels):
+            raise ValueError("name each channel once")  # each is a search
+        return channels
 
     @model_validator(mode="after")
     def _is_explained(self) -> Self:
@@ -114,40 +123,44 @@ class RetrieveBody(BodyModel):
 
 
 class QueryBody(RetrieveBody):
-    """A question to be answered."""
+    """A question to answer."""
 
     model_config = example(collection="handbook", question="How much leave do I get?", stream=False)
 
-    stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
+    stream: bool = Field(
+        default=False, description="Reply with server-sent events: `retrieved`, `token`, `done`, `error`"
+    )
     links: bool = Field(
         default=False,
-        description="let links and images be that a model writes; else images go and links are their text",
+        description="Keep links and images in the answer. By default, images are removed and links become text",
     )
 
 
 class ChannelRankView(ReplyModel):
-    rank: int = Field(description="in the channel, from 1")
-    score: float = Field(description="cosine; for bm25 the share of what a chunk could reach")
+    rank: int = Field(description="Rank in the channel, from 1")
+    score: float = Field(description="Cosine similarity; for `bm25`, the share of the highest possible score")
 
 
 class EvidenceView(ReplyModel):
-    """The parts of a chunk's score, which is x / (2 + x) for their sum x."""
+    """The parts of a chunk's score. If their sum is x, the score is x / (2 + x)."""
 
-    near: float = Field(description="the nearest of its questions or its text, whichever counts more")
-    words: float = Field(description="its words")
-    same: float = Field(description="one of its questions is nearly the user's, and its text agrees")
+    near: float = Field(description="Similarity of the nearest question or of the text, whichever is higher")
+    words: float = Field(description="Match of the words")
+    same: float = Field(
+        description="Bonus if a question of the chunk is nearly identical to the user's, and the text agrees"
+    )
 
 
 class RetrievedChunkView(ReplyModel):
     chunk_id: str
     score: float = Field(
-        description="the channels' scores as `fusion` joins them; by default 0 to below 1, more for what stands out"
+        description="Combined score of the channels; by default from 0 to below 1, higher for outstanding chunks"
     )
     matched_question: str | None = Field(
-        description="null: the chunk's text was nearest, or an edit has just replaced the question"
+        description="Nearest question; null if the text was nearer, or if an edit has just replaced the question"
     )
     matched_question_source: QuestionOrigin | None = Field(
-        description="given: it came with the document; user: it was accepted from feedback"
+        description="`given`: supplied with the document; `user`: accepted from feedback"
     )
     text: str
     document_id: str
@@ -156,24 +169,26 @@ class RetrievedChunkView(ReplyModel):
     filename: str | None
     heading_path: list[str]
     page: int | None
-    language: str | None = Field(description="of the text, as ISO 639-1 names it; null: unknown")
-    span: tuple[int, int] = Field(description="of the text, in characters of the document's extracted text")
-    chunk_span: tuple[int, int] = Field(description="of the chunk that was found")
-    version: int = Field(description="of the document")
+    language: str | None = Field(description="Language of the text (ISO 639-1); null if unknown")
+    span: tuple[int, int] = Field(description="Start and end of the text in the extracted text, in characters")
+    chunk_span: tuple[int, int] = Field(description="Start and end of the matched chunk")
+    version: int = Field(description="Version of the document")
     metadata: dict[str, Any]
-    also_in: list[str] = Field([], description="external ids of documents in which the same text was found")
-    tokens: int = Field(description="of the text, counted by FOREASK_LLM_TOKENIZER or estimated")
-    rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
+    also_in: list[str] = Field([], description="External ids of other documents with the same text")
+    tokens: int = Field(description="Tokens of the text, counted by FOREASK_LLM_TOKENIZER or estimated")
+    rerank_score: float | None = Field(
+        description="Score of the reranker, on its own scale; null if the chunk was not reranked"
+    )
     channels: dict[str, ChannelRankView] | None = Field(
-        None, description="with `explain`: the chunk's place in each channel"
+        None, description="With `explain`: rank and score in each channel"
     )
     evidence: EvidenceView | None = Field(
-        None, description="with `explain`: what the score is made of; null with another fusion than `scores`"
+        None, description="With `explain`: parts of the score; null unless `fusion` is `scores`"
     )
 
 
 class Citation(ReplyModel):
-    number: int = Field(description="as in the answer: [1]")
+    number: int = Field(description="Number in the answer, such as [1]")
     document_id: str
     external_id: str
     title: str | None
@@ -197,36 +212,36 @@ class RewrittenQuestionView(ReplyModel):
 
 
 class StageExplanation(ReplyModel):
-    milliseconds: float | None = Field(description="null: it was not timed by itself")
-    did: str | None = Field(description="null: nothing that could be said of it")
-    skipped: str | None = Field(description="why the query went on without it")
+    milliseconds: float | None = Field(description="Duration; null if the stage was not measured separately")
+    did: str | None = Field(description="Result of the stage in a sentence; null if there is none")
+    skipped: str | None = Field(description="Reason why the stage was skipped")
 
 
 class CandidateView(ReplyModel):
-    """A chunk that a channel found, with the values needed to fuse its scores again."""
+    """A chunk that a channel found, with the values from which its score can be computed again."""
 
     chunk_id: str
-    score: float = Field(description="by the weights of this query")
-    channels: dict[str, ChannelRankView] = Field(description="its places; it has none where a channel did not find it")
-    evidence: EvidenceView | None = Field(description="null with another fusion than `scores`")
+    score: float = Field(description="Score with the weights of this query")
+    channels: dict[str, ChannelRankView] = Field(description="Rank and score in each channel that found the chunk")
+    evidence: EvidenceView | None = Field(description="Parts of the score; null unless `fusion` is `scores`")
 
 
 class CandidatesView(ReplyModel):
-    """Candidates of all requested channels, including those of weight 0."""
+    """Candidates of all requested channels, including channels of weight 0."""
 
-    chunks: list[CandidateView] = Field(description="at most 300, best first")
+    chunks: list[CandidateView] = Field(description="At most 300 chunks, best first")
     floors: dict[str, float] = Field(
-        description="by channel: a chunk that it did not find scores half of this there, and nothing where the channel"
-        " is absent"
+        description="By channel: a chunk that the channel did not find has half of this score in it. Absent channels"
+        " contribute nothing"
     )
     crowds: dict[str, float] = Field(
-        description="by channel: the fifth best score; for questions the text's counts where it is higher and the text"
-        " has a weight"
+        description="By channel: the fifth-best score. For `questions`, the value of `text` applies if it is higher and"
+        " `text` has a weight"
     )
 
 
 class ExpectedRankView(ReplyModel):
-    rank: int | None = Field(description="in the channel, from 1; null: more than 1,000 chunks are before it")
+    rank: int | None = Field(description="Rank in the channel, from 1; null if more than 1,000 chunks rank higher")
     score: float
 
 
@@ -234,41 +249,46 @@ class ExpectedChunkView(ReplyModel):
     """The rank of an expected chunk, for the original question, before any reranking."""
 
     chunk_id: str
-    rank: int | None = Field(description="by the fused score, from 1; null: behind 1,000 others in each channel")
-    score: float | None = Field(description="the fused one; null: no channel that counts finds it")
-    channels: dict[str, ExpectedRankView] = Field(description="it has none where a channel says nothing of it")
-    question: str | None = Field(description="the nearest of its questions")
+    rank: int | None = Field(
+        description="Rank by the combined score, from 1; null if more than 1,000 chunks rank higher in each channel"
+    )
+    score: float | None = Field(description="Combined score; null if no channel with a weight finds the chunk")
+    channels: dict[str, ExpectedRankView] = Field(
+        description="Rank and score in each channel that has a value for the chunk"
+    )
+    question: str | None = Field(description="Nearest question of the chunk")
     left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
-        description="why it was not returned: `absent`: this collection has no such chunk that can be found; `filter`:"
-        " the query's filter or documents leave it out; `min_score`; `top_k`: others are before it, or look as near;"
-        " `room`: max_tokens, or its text was there already. null: it was returned"
+        description="Reason why the chunk was not returned. `absent`: the collection has no such searchable chunk."
+        " `filter`: the filter or `document_ids` of the query exclude it. `min_score`: its score is too low. `top_k`:"
+        " other chunks rank higher or equal. `room`: `max_tokens` was reached, or its text was returned already. null:"
+        " the chunk was returned"
     )
 
 
 class Explanation(ReplyModel):
-    stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long it took")
+    stages: dict[str, StageExplanation] = Field(description="Result and duration of each stage")
     fusion: FusionName
-    weights: dict[str, float] = Field(description="of the channels that were searched")
+    weights: dict[str, float] = Field(description="Weights of the searched channels")
     crowds: dict[str, float] = Field(
-        description="the score in each channel above which a chunk stands out; none with another fusion than `scores`"
+        description="By channel: the score above which a chunk is outstanding; empty unless `fusion` is `scores`"
     )
-    candidates: CandidatesView | None = Field(None, description="with `explain: candidates`")
-    expected: list[ExpectedChunkView] | None = Field(None, description="with `expected`, in its order")
+    candidates: CandidatesView | None = Field(None, description="With `explain: candidates`")
+    expected: list[ExpectedChunkView] | None = Field(None, description="With `expected`, in the same order")
     rewritten: RewrittenQuestionView | None = Field(
-        description="what was searched for besides the question; null: nothing"
+        description="Additional searches; null if the question was not rewritten"
     )
 
 
 class QueryMetadata(ReplyModel):
     query_id: UUID | None = Field(
-        description="names the question for POST /v1/feedback; null: it was not recorded, or the ledger was away"
+        description="Id for POST /v1/feedback; null if the query was not recorded, or the ledger was unavailable"
     )
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
-    milliseconds: dict[str, float] = Field(description="by stage, and `total`")
-    skipped: dict[str, str] = Field(description="why a stage (`rewrite`, `rerank`) was left out, by stage")
-    explain: Explanation | None = Field(None, description="with `explain`: how the chunks were ranked")
+    milliseconds: dict[str, float] = Field(description="Duration by stage, and `total`")
+    skipped: dict[str, str] = Field(description="Skipped stages (`rewrite`, `rerank`) with their reasons")
+    explain: Explanation | None = Field(None, description="With `explain`: explanation of the ranking")
 
 
 _METADATA_EXAMPLE = {
@@ -283,9 +303,9 @@ _METADATA_EXAMPLE = {
 _FOUND_EXAMPLE = {
     "chunk_id": CHUNK_ID,
     "score": 0.87,
-    "matched_question": "How many days of leave are there?",
+    "matched_question": "How many days of leave do I get?",
     "matched_question_source": "generated",
-    "text": "Everybody has 30 days of leave a year.",
+    "text": "All staff get 30 days of leave a year.",
     "document_id": DOCUMENT_ID,
     "external_id": "leave.md",
     "title": "Leave",
@@ -313,7 +333,7 @@ class TokenEvent(ReplyModel):
 
 
 class RetrieveReply(ReplyModel):
-    """The chunks that answer a question, best first; an empty list if none does."""
+    """The chunks that answer a question, best first. The list is empty if no chunk does."""
 
     model_config = example(chunks=[_FOUND_EXAMPLE], metadata=_METADATA_EXAMPLE)
 
@@ -335,9 +355,9 @@ class QueryReply(ReplyModel):
     )
 
     answer: str
-    found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
-    form: Form = Field(description="extractive: quoted from the documents, not written by a model")
-    citations: list[Citation] = Field(description="in order of appearance")
-    removed_citations: list[int] = Field(description="numbers that the model cited though no passage has them")
+    found: bool = Field(description="`false` if the documents do not answer the question; the answer then says so")
+    form: Form = Field(description="`extractive`: quoted from the documents, not written by a model")
+    citations: list[Citation] = Field(description="In order of appearance")
+    removed_citations: list[int] = Field(description="Numbers that the model cited although no passage has them")
     chunks: list[RetrievedChunkView]
     metadata: QueryMetadata

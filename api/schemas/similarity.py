@@ -17,7 +17,9 @@ _Question = Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"\S")
 
 class ComparedTextBody(BodyModel):
     text: str = Field(min_length=1, max_length=20_000, pattern=r"\S")
-    questions: list[_Question] = Field([], max_length=20, description="that belong to it, as a chunk's")
+    questions: list[_Question] = Field(
+        [], max_length=20, description="Questions of the text, like the questions of a chunk"
+    )
 
 
 class SimilarityBody(BodyModel):
@@ -25,15 +27,17 @@ class SimilarityBody(BodyModel):
 
     model_config = example(
         questions=["How much leave do I get?"],
-        texts=[{"text": "Everybody has 30 days of leave a year.", "questions": ["How many days of leave are there?"]}],
+        texts=[{"text": "All staff get 30 days of leave a year.", "questions": ["How many days of leave do I get?"]}],
     )
 
     questions: list[_Question] = Field(min_length=1, max_length=12)
     texts: list[ComparedTextBody] = Field([], max_length=_MOST)
     chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field(
-        [], max_length=_MOST, description="of the `collection`: compared by the vectors that are stored"
+        [], max_length=_MOST, description="Chunks of the `collection`, which are compared by their stored vectors"
     )
-    collection: CollectionName | None = Field(None, description="whose embedding compares; null: the settings'")
+    collection: CollectionName | None = Field(
+        None, description="Collection with the embedding to use; null for the default embedding"
+    )
 
     @model_validator(mode="after")
     def _require_bound(self) -> Self:
@@ -50,9 +54,9 @@ class SimilarityBody(BodyModel):
 class LikenessView(ReplyModel):
     """The similarity of a text to the questions; item i of each list belongs to question i."""
 
-    text: list[float] = Field(description="cosines of question and text")
-    questions: list[list[float]] = Field(description="for each question its cosines with those of the text")
-    words: list[float] = Field(description="the share of the question's words that the text has")
+    text: list[float] = Field(description="Cosines between questions and text")
+    questions: list[list[float]] = Field(description="For each question, its cosines with the questions of the text")
+    words: list[float] = Field(description="Share of the question's words that occur in the text")
 
 
 class StoredQuestionView(ReplyModel):
@@ -65,9 +69,13 @@ class ChunkLikenessView(ReplyModel):
     """The similarity of a stored chunk to the questions; item i of each list belongs to question i."""
 
     chunk_id: UUID
-    text: list[float] | None = Field(description="cosines of question and text; null: its words alone find it")
-    questions: list[StoredQuestionView] = Field(description="that stand for it in searches, its own before users'")
-    words: list[float] = Field(description="the share of the question's words that its passage has")
+    text: list[float] | None = Field(
+        description="Cosines between questions and text; null if the chunk has no text vector"
+    )
+    questions: list[StoredQuestionView] = Field(
+        description="Indexed questions of the chunk; users' questions come last"
+    )
+    words: list[float] = Field(description="Share of the question's words that occur in the passage")
 
 
 class SimilarityReply(ReplyModel):
@@ -79,6 +87,6 @@ class SimilarityReply(ReplyModel):
     )
 
     embedding: str
-    items: list[LikenessView] = Field(description="item i belongs to text i")
-    chunks: list[ChunkLikenessView] = Field(description="those that queries of this key can find, in order")
-    absent: list[UUID] = Field(description="the others")
+    items: list[LikenessView] = Field(description="Item i belongs to text i")
+    chunks: list[ChunkLikenessView] = Field(description="Chunks that queries with this key can find, in order")
+    absent: list[UUID] = Field(description="The other requested chunks")

@@ -1,4 +1,4 @@
-"""The reply about open work and limits."""
+"""Replies about open work, limits and costs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UsageKey = Literal["day", "collection", "model"]
 class StageView(ReplyModel):
     """Documents that wait for `parse`, chunks that wait for `generate` and `index`."""
 
-    due: int = Field(description="may begin now")
-    in_flight: int = Field(description="in work")
-    later: int = Field(description="tried before, and due again later")
-    oldest_seconds: float | None = Field(description="for how long the oldest has been due")
+    due: int = Field(description="Ready to start")
+    in_flight: int = Field(description="Being processed")
+    later: int = Field(description="Waiting for a retry")
+    oldest_seconds: float | None = Field(description="Age of the oldest due item")
 
 
 class UnservedView(ReplyModel):
@@ -31,41 +31,41 @@ class UnservedView(ReplyModel):
 
 class LimitView(ReplyModel):
     name: str
-    per_minute: int | None = Field(description="null: no rate is declared, so calls in flight are limited instead")
-    used: int = Field(description="in the last minute")
-    in_flight: int = Field(description="calls under way, of all workers together")
+    per_minute: int | None = Field(description="Calls or tokens per minute; null if only calls in flight are limited")
+    used: int = Field(description="Use in the last minute")
+    in_flight: int = Field(description="Running calls of all workers")
     in_flight_limit: int | None
     breaker: Literal["closed", "open", "half-open"]
-    cooldown_seconds: float = Field(description="for how long the provider asked everyone to wait")
+    cooldown_seconds: float = Field(description="Remaining wait that the provider requested")
 
 
 class UsageView(ReplyModel):
     """Costs of all calls of a kind to a model for a collection, independent of their results."""
 
-    collection: str | None = Field(description="null: the collection is gone")
+    collection: str | None = Field(description="Name of the collection; null if it was deleted")
     kind: Literal["generate", "embed"]
     model: str
     prompt_tokens: int
     completion_tokens: int
-    calls: int = Field(description="an embedding request for several collections counts for one of them")
+    calls: int = Field(description="Number of calls; an embedding call for several collections counts for one of them")
     cost: float | None = Field(
-        description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the embedding's price, else by the list"
-        " price in dollars; null: no price is known"
+        description="Cost by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the price of the embedding, or by"
+        " the list price in dollars; null if the price is unknown"
     )
 
 
 class UsageGroupView(ReplyModel):
-    """Costs of calls of a kind, by day, collection or model; fields that are not grouped by are null."""
+    """Costs of calls of a kind, grouped by day, collection or model. The other two fields are null."""
 
-    day: date | None = Field(description="in UTC")
-    collection: str | None = Field(description="null with `by=collection`: the collection is gone")
+    day: date | None = Field(description="Day in UTC")
+    collection: str | None = Field(description="Name of the collection; with `by=collection`, null if it was deleted")
     model: str | None
     kind: Literal["generate", "embed"]
     prompt_tokens: int
     completion_tokens: int
     calls: int
-    cost: float | None = Field(description="of the calls whose price is known; null: of none it is")
-    unpriced_calls: int = Field(description="calls whose price is not known")
+    cost: float | None = Field(description="Cost of the calls with a known price; null if there are none")
+    unpriced_calls: int = Field(description="Number of calls with an unknown price")
 
 
 class UsageReply(ReplyModel):
@@ -89,17 +89,17 @@ class UsageReply(ReplyModel):
 
     by: UsageKey
     days: int
-    items: list[UsageGroupView] = Field(description="days in their order; collections and models by name")
+    items: list[UsageGroupView] = Field(description="Ordered by day, or by name")
 
 
 class MinuteView(ReplyModel):
     """Work that finished within a minute."""
 
-    minute: datetime = Field(description="when it began")
-    chunks: int = Field(description="that were indexed")
-    dead_chunks: int = Field(description="that were given up")
-    documents: int = Field(description="that became ready, with or without dead chunks")
-    failed_documents: int = Field(description="that could not be read")
+    minute: datetime = Field(description="Start of the minute")
+    chunks: int = Field(description="Number of indexed chunks")
+    dead_chunks: int = Field(description="Number of chunks that became dead letters")
+    documents: int = Field(description="Number of documents that became ready, with or without dead chunks")
+    failed_documents: int = Field(description="Number of documents that could not be parsed")
 
 
 class HistoryReply(ReplyModel):
@@ -115,29 +115,29 @@ class HistoryReply(ReplyModel):
         ]
     )
 
-    items: list[MinuteView] = Field(description="each minute, the oldest first; the last one is not over yet")
+    items: list[MinuteView] = Field(description="All minutes, oldest first; the last minute is incomplete")
 
 
 class BudgetView(ReplyModel):
-    """The tenant's budget and costs of the day in UTC; null is no limit."""
+    """The tenant's daily budget and costs, by UTC day. null means unlimited."""
 
-    tokens_per_day: int | None = Field(description="of the language model, for the ingest")
-    cost_per_day: float | None = Field(description="of the ingest")
-    tokens: int = Field(description="spent today")
-    cost: float = Field(description="spent today, without calls whose price is unknown")
-    notice: str | None = Field(description="what waits because the budget is used up; null while there is room")
+    tokens_per_day: int | None = Field(description="Tokens of the language model for ingestion")
+    cost_per_day: float | None = Field(description="Cost of ingestion")
+    tokens: int = Field(description="Tokens used today")
+    cost: float = Field(description="Cost today, without calls with an unknown price")
+    notice: str | None = Field(description="Effect of an exhausted budget; null while the budget is not exhausted")
 
 
 PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "no_worker", "working"]
 
 
 class PaceView(ReplyModel):
-    """Why the work is not faster."""
+    """The bottleneck of the work."""
 
-    cause: PaceCause = Field(description="what holds it back most; working: nothing does")
+    cause: PaceCause = Field(description="The main bottleneck; `working` if there is none")
     sentence: str
-    down: list[str] = Field(description="parts that do not answer: `broker`, `qdrant`, `uploads`")
-    workers: dict[str, int] = Field(description="how many processes of each stage are alive, of all tenants")
+    down: list[str] = Field(description="Unavailable components: `broker`, `qdrant`, `uploads`")
+    workers: dict[str, int] = Field(description="Number of running processes of each stage, for all tenants")
 
 
 class StatusEvent(ReplyModel):
@@ -151,10 +151,10 @@ class StatusEvent(ReplyModel):
 
 
 class ProgressEvent(ReplyModel):
-    """`progress`: how many documents are in each state."""
+    """`progress`: the number of documents in each state."""
 
     documents: dict[str, int]
-    more: bool = Field(default=False, description="absent or false: each document that changed is told")
+    more: bool = Field(default=False, description="`true` if more documents have changed than were sent")
 
 
 class StatusView(ReplyModel):
@@ -171,7 +171,7 @@ class StatusView(ReplyModel):
         eta_seconds=23,
         pace={
             "cause": "limit",
-            "sentence": "Llm requests: 2,310 of the 2,400 that a minute may hold are used.",
+            "sentence": "Llm requests: 2,310 of 2,400 per minute are used.",
             "down": [],
             "workers": {"parse": 1, "generate": 2, "index": 1},
         },
@@ -201,16 +201,16 @@ class StatusView(ReplyModel):
         ],
     )
 
-    documents: dict[str, int] = Field(description="how many are in each state")
+    documents: dict[str, int] = Field(description="Number of documents in each state")
     stages: dict[Literal["parse", "generate", "index"], StageView]
-    unserved: list[UnservedView] = Field(description="what waits for a worker that serves its embedding")
-    dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
-    chunks_per_minute: float = Field(description="chunks that ended in the last minute")
-    eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
+    unserved: list[UnservedView] = Field(description="Chunks that wait for a worker with their embedding")
+    dead: int = Field(description="Number of failed documents and dead chunks, which GET /v1/dead lists")
+    chunks_per_minute: float = Field(description="Number of chunks that finished in the last minute")
+    eta_seconds: int | None = Field(description="Remaining time of the open chunks at this rate")
     pace: PaceView
-    usage: list[UsageView] = Field(description="of the ingest, since the beginning")
+    usage: list[UsageView] = Field(description="Costs of ingestion since the first upload")
     estimates: list[KeptEstimateView] = Field(
-        description="of the last loads, at most a month old, and what was billed since each began"
+        description="Estimates of the last loads, at most a month old, with the costs billed since their start"
     )
-    budget: BudgetView | None = Field(description="null: the tenant has none")
+    budget: BudgetView | None = Field(description="null if the tenant has no budget")
     limits: list[LimitView] | None

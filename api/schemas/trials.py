@@ -12,17 +12,21 @@ from api.schemas.queries import QueryUsage
 
 
 class TrialBody(BodyModel):
-    """A text, and how its questions are to be written; by default as in the collection, else as in the settings."""
+    """A text, and the options for its questions. By default, the options of the collection or the settings apply."""
 
     model_config = example(
-        text="# Leave\n\nEverybody has thirty days of leave a year.", collection="handbook", questions_per_chunk=3
+        text="# Leave\n\nAll staff get thirty days of leave a year.", collection="handbook", questions_per_chunk=3
     )
 
-    text: str = Field(min_length=1, pattern=r"\S", description="plain or Markdown; 20,000 characters of it are tried")
+    text: str = Field(
+        min_length=1, pattern=r"\S", description="Plain text or Markdown; the first 20,000 characters are processed"
+    )
     title: str | None = Field(None, max_length=1000)
-    collection: CollectionName | None = Field(None, description="whose options and embedding; null: the settings'")
+    collection: CollectionName | None = Field(
+        None, description="Collection with the options and embedding to use; null for the settings"
+    )
     prompt: Annotated[str, AfterValidator(checked_template)] | None = Field(
-        None, description="the model's instructions, as a collection's"
+        None, description="Instructions for the model, as in the options of a collection"
     )
     questions_per_chunk: QuestionCount | None = None
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
@@ -32,12 +36,12 @@ class TrialBody(BodyModel):
 class TrialChunkEvent(ReplyModel):
     """`chunk`: a chunk of the text."""
 
-    chunk: int = Field(description="its place in the text, from 0")
-    of: int = Field(description="how many chunks the text has")
+    chunk: int = Field(description="Position in the text, from 0")
+    of: int = Field(description="Number of chunks of the text")
     text: str
     title: str | None
     heading_path: list[str]
-    span: tuple[int, int] = Field(description="in characters of the text")
+    span: tuple[int, int] = Field(description="Start and end in the text, in characters")
 
 
 class TrialQuestionEvent(ReplyModel):
@@ -52,8 +56,8 @@ class TrialQuestionResult(ReplyModel):
 
     text: str
     passed: bool
-    reason: str | None = Field(description="why it was dropped")
-    similarity: float | None = Field(description="to the text of its chunk, a cosine")
+    reason: str | None = Field(description="Reason why the filter dropped the question")
+    similarity: float | None = Field(description="Cosine similarity to the text of the chunk")
 
 
 class TrialScreenedEvent(ReplyModel):
@@ -63,18 +67,18 @@ class TrialScreenedEvent(ReplyModel):
     questions: list[TrialQuestionResult]
     usage: QueryUsage
     calls: int
-    error: str | None = Field(description="why it has no questions, or these no similarities")
+    error: str | None = Field(description="Reason why the chunk has no questions, or the questions have no similarity")
 
 
 class TrialDoneEvent(ReplyModel):
-    """`done`: the trial is over."""
+    """`done`: the summary of the trial."""
 
     chunks: int
     questions: int
     passed: int
-    cut: bool = Field(description="whether the text was too long: what is behind `characters` was left out")
-    characters: int = Field(description="of the text that were tried")
+    cut: bool = Field(description="Whether the text was cut off after `characters`")
+    characters: int = Field(description="Number of processed characters")
     usage: QueryUsage
     calls: int
-    cost: float | None = Field(description="of these calls; null: no price is known")
+    cost: float | None = Field(description="Cost of the calls; null if the price is unknown")
     milliseconds: float

@@ -15,9 +15,9 @@ class VerifyBody(BodyModel):
 
     model_config = example(repair=True)
 
-    repair: bool = Field(default=False, description="repair what differs; false: nothing is changed")
+    repair: bool = Field(default=False, description="Repair the differences. By default nothing is changed")
     cursor: str | None = Field(
-        None, max_length=3000, description="of the last `progress` event of a comparison that broke off: go on there"
+        None, max_length=3000, description="`cursor` of the last `progress` event; resumes an interrupted verification"
     )
 
 
@@ -38,19 +38,21 @@ class FindingView(ReplyModel):
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None
-    repaired: bool = Field(description="removed, shown, or its chunk is due to be indexed again without a call")
+    repaired: bool = Field(
+        description="Whether the point was deleted or shown, or its chunk will be indexed again without a model call"
+    )
 
 
 class VerificationCountsView(ReplyModel):
-    """The counts of a comparison, so far or in all."""
+    """Counts of a verification, intermediate or final."""
 
     model_config = example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8)
 
-    documents: int = Field(description="documents that were not in work")
-    points: int = Field(description="points that are stored")
-    missing: int = Field(description="expected and not stored")
-    stale: int = Field(description="of an old version, or hidden though queries should see them")
-    orphaned: int = Field(description="stored, though their document, chunk or question is not in the ledger")
+    documents: int = Field(description="Number of compared documents; documents being processed are skipped")
+    points: int = Field(description="Number of stored points")
+    missing: int = Field(description="Points that should be stored but are not")
+    stale: int = Field(description="Points of an old version, or hidden points that queries should see")
+    orphaned: int = Field(description="Stored points whose document, chunk or question is not in the ledger")
     repaired: int
 
 
@@ -59,10 +61,10 @@ class VerificationProgress(VerificationCountsView):
         documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, cursor="WyJwb2ludHMiXQ"
     )
 
-    cursor: str = Field(description="with it another comparison goes on from here")
+    cursor: str = Field(description="Pass it to another request to resume from here")
 
 
 class VerificationReply(VerificationCountsView):
     model_config = example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, findings=[])
 
-    findings: list[FindingView] = Field(description="the first 1,000")
+    findings: list[FindingView] = Field(description="The first 1,000 findings")

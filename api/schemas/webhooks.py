@@ -21,8 +21,10 @@ class WebhookBody(BodyModel):
 
     model_config = example(url=_URL, events=["document.ready", "document.failed"])
 
-    url: str = Field(min_length=1, max_length=2_000, description="http:// or https://, and a public address")
-    events: list[EventType] = Field([], max_length=20, description="what it is told; none is all, later ones too")
+    url: str = Field(min_length=1, max_length=2_000, description="Public address with http:// or https://")
+    events: list[EventType] = Field(
+        [], max_length=20, description="Event types to send; an empty list means all, including future types"
+    )
 
 
 class WebhookView(ReplyModel):
@@ -41,12 +43,14 @@ class WebhookView(ReplyModel):
     url: str
     events: list[EventType]
     created_at: datetime
-    failing_since: datetime | None = Field(description="null: the last attempt succeeded, or there was none")
-    disabled_at: datetime | None = Field(description="since when nothing is sent; null: it is in use")
+    failing_since: datetime | None = Field(
+        description="Start of the current failures; null if the last attempt succeeded or there was none"
+    )
+    disabled_at: datetime | None = Field(description="Time at which the webhook was disabled; null if it is enabled")
 
 
 class NewWebhookView(WebhookView):
-    """A webhook that was just made, with its secret: no other reply has that."""
+    """A new webhook with its secret, which no other reply contains."""
 
     model_config = example(
         id=_WEBHOOK_ID,
@@ -62,7 +66,7 @@ class NewWebhookView(WebhookView):
 
 
 class WebhookList(ReplyModel):
-    """A tenant's webhooks, the oldest first."""
+    """Webhooks of the tenant, oldest first."""
 
     model_config = example(items=[WebhookView.model_config["json_schema_extra"]["example"]])  # type: ignore[index]
 
@@ -94,21 +98,21 @@ class DeliveryView(ReplyModel):
     )
 
     id: UUID
-    message_id: str = Field(description="`webhook-id` of each attempt")
+    message_id: str = Field(description="Value of the `webhook-id` header of each attempt")
     type: EventType
     data: dict[str, Any]
     state: DeliveryState
     created_at: datetime
-    next_attempt_at: datetime | None = Field(description="null: it was delivered, or given up")
+    next_attempt_at: datetime | None = Field(description="null if the message was delivered or abandoned")
     attempts: int
-    status: int | None = Field(description="of the last reply; null: there was none")
-    response: str | None = Field(description="how the last reply began: at most 1 KiB")
-    error: str | None = Field(description="why the last attempt failed")
+    status: int | None = Field(description="HTTP status of the last reply; null if there was none")
+    response: str | None = Field(description="Start of the last reply, at most 1 KiB")
+    error: str | None = Field(description="Reason why the last attempt failed")
     delivered_at: datetime | None
 
 
 class DeliveryPage(ReplyModel):
-    """Deliveries of a webhook, the newest first."""
+    """Deliveries of a webhook, newest first."""
 
     items: list[DeliveryView]
     next_cursor: str | None

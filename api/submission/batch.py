@@ -1,4 +1,4 @@
-"""Many small documents in one request: lines are read, stored in packs, and answered in their order."""
+"""Many small documents in one request: lines are read, stored in packs, and answered in order."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large
 
 MEDIA_TYPES = {NDJSON, "application/jsonl", "application/ndjson", "application/jsonlines"}
 MOST_BYTES = 1 << 30  # of a request
-MOST_LINES = 10_000  # of a request: their answers may all have to wait in memory, 8 MB
+MOST_LINES = 10_000  # of a request: all replies may have to be held in memory, 8 MB
 _GROUP_LINES = 200  # stored in one pack and written in one transaction
 _GROUP_BYTES = 4 << 20
 
@@ -66,7 +66,7 @@ class Batch:
         self._quotas = quotas
         self._collection = collection
         self._scope = scope
-        self._stopped: Transient | None = None  # the unavailable part: further lines would wait for it in vain
+        self._stopped: Transient | None = None  # a component is unavailable: further lines are not tried
 
     async def receive(self, lines: AsyncGenerator[Line, None]) -> AsyncGenerator[bytes, None]:
         """Process the lines, and yield their replies.
@@ -78,21 +78,21 @@ class Batch:
         try:
             async with aclosing(_groups(lines)) as groups:
                 async for group in groups:
-                    yield await self._take(group)
+                    yield await self._process(group)
                     last = group[-1].number
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001  only a line can still report it
+        except Exception as error:  # noqa: BLE001  only a line can still report the error
             if not isinstance(error, Rejected):
                 log_failure(error, self._scope)
             yield _encode([_problem(last + 1, None, error)])
 
-    async def _take(self, group: Sequence[Line]) -> bytes:
+    async def _process(self, group: Sequence[Line]) -> bytes:
         size = sum(len(line.content or b"") for line in group)
         read = await decode_beside(size, partial(self._read, group))
         documents = [each for each in read if isinstance(each, _Document)]
         submissions = await self._submit(documents) if documents else {}
-        return _encode([self._answer(each, submissions) for each in read])
+        return _encode([self._result(each, submissions) for each in read])
 
     def _read(self, group: Sequence[Line]) -> list[_Document | _Refusal]:
         return [self._read_line(line) for line in group]
@@ -140,7 +140,7 @@ class Batch:
             return dict.fromkeys((document.line for document in documents), error)
         return {document.line: done for document, done in zip(documents, submissions, strict=True)}
 
-    def _answer(self, read: _Document | _Refusal, submissions: Mapping[int, Submission | ForeaskError]) -> BatchResult:
+    def _result(self, read: _Document | _Refusal, submissions: Mapping[int, Submission | ForeaskError]) -> BatchResult:
         if isinstance(read, _Refusal):
             return _problem(read.line, read.external_id, read.error)
         done = submissions[read.line]
@@ -155,7 +155,7 @@ async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line
     """Yield lines in groups that are processed and held in memory together.
 
     Raises:
-        TooLarge: there are more lines than allowed; it is raised after the client has sent them all.
+        TooLarge: there are too many lines; raised after the client has sent all of them.
     """
     group, size, count = list[Line](), 0, 0
     async with aclosing(lines):
@@ -170,7 +170,7 @@ async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line
     if group:
         yield group
     if count > MOST_LINES:
-        raise TooLarge(f"A batch has at most {MOST_LINES:,} documents: send those from here on by themselves.")
+        raise TooLarge(f"A batch has at most {MOST_LINES:,} documents: send the rest in another batch.")
 
 
 def _problem(line: int, external_id: str | None, error: Exception) -> BatchResult:
@@ -180,7 +180,7 @@ def _problem(line: int, external_id: str | None, error: Exception) -> BatchResul
 
 
 def _external_id(value: object) -> str | None:
-    """The external id of a line, if it is readable."""
+    """Return the external id of a line, if it is readable."""
     name = value.get("external_id") if isinstance(value, dict) else None
     return name if isinstance(name, str) else None
 

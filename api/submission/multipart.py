@@ -37,11 +37,11 @@ class DocumentForm:
     media_type: str | None
 
     def document_fields(self) -> DocumentFields:
-        """Read the fields as JSON would have them; an empty field counts as absent.
+        """Return the validated fields; an empty field counts as absent.
 
         Raises:
             MalformedRequest: `metadata` or `questions` is not JSON.
-            InvalidInput: a field is not UTF-8, has a NUL character, or does not fit.
+            InvalidInput: a field is not UTF-8, has a NUL character, or is invalid.
         """
         values: dict[str, object] = {}
         for name, raw in self.fields.items():
@@ -61,7 +61,7 @@ class _FormPart:
 
 
 async def read_form(request: Request, guard: UploadGuard, settings: Settings) -> DocumentForm:
-    """Read a form with one `file`, in any order of its parts; the guard stores the file.
+    """Read a form with one `file`, with parts in any order; the guard stores the file.
 
     Raises:
         TooLarge: the file, or the fields together, exceed their limit.
@@ -76,7 +76,7 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
     while (part := await parts.next()) is not None:
         if part.name == "file":
             if file is not None:
-                raise InvalidInput("A form has one `file`: send each document by itself.", field="file")
+                raise InvalidInput("A form has one `file`: send each document in its own request.", field="file")
             file = part, await guard.store(parts.content(), max_bytes=settings.max_upload_bytes)
         elif part.name not in _FIELDS or part.name in fields:
             allowed = ", ".join(("file", *sorted(_FIELDS)))
@@ -129,11 +129,13 @@ async def read_sample(
             files.append(SampleFile(part.filename, part.media_type, content))
         elif part.name not in allowed or part.name in fields:
             names = ", ".join(("file", *sorted(allowed)))
-            raise InvalidInput(f"A form has these fields: {names}, each but `file` once.", field=part.name[:100])
+            raise InvalidInput(f"A form has these fields: {names}. Only `file` may be repeated.", field=part.name[:100])
         else:
             fields[part.name] = _field_text(part.name, content)
         if len(files) > most_files:
-            raise TooLarge(f"The form has more than {most_files} files: send some of them, and how many there are.")
+            raise TooLarge(
+                f"The form has more than {most_files} files: send some of them, and the total number as `count`."
+            )
     return files, fields
 
 
@@ -147,7 +149,7 @@ async def _read_field(parts: _PartReader, max_bytes: int) -> bytes:
 
 
 class _PartReader:
-    """The parts of a form one after the other, each with its content; only the newest pieces are in memory."""
+    """Reads the parts of a form in order, with their contents; only the newest pieces are in memory."""
 
     def __init__(self, request: Request, max_bytes: int, setting: str | None) -> None:
         self._stream = read_pieces(request, max_bytes, setting)
@@ -168,7 +170,7 @@ class _PartReader:
         self._parser = MultipartParser(_boundary(request), callbacks)
 
     async def next(self) -> _FormPart | None:
-        """Return the next part, None at the end. The content of the part before must have been read."""
+        """Return the next part, None at the end. The content of the previous part must have been read."""
         event = await self._next_event()
         assert event is None or isinstance(event, _FormPart)
         return event
@@ -184,7 +186,7 @@ class _PartReader:
             if piece is None:
                 if self._ended:
                     return None
-                raise MalformedRequest("The form ends in the middle.")
+                raise MalformedRequest("The form is truncated.")
             try:
                 self._parser.write(piece)
             except FormParserError as error:

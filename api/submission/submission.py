@@ -27,7 +27,7 @@ from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.process import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings
@@ -50,7 +50,7 @@ class RawDocument:
     upload: Upload
     filename: str | None
     media_type: str | None
-    token: str | None = None  # token of the address to which the bytes were sent
+    token: str | None = None  # of the address to which the bytes were sent
 
 
 async def receive(
@@ -79,13 +79,13 @@ async def receive(
 
 
 async def read(request: Request, tenant: str, guard: UploadGuard, settings: Settings) -> RawDocument:
-    """Read the request, and store the document's bytes, unless they were sent to the store already.
+    """Read the request, and store the document's bytes unless the client has sent them to the store.
 
     Raises:
         UnsupportedMedia: the body is neither a form nor JSON.
         MalformedRequest: the body cannot be read.
         TooLarge: the body, or the document, exceeds its limit.
-        InvalidInput: a field does not fit, or the document is empty.
+        InvalidInput: a field is invalid, or the document is empty.
         Unavailable: the disk failed.
     """
     match bodies.media_type(request):
@@ -94,7 +94,7 @@ async def read(request: Request, tenant: str, guard: UploadGuard, settings: Sett
             fields = await bodies.decode_beside(sum(map(len, form.fields.values())), form.document_fields)
             return RawDocument(fields, form.upload, form.filename, form.media_type)
         case "application/json":
-            body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+            body = await bodies.read_json(request, DocumentBody, bodies.DOCUMENT_BODY)
             upload = await _stored(body, tenant, guard, settings.max_upload_bytes)
             return RawDocument(body, upload, body.filename, body.media_type, body.upload)
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
@@ -169,7 +169,7 @@ async def submit(
         Unavailable: the ledger cannot be reached.
     """
     await quotas.require_room(new)
-    guard.disarm()  # from here on a row may name the bytes
+    guard.disarm()  # from now on a row may refer to the bytes
     try:
         submissions = await services.ledger.documents.submit_many(new)
     except Unavailable:
@@ -180,14 +180,14 @@ async def submit(
         raise
     if any(submission.accepted for submission in submissions):
         services.wakeups.wake("parse")
-        _tell_accepted(new, submissions)
+        _log_accepted(new, submissions)
     else:
         await guard.remove()
     return submissions
 
 
-def _tell_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]) -> None:
-    """Log documents with the request's id, because the lines of workers have only the documents'."""
+def _log_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]) -> None:
+    """Log documents with the request's id, because log lines of workers contain only document ids."""
     for document, submission in zip(new, submissions, strict=True):
         if submission.accepted:
             ids = {"document_id": str(submission.document.id), "collection_id": str(document.collection.id)}
@@ -195,12 +195,12 @@ def _tell_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]
 
 
 def content_hash(parts: Mapping[str, object]) -> bytes:
-    """Hash everything that affects the index: another hash starts the document's next version."""
+    """Hash everything that affects the index; a new hash starts the next version of the document."""
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
 
 
 def filename_of(name: str | None) -> str | None:
-    """Reduce a filename to its last component; None if that is empty.
+    """Return the last component of a filename; None if it is empty.
 
     Raises:
         InvalidInput: the name has control characters, is too long, or names a folder.
@@ -235,7 +235,7 @@ async def _stored(body: DocumentBody, tenant: str, guard: UploadGuard, max_bytes
     if body.upload is None:
         content = await bodies.decode_beside(len(body.text or body.content_base64 or ""), partial(content_of, body))
         return await guard.store_bytes(content, max_bytes=max_bytes)
-    upload = await guard.take(tenant, body.upload, max_bytes=max_bytes)
+    upload = await guard.claim(tenant, body.upload, max_bytes=max_bytes)
     if not upload.size_bytes:
         raise InvalidInput("The document is empty.", field="upload")
     return upload
@@ -245,7 +245,7 @@ def content_of(body: DocumentContent) -> bytes:
     """Return the bytes of a document in JSON.
 
     Raises:
-        InvalidInput: there are none, or they are not base 64.
+        InvalidInput: the document is empty, or not base 64.
     """
     if body.text is not None:
         if not body.text.strip():
@@ -261,7 +261,7 @@ def content_of(body: DocumentContent) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
-    """Decode base64 in slices, between which others run; raises ValueError."""
+    """Decode base 64 in slices, so that other threads can run in between; raises ValueError."""
     if text.find("=", 0, -2) != -1:  # padding within slices would be undetected
         raise ValueError
     slices = range(0, len(text), _SLICE_CHARS)

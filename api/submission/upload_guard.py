@@ -1,4 +1,4 @@
-"""Stored bytes of one upload, or of a pack, removed again when the request fails."""
+"""Stored bytes of one upload or one pack, which are removed if the request fails."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class UploadGuard:
         """Write a stream to disk; it is durable when this returns.
 
         Raises:
-            TooLarge: more than `max_bytes` came.
-            Unavailable: the disk refused.
+            TooLarge: the stream exceeds `max_bytes`.
+            Unavailable: the disk failed.
         """
         self._upload = await self._uploads.store(pieces, max_bytes=max_bytes)
         return self._upload
@@ -41,14 +41,14 @@ class UploadGuard:
         """Write bytes to disk; they are durable when this returns.
 
         Raises:
-            TooLarge: there are more than `max_bytes`.
-            Unavailable: the disk refused.
+            TooLarge: the content exceeds `max_bytes`.
+            Unavailable: the disk failed.
         """
         self._upload = await self._uploads.store_bytes(content, max_bytes=max_bytes)
         return self._upload
 
-    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
-        """Turn bytes that a client sent to the store into an upload; raises as `Uploads.take`."""
+    async def claim(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        """Claim bytes that a client sent to the store; raises as `Uploads.take`."""
         self._upload = await self._uploads.take(tenant, token, max_bytes=max_bytes)
         return self._upload
 
@@ -56,7 +56,7 @@ class UploadGuard:
         """Write several documents as one object; they are durable when this returns.
 
         Raises:
-            Unavailable: the disk refused.
+            Unavailable: the disk failed.
         """
         uploads = await self._uploads.store_pack(contents)
         self._upload = uploads[0]

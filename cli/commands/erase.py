@@ -106,7 +106,7 @@ async def _started(tenant: str, collection: str | None, document: UUID | None) -
 
     async with AsyncExitStack() as stack:
         erasures: Erasures = Parts(load(), stack).ledger.erasures
-        return await (erasures.begin(tenant, collection) if document is None else erasures.begin_document(document))
+        return await (erasures.start(tenant, collection) if document is None else erasures.start_document(document))
 
 
 async def _checked(scope: Scope) -> Sequence[Finding]:

@@ -237,7 +237,7 @@ class Shard:
         self._written_points = 0
 
     async def _catch_up(self, optimized: engine.EdgeShard) -> None:
-        """Replay in turns, between which waiting writes run; a turn replays twice as much as arrived since the last."""
+        """Replay in steps, between which waiting writes run; a step replays twice as much as arrived since the last."""
         assert self._recorded is not None
         left, most = len(self._recorded), REPLAYED_AT_ONCE
         while left > REPLAYED_AT_ONCE:

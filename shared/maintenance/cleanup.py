@@ -82,7 +82,7 @@ class Cleaner:
         due = await self.work.due_sweeps(_SLICE)
         swept = await self.finisher.sweep(due)
         if refused := [sweep for sweep in due if sweep not in swept]:
-            await self.work.put_off_sweeps(refused)
+            await self.work.postpone_sweeps(refused)
         return bool(swept) and len(due) == _SLICE
 
     async def finish(self) -> bool:
@@ -117,7 +117,7 @@ class Cleaner:
         if removed := [name for name in names if name not in kept]:
             await self.outdated.forget(removed)
         for name in kept:
-            await self.outdated.put_off(name)
+            await self.outdated.postpone(name)
 
     async def _repack(self, name: str, parts: Sequence[str]) -> None:
         try:
@@ -148,7 +148,7 @@ class Cleaner:
         if deleted:
             await self.work.finish_deletion(deleted)
         if refused := [document for document in due if document not in deleted]:
-            await self.work.put_off_deletion(refused)
+            await self.work.postpone_deletion(refused)
         return bool(deleted) and len(due) == _SLICE
 
     async def drop_builds(self) -> bool:

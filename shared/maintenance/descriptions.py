@@ -19,5 +19,5 @@ async def update_points(descriptions: Descriptions, index: Index, claimed: Seque
     if done:
         await descriptions.settle(done)
     if refused := [description for description in claimed if description not in done]:
-        await descriptions.put_off(refused)
+        await descriptions.postpone(refused)
     return bool(done)

@@ -34,7 +34,7 @@ from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
-_PLAIN = re.compile(r"[\w-]+(\[\d*\])*", re.ASCII)
+_PLAIN = re.compile(r"[\w-]+(\[\d{0,9}\])*", re.ASCII)
 _MAX_CONDITIONS = 64  # of a whole filter
 _MAX_DEPTH = 8  # of filters within each other
 _LISTS = {"all": "must", "any": "should"}

@@ -75,12 +75,12 @@ async def test_english_only_model_warns_about_other_languages(client, services, 
         await client.post("/v1/documents", json={"text": text, "collection": name})
     await work(services)
     before = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
-    monkeypatch.setattr("api.routes.collections._ENGLISH_ALONE", ("scripted-",))
+    monkeypatch.setattr("api.routes.collections._ENGLISH_ONLY", ("scripted-",))
     after = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
 
     assert {each: view["languages"] for each, view in after.items()} == {"de": ["de"], "en": ["en"]}
     assert [view["notice"] for view in (*before.values(), after["en"])] == [None] * 3
-    assert after["de"]["notice"].startswith("The embedding model scripted-embedding knows English alone")
+    assert after["de"]["notice"].startswith("The embedding model scripted-embedding supports only English")
 
 
 async def test_point_count_is_null_during_qdrant_outage(client, library, monkeypatch):

@@ -79,7 +79,7 @@ async def test_rate_counts_finished_chunks_without_eta_before_parsing(client, se
         await library.add(f"A text about harbour number {number} and its ships.")
     documents = await services.ledger.work.claim_documents(10)
     assert len(documents) == 3
-    await services.ledger.work.give_back("documents", [d.lease for d in documents])
+    await services.ledger.work.release("documents", [d.lease for d in documents])
 
     view = await status(client)
     assert view.documents == {"queued": 3, "ready": 6}
@@ -156,16 +156,16 @@ def test_most_important_bottleneck_is_shown():
         "Qdrant and the store of uploads do not answer."
     )
     assert bottleneck(held, 0, used_up).cause == "breaker"
-    assert bottleneck(held[:1], 0, used_up).sentence == "The llm provider asked all to wait, for 60 s more."
-    assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of the 100 that a minute may hold are used."
+    assert bottleneck(held[:1], 0, used_up).sentence == "The llm provider requested a wait of 60 s."
+    assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of 100 per minute are used."
     assert bottleneck([replace(full, used=90)], 0, used_up).cause == "budget"
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
-    assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are under way."
+    assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are running."
     assert bottleneck(workers=0).cause == "no_worker"
     assert bottleneck(work=replace(backlog, unserved={"e5": 3})).sentence == (
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
-    assert bottleneck().sentence == "12 chunks end a minute, and the open ones end in about 20 s."
+    assert bottleneck().sentence == "12 chunks finish per minute, and the open chunks need about 20 s."
 
 
 async def test_history_shows_finished_work_per_minute(client, services):

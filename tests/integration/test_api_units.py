@@ -78,7 +78,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     question = first_and_third[0].content.text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert found.text == first_and_third[0].content.text
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in batch])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in batch])
     await work(services)
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert len(found.text) > len(first_and_third[0].content.text)

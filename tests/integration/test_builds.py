@@ -31,7 +31,7 @@ async def run(services, statement, **parameters):
 
 
 async def started(services, **options):
-    return await services.ledger.builds.begin(
+    return await services.ledger.builds.start(
         *NAME, options=CollectionOptions(**options), embedding_model=services.settings.embedding_model
     )
 
@@ -756,7 +756,7 @@ async def test_accepted_question_is_mirrored_and_retracted_in_both(services, lib
     assert await questions_of(services, live) == [(chunk, USER_QUESTION, "indexed")]
     assert await questions_of(services, build) == [(other, USER_QUESTION, "indexed")]
     query_id = await logged(services, live, chunk)
-    assert (await services.ledger.feedback.take_back("default", query_id, chunk)).outcome == "taken_back"
+    assert (await services.ledger.feedback.retract("default", query_id, chunk)).outcome == "taken_back"
     await work(services)
     await services.cleaner.clean()
     assert await questions_of(services, live) == await questions_of(services, build) == []

@@ -182,7 +182,7 @@ async def _settled(services, outcomes, *, late):
     if late:
         await make_due(services)
         lost = await services.ledger.work.claim_to_index(10)
-        await services.ledger.work.give_back("chunks", [chunk.lease for chunk in lost])
+        await services.ledger.work.release("chunks", [chunk.lease for chunk in lost])
     await _settle(services.indexer, [outcomes])
     return (await spent(services, "embed"))[1]
 

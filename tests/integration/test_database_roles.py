@@ -79,7 +79,7 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     hook = await services.ledger.webhooks.make("default", "https://example.org", "whsec_", [])
     indexed = await library.add("# Harbours\n\nHarbours open at seven.", "a.md", questions=["When do harbours open?"])
     await work(services)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default",
         "default",
         options=CollectionOptions(),

@@ -194,7 +194,10 @@ async def test_embedding_is_changeable_only_before_first_document(serving, provi
 
         unknown = await client.put("/v1/collections/c", json={"embedding": "e6"})
         assert unknown.status_code == 422
-        assert "There is no embedding 'e6'. There are: scripted-embedding, e5." in unknown.json()["detail"]
+        assert (
+            "There is no embedding 'e6'. The configured embeddings are: scripted-embedding, e5."
+            in unknown.json()["detail"]
+        )
 
         await upload(client, "c")
         again = await client.put("/v1/collections/c", json={"embedding": "e5"})

@@ -20,7 +20,7 @@ from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.ledger.work import settlements as sql
+from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from shared.settings import ApiKey
 from tests.conftest import Library
@@ -123,7 +123,7 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.begin(tenant, "default", "harbours", 1)
+        await services.ledger.evaluations.start(tenant, "default", "harbours", 1)
     await services.cleaner.clean()
 
 
@@ -153,7 +153,7 @@ async def test_erased_tenant_leaves_nothing_and_others_keep_everything(services,
     assert {name.split()[0] for name in found} == {"postgresql", "qdrant", "valkey"}
     assert {"postgresql completions", "postgresql queries", "postgresql estimates"} <= found.keys()
 
-    erasure = await finished(services, await services.ledger.erasures.begin("alice"))
+    erasure = await finished(services, await services.ledger.erasures.start("alice"))
 
     assert await check(tenant="alice") == {}
     assert erasure.deleted["documents"] == 3
@@ -169,7 +169,7 @@ async def test_erasure_interrupted_at_any_step_resumes(services, provider, check
         monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await filled(services)
     before = await state_of(services, "bob")
-    erasure = await services.ledger.erasures.begin("alice")
+    erasure = await services.ledger.erasures.start("alice")
     steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
 
     # Each step is interrupted, a little later in each iteration, and then run completely.
@@ -191,13 +191,13 @@ async def test_erasure_interrupted_at_any_step_resumes(services, provider, check
 async def test_uploads_during_tenant_erasure_are_rejected(services, provider, library):
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
-    erasure = await services.ledger.erasures.begin("default")
+    erasure = await services.ledger.erasures.start("default")
 
     with pytest.raises(Conflict, match="is being deleted"):
         await services.ledger.documents.submit(new)
     with pytest.raises(Conflict, match=f"GET /v1/erasures/{erasure.id}"):
         await library.add("Late.", "b.md")
-    assert (await services.ledger.erasures.begin("default")).id == erasure.id
+    assert (await services.ledger.erasures.start("default")).id == erasure.id
     await finished(services, erasure)
 
     assert (await library.add("Late.", "b.md")).external_id == "b.md"
@@ -207,7 +207,7 @@ async def test_collection_created_during_erasure_is_erased_or_rejected(services,
     for _ in range(5):
         library = Library(services, "alice")
         made, erasure = await asyncio.gather(
-            library.collection(), services.ledger.erasures.begin("alice"), return_exceptions=True
+            library.collection(), services.ledger.erasures.start("alice"), return_exceptions=True
         )
         live = await services.ledger.collections.find("alice", "default")
         assert live is None
@@ -260,7 +260,7 @@ async def test_erased_collection_leaves_nothing_in_any_build(services, provider,
     )
     new = dataclasses.replace(await library.new("Another text.", "b.md"), collection=other)
     await services.ledger.documents.submit(new)
-    await services.ledger.builds.begin(
+    await services.ledger.builds.start(
         "default", "default", options=collection.options, embedding_model=collection.embedding_model
     )
     while await services.ledger.builds.fill():
@@ -270,10 +270,10 @@ async def test_erased_collection_leaves_nothing_in_any_build(services, provider,
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
-        await services.ledger.evaluations.begin("default", name, "set", 0)
+        await services.ledger.evaluations.start("default", name, "set", 0)
     assert await check(tenant="default", collection="default")
 
-    erasure = await services.ledger.erasures.begin("default", "default")
+    erasure = await services.ledger.erasures.start("default", "default")
     with pytest.raises(NotFound):
         await services.ledger.builds.list("default", "default")
     with pytest.raises(NotFound):
@@ -319,9 +319,9 @@ async def test_feedback_on_erased_collection_is_not_found(services, provider, li
     ((chunk,),) = await run(services, "SELECT id FROM chunks")
     await log_query(services, "default", await library.collection(), [chunk])
     ((query,),) = await run(services, "SELECT id FROM queries")
-    await services.ledger.erasures.begin("default", "default")
+    await services.ledger.erasures.start("default", "default")
 
-    with pytest.raises(NotFound, match="not there any more"):
+    with pytest.raises(NotFound, match="does not exist any more"):
         await services.ledger.feedback.accept("default", query, chunk, most=5)
 
 
@@ -336,14 +336,14 @@ async def test_erased_document_leaves_no_questions_or_query_references(services,
     ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
     await log_query(services, "default", collection, ids)
 
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     assert await check(document_id=document.id) == {}
     assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):
-        await services.ledger.erasures.begin_document(document.id)
+        await services.ledger.erasures.start_document(document.id)
 
 
 async def packed(services, library, count=4):
@@ -372,7 +372,7 @@ async def test_pack_is_rewritten_without_erased_document(services, library, chec
     for name in set(objects_of(services)) - {uploads[0].stored_in}:
         await services.uploads.remove([name])
     outdated, store = type(services.cleaner.outdated), type(services.uploads)
-    erasure = await services.ledger.erasures.begin_document(documents[1].id)
+    erasure = await services.ledger.erasures.start_document(documents[1].id)
     if cut != "not cut":
         with monkeypatch.context() as patched:
             target = (outdated, "rename") if cut == "before the rename" else (store, "remove")
@@ -438,7 +438,7 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
     items = await late.claim(10)
     answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # not settled yet
 
-    erasure = await services.ledger.erasures.begin("alice")
+    erasure = await services.ledger.erasures.start("alice")
     if moment == "between slices":
         for step in ("drop", "purge"):
             await services.cleaner.steps[step]()
@@ -463,7 +463,7 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
     answers = [await generating.work(chunk, held) for chunk in chunks]
     (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
     reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
-    await finished(services, await services.ledger.erasures.begin_document(document.id))
+    await finished(services, await services.ledger.erasures.start_document(document.id))
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
@@ -532,7 +532,7 @@ async def test_completion_held_by_new_chunk_is_kept(services, provider, library)
     await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
 
     async with services.database.begin() as connection:  # a parse worker is about to insert a chunk with the key
-        await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key]})
+        await connection.execute(SQL.share_completions, {"keys": [key]})
         await services.ledger.completions.forget(WEEK)
 
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
@@ -551,7 +551,7 @@ async def test_claim_updates_content_key_of_chunk_and_content(services, provider
 async def test_erasure_logs_contain_no_document_text(services, provider, library, capsys):
     document = await library.add("The secret is lighthouse.", "a.md")
     await work(services)
-    await finished(services, await services.ledger.erasures.begin("default"))
+    await finished(services, await services.ledger.erasures.start("default"))
 
     logged = capsys.readouterr()
     assert "lighthouse" not in logged.out + logged.err

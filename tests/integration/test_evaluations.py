@@ -130,7 +130,9 @@ async def test_labels_without_documents_are_reported(settings, services, labelle
         chunks = [{"question": "Where?", "chunk_ids": [str(uuid4())]}]
         refused = await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})
         assert refused.status_code == 409
-        assert refused.json()["detail"].startswith("The collection has none of the labelled chunks. Another build")
+        assert refused.json()["detail"].startswith(
+            "The collection has none of the labelled chunks. Chunks of another build"
+        )
         found = (await api.post("/v1/retrieve", json={"question": "Where?"})).json()["chunks"]
         chunks[0]["chunk_ids"].append(found[0]["chunk_id"])
         run = await finished(api, (await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})).json())
@@ -160,12 +162,12 @@ async def test_single_channel_scores_ignore_calibrated_weights(settings, service
 async def test_old_evaluations_are_deleted_but_running_ones_kept(services, library):
     await library.add("Herons nest in reeds.", "herons")
     evaluations = services.ledger.evaluations
-    first, *_, last = [await evaluations.begin("default", "default", None, 1) for _ in range(102)]
+    first, *_, last = [await evaluations.start("default", "default", None, 1) for _ in range(102)]
     for run in (first, last):
         assert (await evaluations.run_of("default", "default", run.id)).state == "running"
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-    await evaluations.begin("default", "default", None, 1)
+    await evaluations.start("default", "default", None, 1)
     assert len(await evaluations.runs("default", "default")) == 100
 
 
@@ -217,7 +219,7 @@ async def test_failed_run_has_reason_and_abandoned_is_interrupted(settings, serv
     assert run["state"] == "failed"
     assert "the embedding provider answered 400" in run["error"]
 
-    started = await services.ledger.evaluations.begin("default", "default", None, 3)
+    started = await services.ledger.evaluations.start("default", "default", None, 3)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
     assert (await services.ledger.evaluations.run_of("default", "default", started.id)).state == "interrupted"
@@ -249,7 +251,7 @@ async def test_run_over_replaced_build_fails(settings, services, labelled, provi
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
-        build = await services.ledger.builds.begin(
+        build = await services.ledger.builds.start(
             "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
         )
         while await services.ledger.builds.fill():

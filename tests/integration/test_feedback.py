@@ -349,7 +349,7 @@ async def test_accepted_question_is_added_to_concurrent_edit(client, two_chunks,
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
     edited = [c for c in await services.ledger.work.claim_to_index(10) if c.hidden]
-    await services.ledger.work.give_back("chunks", [live.lease])
+    await services.ledger.work.release("chunks", [live.lease])
     await accept_of_leave(client, "Who may be ill?")
     (live,) = await services.ledger.work.claim_to_index(10)
     assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
@@ -397,7 +397,7 @@ async def test_retraction_during_write_is_applied_afterwards(client, indexed, se
 async def test_late_writer_does_not_restore_retracted_question(client, indexed, services):
     given = await accept(client)
     late = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
     await services.cleaner.clean()

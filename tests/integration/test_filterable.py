@@ -15,7 +15,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict
 from shared.domain.index_location import IndexLocation
 from shared.domain.states import DocumentState
-from shared.ledger.documents.documents import _write
+from shared.ledger.documents.submission import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of

@@ -62,7 +62,7 @@ def fill(services, library):
             await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
         await work(services)
         builds, model = services.ledger.builds, services.settings.embedding_model
-        build = await builds.begin(*NAME, options=CollectionOptions(), embedding_model=model)
+        build = await builds.start(*NAME, options=CollectionOptions(), embedding_model=model)
         if indexer is not None:  # in another Qdrant collection, without the vectors of the live build
             elsewhere = f"test-{uuid4().hex}-{services.indexer.space}"
             await run(services, "UPDATE collections SET index_name = :name WHERE id = :id", name=elsewhere, id=build.id)

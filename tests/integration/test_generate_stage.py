@@ -74,7 +74,7 @@ async def set_prompt(services, name):
         "default",
         "default",
         embedding_model=services.settings.embedding_model,
-        options=CollectionOptions(set_prompt=f"{name} {PROMPT}"),
+        options=CollectionOptions(prompt=f"{name} {PROMPT}"),
     )
 
 

@@ -154,7 +154,7 @@ async def common_chunk(services):
     """Claim due chunks, return the chunk that two versions share, and release the others."""
     claimed = await services.ledger.work.claim_to_index(10)
     (common,) = [chunk for chunk in claimed if "gamma" in chunk.content.text]
-    await services.ledger.work.give_back("chunks", [c.lease for c in claimed if c is not common])
+    await services.ledger.work.release("chunks", [c.lease for c in claimed if c is not common])
     return common
 
 
@@ -467,7 +467,7 @@ async def accepted_of(services, library, words, question):
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
     await services.ledger.query_log.append([entry])
     await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
-    return partial(services.ledger.feedback.take_back, "default", entry.id, chunk)
+    return partial(services.ledger.feedback.retract, "default", entry.id, chunk)
 
 
 async def test_question_retracted_while_waiting_is_not_found(services, library, provider):

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from api.access.auth import Needs
 from api.access.key_cache import KeyCache
 from api.app import create
-from api.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status
@@ -61,7 +61,7 @@ async def status_of(client, key):
 
 
 def key_cache_of(client):
-    return client._transport.app.state.key_cache
+    return client._transport.app.state.api.key_cache
 
 
 async def test_key_is_shown_once_and_works_until_revoked(client, services, keyed, provider):
@@ -381,7 +381,7 @@ async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
     lookups = counted.lookups
     assert await cache.find(right)
     assert counted.lookups == lookups
-    assert len(cache._wrong) <= 10
+    assert len(cache._invalid) <= 10
 
 
 async def test_configured_keys_work_during_ledger_outage(services, keyed, provider):

@@ -17,7 +17,7 @@ from shared.domain.usage import Usage
 from shared.domain.work import NewChunk
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.ledger.documents import documents
+from shared.ledger.documents import submission
 from shared.ledger.documents.listing import ListPosition
 
 NOW = timedelta()
@@ -122,7 +122,7 @@ async def test_released_claim_is_due_without_lost_lease(services, library):
     await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
-    await work.give_back("documents", [claimed.lease])
+    await work.release("documents", [claimed.lease])
     (again,) = await work.claim_documents(1)
 
     assert (again.lost_leases, again.attempts) == (0, 0)
@@ -134,7 +134,7 @@ async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
     work = services.ledger.work
     for table, claim in (("documents", work.claim_documents), ("chunks", partial(claim_to_generate, work))):
         (claimed,) = await claim(1)
-        await work.give_back(table, [claimed.lease], lost=True)
+        await work.release(table, [claimed.lease], lost=True)
         (again,) = await claim(1)
         assert (again.lost_leases, again.attempts) == (1, 0)
 
@@ -396,9 +396,9 @@ async def test_batch_documents_are_locked_in_name_order(services, library, exist
 
     async def lock(connection, name):
         if existing:
-            await documents._lock(connection, new[name].collection, {name})
+            await submission._lock(connection, new[name].collection, {name})
         else:
-            await documents._write(connection, [new[name]])
+            await submission._write(connection, [new[name]])
 
     async with services.database.begin() as connection:
         await lock(connection, "a")

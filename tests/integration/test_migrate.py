@@ -331,7 +331,7 @@ async def test_stale_api_cache_serves_old_build_until_ttl(two_builds, two_embedd
 
         assert await found(another, "Which beta7 was it?") == [("7.md", "The text was edited.")]
         assert await answering(two_embeddings) == 1
-        app.state.collection_cache._now = lambda: time.monotonic() + 5
+        app.state.api.collection_cache._now = lambda: time.monotonic() + 5
         async with two_embeddings.database.begin() as connection:
             await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
         while await two_embeddings.ledger.builds.delete_documents():

@@ -55,7 +55,7 @@ async def test_openai_client_lists_models_completes_and_streams(client, indexed,
                     answering.chat.completions.create(model="gpt-5", messages=[QUESTION])
                 assert refused.value.code == "model_not_found"
                 assert refused.value.param == "model"
-                with pytest.raises(openai.BadRequestError, match="lends nobody"):
+                with pytest.raises(openai.BadRequestError, match="does not serve embeddings"):
                     answering.embeddings.create(model="handbook", input="a")
                 return named, answering.chat.completions.create(
                     model="handbook", messages=[QUESTION], temperature=0.2, max_tokens=50, seed=7, user="u"

@@ -3,7 +3,7 @@
 import gzip
 import re
 
-from api.page import ADDRESSES, Page
+from api.http.page import ADDRESSES, Page
 from tests.support.api import calling
 
 

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from api.http import large_body
+from api.http import request_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.ledger.work.work import Work
@@ -109,7 +109,7 @@ async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings,
     replies = (too_large, taken, refused, fits, line, unlimited)
     assert [reply.status_code for reply in replies] == [413, 202, 429, 202, 429, 202]
     assert 1 <= int(refused.headers["retry-after"]) <= 86_400
-    assert "20 bytes a day" in refused.json()["detail"]
+    assert "20 bytes per day" in refused.json()["detail"]
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (3, 3)
 
@@ -263,7 +263,7 @@ async def test_large_bodies_wait_only_for_own_tenant(services, settings):
 
 
 async def test_rejected_large_body_is_not_read_further(services, settings, monkeypatch):
-    monkeypatch.setattr(large_body, "_LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(request_body, "_LINGER_SECONDS", 0.2)
     head = b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     async with serving(settings, services) as client:
         small = await client.post("/v1/retrieve", content=b" " * 70_000, headers=JSON)

@@ -33,7 +33,7 @@ async def migrated(services, **options):
     """Start a build, fill it, process its work, and return it."""
     builds = services.ledger.builds
     model = services.settings.embedding_model
-    build = await builds.begin(*NAME, options=CollectionOptions(**options), embedding_model=model)
+    build = await builds.start(*NAME, options=CollectionOptions(**options), embedding_model=model)
     while await builds.fill():
         pass
     await work(services)
@@ -141,7 +141,7 @@ async def test_second_attempt_embeds_only_missing_texts(services, live, provider
 
 @pytest.mark.parametrize("column", ["embedding_model", "index_name", "tenant"])
 async def test_other_embeddings_and_tenants_vectors_are_not_reused(services, live, provider, column):
-    build = await services.ledger.builds.begin(
+    build = await services.ledger.builds.start(
         *NAME, options=live.options, embedding_model=services.settings.embedding_model
     )
     while await services.ledger.builds.fill():

@@ -108,7 +108,7 @@ async def test_standby_replaces_killed_scheduler_after_lease(elections):
         """Release nothing, like a killed process."""
 
     first = elections()
-    first.give_up = release_nothing
+    first.resign = release_nothing
     running = start("first", first)
     await wait_until(lambda: "first" in calls)
     other = start("second", elections())

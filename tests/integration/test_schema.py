@@ -26,7 +26,7 @@ def test_code_revision_is_newest_migration():
 @pytest.mark.parametrize(
     ("revision_in_code", "message"),
     [
-        ("0000", "at revision 0001 and this code knows 0000: run the release that migrated it"),
+        ("0000", "at revision 0001 and this code supports 0000: run the release that migrated it"),
         ("0002", "at revision 0001 and this code needs 0002: run `foreask schema`"),
     ],
 )

@@ -86,7 +86,7 @@ async def test_repeated_indexing_writes_same_points(services, library, provider)
     await library.add(TWO_SECTIONS)
     await work(services, "parse", "index", "generate")
     chunks = await services.ledger.work.claim_to_index(100)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in chunks])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in chunks])
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
@@ -134,7 +134,7 @@ async def test_query_sees_old_version_until_new_is_complete(services, library, p
     assert chunk.hidden
     assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
-    await services.ledger.work.give_back("chunks", [chunk.lease])
+    await services.ledger.work.release("chunks", [chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
@@ -247,7 +247,7 @@ async def test_late_writer_hides_no_visible_points(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
-    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in slow])
+    await services.ledger.work.release("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
     before = await points(services, library)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")

@@ -31,14 +31,14 @@ async def test_only_chunk_leases_update_abandoned_calls(services, library, provi
     with statements(services, "abandoned_calls") as sent:
         documents = [document.lease for document in await ledger.claim_documents(1)]
         assert await ledger.extend("documents", documents) == {documents[0].token}
-        await ledger.give_back("documents", documents)
+        await ledger.release("documents", documents)
     assert sent == []
 
     await work(services, "parse")
     chunks = [chunk.lease for chunk in (await ledger.claim_to_generate(1)).chunks]
     with statements(services, "abandoned_calls") as sent:
         await ledger.extend("chunks", chunks)
-        await ledger.give_back("chunks", chunks)
+        await ledger.release("chunks", chunks)
     assert len(sent) == 2
 
 

@@ -102,7 +102,7 @@ async def test_exhausted_budget_rejects_trial(services, settings, provider):
     await work(services)
     async with calling(limited) as client:
         reply = await client.post("/v1/try", json={"text": TEXT})
-    assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The budget")
+    assert (reply.status_code, reply.json()["detail"][:16]) == (429, "The daily budget")
 
 
 async def test_similarity_compares_questions_with_texts_and_their_questions(client, provider):

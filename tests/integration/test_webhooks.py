@@ -360,7 +360,7 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
     taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
     await work(services)
     model = services.settings.embedding_model
-    started = await services.ledger.builds.begin(
+    started = await services.ledger.builds.start(
         "default", "default", options=CollectionOptions(), embedding_model=model
     )
     while await services.ledger.builds.fill():

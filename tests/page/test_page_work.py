@@ -37,9 +37,9 @@ async def test_work_shows_its_bottleneck(browser, slow, provider):
 
         await expect(why).to_contain_text("No generate worker is alive, and ")
         slow.worker("generate")
-        await expect(why).to_contain_text("calls are under way.")
+        await expect(why).to_contain_text("calls are running.")
         provider.script(latency_seconds=0, status=429, retry_after_seconds=8)
-        await expect(why).to_contain_text("provider asked all to wait, for ")
+        await expect(why).to_contain_text("provider requested a wait of ")
         provider.script(status=500)
         await expect(why).to_contain_text("provider fails, and calls wait until it answers again.", timeout=90_000)
         with _frozen(slow, "qdrant"):

@@ -38,7 +38,7 @@ from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.documents.dead_letters import Choice
-from shared.ledger.documents.documents import Submission
+from shared.ledger.documents.submission import Submission
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.rows import QUESTIONS
@@ -358,7 +358,7 @@ class Histories(RuleBasedStateMachine):
         model = self.services.settings.embedding_model
         assert model is not None
         builds = self.services.ledger.builds
-        await builds.begin("default", "default", options=_options(prompt), embedding_model=model)
+        await builds.start("default", "default", options=_options(prompt), embedding_model=model)
         return True
 
     @rule(pauses=st.booleans())
@@ -423,7 +423,7 @@ class Histories(RuleBasedStateMachine):
     def retract(self, number: int) -> None:
         query, chunk = self.accepted[number % len(self.accepted)]
         with suppress(NotFound, Conflict):
-            self.run(self.services.ledger.feedback.take_back("default", query, chunk))
+            self.run(self.services.ledger.feedback.retract("default", query, chunk))
 
     # Steps of workers
 

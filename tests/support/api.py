@@ -67,7 +67,7 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
             yield client
     finally:
-        app.state.stopping = True
+        app.state.api.shutdown.stopping = True
         server.should_exit = True
         await task
 

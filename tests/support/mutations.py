@@ -56,7 +56,7 @@ BUGS = (
         "a chunk with an expired lease is never claimed again",
         WORKERS + "test_worker_killed_at_point_loses_nothing[after the claim]",
         "shared/ledger/work/claims.py",
-        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        (('"{content_is_free}"', '"w.leased_by IS NULL AND {content_is_free}"'),),
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -74,7 +74,7 @@ BUGS = (
         "a paid reply is not stored at the commit",
         WORKERS + "test_worker_killed_at_point_loses_nothing[after its commit]",
         "shared/ledger/work/work.py",
-        (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
+        (("await connection.execute(SQL.insert_completions, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
@@ -98,7 +98,7 @@ BUGS = (
         "a stopped worker keeps its claims for ever",
         WORKERS + "test_generating_worker_stalled_past_lease_changes_nothing",
         "shared/ledger/work/claims.py",
-        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        (('"{content_is_free}"', '"w.leased_by IS NULL AND {content_is_free}"'),),
     ),
     Bug(
         "a stopped process keeps its locks",
@@ -127,7 +127,7 @@ BUGS = (
     Bug(
         "a parse is recorded without its fencing token",
         WORKERS + "test_stalled_parsing_worker_cannot_write_old_chunks",
-        "shared/ledger/work/settlements.py",
+        "shared/ledger/work/settlements.sql",
         (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
     Bug(
@@ -139,7 +139,7 @@ BUGS = (
     Bug(
         "free slots are assigned in the order of arrival",
         "tests/faults/test_fairness.py::test_small_upload_overtakes_flood_of_other_tenant",
-        "shared/ledger/work/claims.py",
+        "shared/ledger/work/claims.sql",
         (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
@@ -197,14 +197,14 @@ BUGS = (
     Bug(
         "an upload is not written to the following builds",
         BUILDS,
-        "shared/ledger/documents/documents.py",
+        "shared/ledger/documents/submission.py",
         (("for build in others if accepted else ():", "for build in ():"),),
     ),
     Bug(
         "a deletion does not delete the document in other builds",
         BUILDS,
-        "shared/ledger/documents/documents.py",
-        (('d.tenant = :tenant AND {states.exists("d")} AND l.id =', 'd.id = :id AND {states.exists("d")} AND l.id ='),),
+        "shared/ledger/documents/documents.sql",
+        (("d.tenant = :tenant AND {exists:d} AND l.id =", "d.id = :id AND {exists:d} AND l.id ="),),
     ),
     Bug(
         "the points of a dropped build remain",
@@ -215,9 +215,9 @@ BUGS = (
     Bug(
         "a switch waits for neither an upload nor another switch",
         "tests/integration/test_builds.py::test_old_build_live_time_ends_after_switch_locks",
-        "shared/ledger/documents/build_sync.py",
+        "shared/ledger/documents/build_sync.sql",
         (
-            ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
+            ("AND {is_live} FOR UPDATE", "AND {is_live}"),
             ("ORDER BY build FOR UPDATE", "ORDER BY build"),
         ),
     ),
@@ -225,7 +225,7 @@ BUGS = (
         "a switch loses an edit of the previous build",
         "tests/integration/test_builds.py::test_switch_to_lagging_build_loses_no_edit[True]",
         "shared/ledger/builds/builds.py",
-        (("await build_sync.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
+        (("await build_sync.start_newest(connection, ", "(lambda *_: None)(connection, "),),
     ),
     Bug(
         "a query uses a different embedding than its build",
@@ -347,14 +347,14 @@ BUGS = (
     Bug(
         "a version waits for its questions",
         PROVIDER + "test_dead_language_model_keeps_texts_searchable",
-        "shared/ledger/work/settlements.py",
-        (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
+        "shared/ledger/work/settlements.sql",
+        (("{TO_INDEX_TEXT:c}", "{OPEN_CHUNKS:c}"),),
     ),
     Bug(
         "an edit is searchable before Qdrant shows it",
         "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
-        "shared/ledger/work/settlements.py",
-        (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
+        "shared/ledger/work/settlements.sql",
+        (("d.live_version = d.version AND {no_first_sweep}", "d.live_version = d.version"),),
     ),
     Bug(
         "points written hidden stay hidden after their version became live",
@@ -365,7 +365,7 @@ BUGS = (
     Bug(
         "the calls of an abandoned version are not counted",
         HISTORIES,
-        "shared/ledger/documents/versions.py",
+        "shared/ledger/documents/versions.sql",
         (("AND leased_by IS NOT NULL AND due_at > now()", "AND false"),),
     ),
     Bug(
@@ -413,7 +413,7 @@ BUGS = (
     Bug(
         "a late reply restores data of an erased tenant",
         LATE,
-        "shared/ledger/erasure/erasures.py",
+        "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
     ),
 )

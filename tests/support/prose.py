@@ -37,7 +37,7 @@ PHRASES: Mapping[str, str] = {
     r"\b(?:nobody|somebody|everybody|anybody|no one|someone|everyone|anyone)\b": "no worker, a client, every tenant",
     r"\bstrangers?\b": "another user, untrusted input",
     r"(?:^|[.;:] |\b(?:those|one|ones|for|of|to|by|from|with|than) )who\b": "the client, the caller",
-    r"\b(?:that|those) (?:of|that|whose|which)\b|\bones? that\b|\bof which\b": "repeat the noun",
+    r"\b(?:that|those) (?:of|that|whose|which)\b|\bones? that\b": "repeat the noun",
     rf"\bthose (?:{_PARTICIPLES})\b|\bthe (?:{_PARTICIPLES}){_CLAUSE}": "requests, retained rows, hits, targets",
     r"\bhas it that\b": "states that",
     r"\bhand(?:s|ed|ing)? (?:in|it in|them in|over)\b|\bhand(?:s|ed|ing) (?:\w+ )?to\b": "upload, submit, pass",

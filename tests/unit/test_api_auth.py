@@ -22,7 +22,7 @@ def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     quotas = Quotas(settings, use=None, documents=None)  # requests of a tenant without limits are not counted
     state = SimpleNamespace(settings=settings, key_cache=KeyCache(EmptyLedger()), quotas=quotas)
-    app = SimpleNamespace(state=state)
+    app = SimpleNamespace(state=SimpleNamespace(api=state))
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
 
@@ -74,6 +74,10 @@ async def test_keyless_mode_serves_local_programs(host):
         {},
         {"host": "127.0.0.1", "origin": "https://evil.example"},
         {"host": "127.0.0.1", "origin": "null"},
+        {"host": "127.0.0.1:8350", "origin": "http://127.0.0.1:3000"},
+        {"host": "127.0.0.1:8350", "origin": "http://localhost:8350"},
+        {"host": "127.0.0.1:8350", "sec_fetch_site": "same-site"},
+        {"host": "127.0.0.1:8350", "sec_fetch_site": "cross-site"},
     ],
 )
 async def test_keyless_mode_refuses_foreign_web_pages(headers):
@@ -82,7 +86,16 @@ async def test_keyless_mode_refuses_foreign_web_pages(headers):
 
 
 @pytest.mark.parametrize(
-    "header", ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip"]
+    "headers",
+    [{"origin": "http://127.0.0.1:8350"}, {"sec_fetch_site": "same-origin"}, {"sec_fetch_site": "none"}],
+)
+async def test_keyless_mode_serves_its_own_page(headers):
+    assert await tenant_of(request_with(NO_KEYS, host="127.0.0.1:8350", **headers)) == TENANT_WITHOUT_KEYS
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip", "cf_connecting_ip"],
 )
 async def test_keyless_mode_refuses_proxied_requests(header):
     with pytest.raises(Unauthorized, match="through a proxy"):

@@ -1,13 +1,13 @@
 """Forms are read while they arrive, independently of the network's chunks; a failed form leaves no file."""
 
 import hashlib
-from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 from starlette.requests import Request
 
 from api.http.problems import MalformedRequest, UnsupportedMedia
+from api.http.request_body import RequestBody
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
@@ -15,7 +15,6 @@ from shared.settings import Settings
 from shared.storage.folder import UploadFolder
 
 CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
-APP = SimpleNamespace(state=SimpleNamespace(settings=Settings(_env_file=None)))
 
 
 def part(name, content, filename=None, media_type=None):
@@ -39,13 +38,10 @@ def request_of(body, size=None, content_type="multipart/form-data; boundary=edge
         return messages.pop(0)
 
     named = {"content-type": content_type} | {k.replace("_", "-"): v for k, v in headers.items()}
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "headers": [(k.encode(), v.encode()) for k, v in named.items()],
-        "app": APP,
-    }
-    return Request(scope, receive)
+    headers = [(k.encode(), v.encode()) for k, v in named.items()]
+    scope = {"type": "http", "method": "POST", "headers": headers, "state": {}}
+    body = scope["state"]["body"] = RequestBody(scope, receive, send=None, settings=Settings(_env_file=None))
+    return Request(scope, body.receive)
 
 
 class Owner:

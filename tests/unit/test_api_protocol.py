@@ -117,7 +117,7 @@ async def test_each_request_of_a_connection_is_counted_alone():
     assert reply.count(OK) == 11
 
 
-async def test_large_body_is_no_header():
+async def test_large_body_is_not_counted_as_headers():
     request = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n"
 
     reply = await replies_to(request, *[b"b" * 100_000] * 10)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from api.http import paging
 from api.http.bodies import parse_json, validate_as
-from api.http.middleware import Turns
+from api.http.middleware import StartLimit
 from api.http.problems import InvalidFields, MalformedRequest
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
@@ -61,6 +61,9 @@ def fields_of(model, value):
         ({"collection": "a\n"}, "collection"),
         ({"collection": ""}, "collection"),
         ({"collection": "a" * 64}, "collection"),
+        ({"channels": ["questions"] * 2}, "channels"),
+        ({"channels": ["questions", "text", "bm25", "text"]}, "channels"),
+        ({"channels": []}, "channels"),
         ({"stream": 1}, "stream"),
         ({"temperature": 1}, "temperature"),
     ],
@@ -278,10 +281,10 @@ def test_invalid_base64_is_rejected(text):
 
 
 async def test_simultaneous_requests_start_in_batches_of_hundreds():
-    turns, passes, started = Turns(), [0], Counter()
+    starts, passes, started = StartLimit(), [0], Counter()
 
     async def request():
-        await turns.take()
+        await starts.acquire()
         started[passes[0]] += 1
 
     async with asyncio.TaskGroup() as requests:

@@ -304,7 +304,7 @@ def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
     code, out, _ = foreask(capsys, monkeypatch, "dead", "list")
     assert code == 0
     assert out.splitlines() == [
-        f"{LETTER['id']}  chunk #3   handbook/leave.md  2026-10-01T09:20:00  8 attempts  {LETTER['reason']}",
+        f"{LETTER['id']}  chunk #3   handbook/leave.md  2026-10-01T09:20:00  1 attempt  {LETTER['reason']}",
         f"12 chunks: {LETTER['reason']}",
     ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.page import ADDRESSES, Page, without_comments
+from api.http.page import ADDRESSES, Page, without_comments
 
 PAGE = Page()
 MODULES = {name: len(file.compressed) for name, file in PAGE.files.items() if name.endswith(".js")}

@@ -39,7 +39,6 @@ def phrases_in(path, source):
         "Have the collection bear the costs.",
         "Those asked are counted.",
         "The kept are deleted.",
-        "The list has files, of which two are new.",
         "Each build has it that one is live.",
         "The kernel hands ports to connections.",
         "Someone waits.",

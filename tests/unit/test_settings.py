@@ -238,7 +238,7 @@ def test_reference_page_lists_exactly_all_settings():
 
 @pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])
 def test_invalid_database_url_is_reported(url):
-    with pytest.raises(InvalidInput, match="FOREASK_DATABASE_URL is no postgresql://") as caught:
+    with pytest.raises(InvalidInput, match="FOREASK_DATABASE_URL must have the form postgresql://") as caught:
         Database(url)
     assert url == "x" or url not in str(caught.value)
 

@@ -21,10 +21,9 @@ NAMES_A_STATE = re.compile("|".join(f"'{state}'" for state in STATES))
 
 def modules():
     for package in SERVERS:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if (
-                path != Path(states.__file__) and "migrations" not in path.parts
-            ):  # a migration keeps its original states
+        for path in sorted((ROOT / package).rglob("*")):
+            is_code = path.suffix in {".py", ".sql"} and path != Path(states.__file__)
+            if is_code and "migrations" not in path.parts:  # a migration keeps its original states
                 yield path
 
 

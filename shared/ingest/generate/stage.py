@@ -56,8 +56,8 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         describe=_describe,
         traced=lambda chunk: {chunk.traceparent: _describe(chunk)} if chunk.traceparent else {},
         extend=partial(work.extend, "chunks"),
-        release=partial(work.give_back, "chunks"),
-        expire=partial(work.give_back, "chunks", lost=True),
+        release=partial(work.release, "chunks"),
+        expire=partial(work.release, "chunks", lost=True),
         full=lambda: generator.wakeups.wake("generate"),
     )
 

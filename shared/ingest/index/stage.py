@@ -460,7 +460,7 @@ def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> Faile
 
 
 async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease], *, lost: bool = False) -> None:
-    await indexer.work.give_back("chunks", leases, costs.of(leases), lost=lost)
+    await indexer.work.release("chunks", leases, costs.of(leases), lost=lost)
 
 
 async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:

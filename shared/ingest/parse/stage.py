@@ -68,8 +68,8 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         describe=_describe,
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
-        release=partial(work.give_back, "documents"),
-        expire=partial(work.give_back, "documents", lost=True),
+        release=partial(work.release, "documents"),
+        expire=partial(work.release, "documents", lost=True),
         full=lambda: parser.wakeups.wake("parse"),
     )
 

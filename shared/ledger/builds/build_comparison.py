@@ -6,28 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.ledger.builds import comparison
 from shared.ledger.model import states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 _LOGGED = 10_000  # log entries that are searched for questions of a collection
 
-# List users' accepted questions with the documents that answer them, the newest first.
-_ACCEPTED = text(f"""
-    SELECT a.question, array_agg(DISTINCT d.external_id) AS answers
-    FROM accepted_questions a JOIN documents d ON d.id = a.document_id
-    WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")} AND {states.exists("d")}
-    GROUP BY a.question ORDER BY max(a.created_at) DESC, a.question LIMIT :limit
-""")
-
-# List questions that users have put to a collection lately, each once.
-_ASKED = text("""
-    SELECT DISTINCT question FROM (
-        SELECT collection_id, question FROM queries ORDER BY created_at DESC LIMIT :logged) q
-    WHERE collection_id = :collection ORDER BY question LIMIT :limit
-""")
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +61,11 @@ class Evidence:
     async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
         """Return accepted questions, the newest first, with the external ids of the documents that answer them."""
         async with self._database.begin() as connection:
-            rows = await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": limit})
+            rows = await connection.execute(SQL.accepted_questions, {"collection": collection_id, "limit": limit})
             return [(row.question, list(row.answers)) for row in rows]
 
     async def asked(self, collection_id: UUID, limit: int) -> list[str]:
         """Return questions that users have put to a collection lately."""
         parameters = {"collection": collection_id, "limit": limit, "logged": _LOGGED}
         async with self._database.begin() as connection:
-            return list((await connection.execute(_ASKED, parameters)).scalars())
+            return list((await connection.execute(SQL.asked_questions, parameters)).scalars())

@@ -13,82 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
-from shared.domain.builds import BuildState
 from shared.domain.collections import Collection
-from shared.domain.states import ChunkState
 from shared.ledger.model import states
 from shared.ledger.model.collections import collection_of
 from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
 
-# The collection was never calibrated with labelled questions.
-_UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
-
-# No document of a collection is being processed, or some have been for a while. A collection that is still being loaded
-# would be calibrated again soon, and its calibration would compete with the load. The first calibration does not wait,
-# so that scores have the same meaning from then on.
-_TIMEOUT = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=10)  # longest wait for a collection that is being loaded
 _SOONEST = timedelta(seconds=10)
-_IS_CALM = f"""
-    (calibration IS NULL OR calibration_due_at <= now() - CAST('{_TIMEOUT}' AS interval)
-     OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
-                    AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
-
-# Collections that may be claimed; none while another one is claimed. A completely filled build is calibrated before it
-# is live.
-_CLAIMABLE = f"""
-    FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED} AND {_IS_CALM}
-      AND {states.build_is_in((BuildState.LIVE, BuildState.FOLLOWING))}
-      AND NOT EXISTS (SELECT 1 FROM collections o WHERE o.calibrating_until > now())
-"""
-
-# The indexed chunks of a collection that queries see.
-_LIVE = f"""
-    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
-    WHERE d.collection_id = :id AND {states.exists("d")} AND c.state = '{ChunkState.INDEXED}'
-"""
-
-# Return whether a collection may be claimed.
-_DUE = text(f"SELECT EXISTS (SELECT 1 {_CLAIMABLE})")
-
-# Claim the collection that has waited longest, among those whose embedding the process serves. A collection without a
-# calibration is due again when it is twice as old: a new one is measured soon, and an empty one costs little.
-_CLAIM = text(f"""
-    UPDATE collections SET calibrating_until = now() + :lease,
-      calibration_due_at = now() + CASE WHEN calibration IS NOT NULL THEN CAST(:every AS interval)
-        ELSE least(CAST(:every AS interval), greatest(now() - created_at, CAST('{_SOONEST}' AS interval))) END
-    WHERE id = (SELECT id {_CLAIMABLE} AND embedding_model = ANY(CAST(:embeddings AS text[]))
-                ORDER BY calibration_due_at LIMIT 1)
-    RETURNING *
-""")
-
-# End a claim unless it has expired: `calibrating_until` is the claim's token.
-_RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
-
-# Sample chunks with searchable texts, including those of documents in progress. Chunk ids are hashes, so their order is
-# random.
-_SAMPLE_CHUNKS = text(f"""
-    SELECT c.id FROM documents d
-    JOIN chunks c ON c.document_id = d.id AND c.version = coalesce(d.live_version, d.version)
-    WHERE d.collection_id = :id AND {states.exists("d")} AND c.state <> '{ChunkState.PARSED}' ORDER BY c.id LIMIT :limit
-""")
-
-# Sample chunks that have questions.
-_SAMPLE = text(f"""
-    SELECT c.id, c.version, {QUESTIONS} AS questions, q.reasons
-    FROM (SELECT c.id, c.version {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit) c
-    JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
-    ORDER BY c.id
-""")
-
-# Write a calibration; a calibration by labelled questions stays unless it may be replaced.
-_SAVE = text(f"""
-    UPDATE collections SET calibration = CAST(:calibration AS jsonb)
-    WHERE id = :id AND tenant = :tenant AND (CAST(:replace_labelled AS boolean) OR {_UNLABELLED})
-    RETURNING *
-""")
+SQL = statements.load(
+    __file__, states.FRAGMENTS, timeout=str(_TIMEOUT), shortest_pause=str(_SOONEST), questions=QUESTIONS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +50,9 @@ class Calibrations:
         self._database = database
 
     async def due(self) -> bool:
-        """Whether a collection may be claimed."""
+        """Return whether a collection may be claimed."""
         async with self._database.begin() as connection:
-            return bool((await connection.execute(_DUE)).scalar())
+            return bool((await connection.execute(SQL.due)).scalar())
 
     async def claim(self, embeddings: Sequence[str], *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
         """Claim the collection of these embeddings that has waited longest; it is due again after `every`.
@@ -128,7 +64,7 @@ class Calibrations:
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.CALIBRATION)
             row = (
-                (await connection.execute(_CLAIM, {"embeddings": list(embeddings), "every": every, "lease": lease}))
+                (await connection.execute(SQL.claim, {"embeddings": list(embeddings), "every": every, "lease": lease}))
                 .mappings()
                 .one_or_none()
             )
@@ -137,17 +73,17 @@ class Calibrations:
     async def release(self, claim: CalibrationClaim) -> None:
         """End a claim. A later claim of another process is not affected."""
         async with self._database.begin() as connection:
-            await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
+            await connection.execute(SQL.release, {"id": claim.collection.id, "until": claim.until})
 
     async def sample_chunks(self, collection: Collection, limit: int) -> list[UUID]:
         """Return up to `limit` chunks that queries see; the same sample while the chunks are the same."""
         async with self._database.begin() as connection:
-            return list((await connection.execute(_SAMPLE_CHUNKS, {"id": collection.id, "limit": limit})).scalars())
+            return list((await connection.execute(SQL.sample_chunks, {"id": collection.id, "limit": limit})).scalars())
 
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_SAMPLE, {"id": collection.id, "limit": limit})).mappings().all()
+            rows = (await connection.execute(SQL.sample, {"id": collection.id, "limit": limit})).mappings().all()
         return [_one_of(row["id"], row["version"], passed_questions(row)) for row in rows]
 
     async def save(
@@ -170,7 +106,7 @@ class Calibrations:
             "replace_labelled": replace_labelled,
         }
         async with self._database.begin() as connection:
-            row = (await connection.execute(_SAVE, parameters)).mappings().one_or_none()
+            row = (await connection.execute(SQL.save, parameters)).mappings().one_or_none()
         return collection_of(row) if row else collection
 
 

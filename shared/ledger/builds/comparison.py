@@ -10,58 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import text
-
-from shared.domain.states import DocumentState
 from shared.ledger.model import states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 _SLICE = 1_000  # documents of one transaction: a hundredth of a second
 
-
-def _names(build: str) -> str:
-    return f"""
-        (SELECT external_id FROM documents d
-         WHERE d.collection_id = :{build} AND {states.exists("d")} AND d.external_id > :after
-         ORDER BY external_id LIMIT :limit)"""
-
-
-def _newest(build: str) -> str:
-    return f"""
-        SELECT d.external_id, d.public_id, d.state, d.live_version, v.upload, v.content_hash
-        FROM names JOIN documents d ON d.collection_id = :{build} AND d.external_id = names.external_id
-        LEFT JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-        WHERE {states.exists("d")}"""
-
-
-# Compare the next documents of two builds. A document differs if its newest versions have different contents.
-_COMPARE = text(f"""
-    WITH names AS MATERIALIZED (
-        SELECT external_id FROM ({_names("live")} UNION {_names("build")}) u ORDER BY external_id LIMIT :limit
-    ), live AS ({_newest("live")}
-    ), build AS ({_newest("build")}
-    ), compared AS (
-        SELECT external_id,
-               b.external_id IS NULL AS missing,
-               b.external_id = l.external_id AND (b.upload, b.content_hash, b.public_id)
-                   IS DISTINCT FROM (l.upload, l.content_hash, l.public_id) AS stale,
-               l.external_id IS NULL AS orphaned,
-               b.live_version IS NULL AND l.live_version IS NOT NULL
-                   AND b.state <> '{DocumentState.FAILED}' AS unindexed,
-               b.state = '{DocumentState.FAILED}' AND l.state IS DISTINCT FROM '{DocumentState.FAILED}' AS failed,
-               b.state = '{DocumentState.DEGRADED}' AND l.state = '{DocumentState.READY}' AS degraded
-        FROM live l FULL JOIN build b USING (external_id)
-    )
-    SELECT (SELECT max(external_id) FROM names) AS until,
-           (SELECT count(*) FROM names) AS documents,
-           coalesce(array_agg(external_id ORDER BY external_id) FILTER (WHERE missing), '{{}}') AS missing,
-           coalesce(array_agg(external_id ORDER BY external_id) FILTER (WHERE stale), '{{}}') AS stale,
-           coalesce(array_agg(external_id ORDER BY external_id) FILTER (WHERE orphaned), '{{}}') AS orphaned,
-           count(*) FILTER (WHERE unindexed) AS unindexed,
-           count(*) FILTER (WHERE failed) AS failed,
-           count(*) FILTER (WHERE degraded) AS degraded
-    FROM compared
-""")
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +48,7 @@ async def slices(database: Database, live: UUID, build: UUID) -> AsyncIterator[C
     """Compare two builds; yield the differences of each slice of documents."""
     parameters = {"live": live, "build": build, "limit": _SLICE, "after": ""}
     while True:
-        (row,) = await database.rows(_COMPARE, parameters)
+        (row,) = await database.rows(SQL.compare, parameters)
         if not row["documents"]:
             return
         yield ComparedSlice(**row)

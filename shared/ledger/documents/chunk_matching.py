@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.chunks import ChunkContent
 from shared.ledger.model import states
+from shared.ledger.postgres import statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +30,22 @@ class Divided:
     chunks: dict[UUID, ChunkContent]
 
 
-# Read the chunks of versions of documents, in order.
-_CHUNKS = text("""
-    SELECT c.document_id, v.upload, c.id, t.content
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(document_id, version)
-    JOIN document_versions v ON v.document_id = o.document_id AND v.version = o.version
-    JOIN chunks c ON c.document_id = o.document_id AND c.version = o.version
-    JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
-    ORDER BY c.document_id, c.ordinal
-""")
-
-# Find the live document of a chunk of another build, and the version in which that build contains the chunk.
-_DOCUMENTS = text(f"""
-    SELECT o.id AS other, c.version AS other_version, d.id AS live, d.live_version
-    FROM chunks c JOIN documents o ON o.id = c.document_id
-    JOIN documents d ON d.public_id = o.public_id AND d.collection_id = :live AND {states.exists("d")}
-    WHERE c.id = :chunk AND o.collection_id = :collection AND d.live_version IS NOT NULL
-    ORDER BY c.version DESC LIMIT 1
-""")
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 async def divided(connection: AsyncConnection, versions: Iterable[tuple[UUID, int]]) -> dict[UUID, Divided]:
-    """Return the divisions of document versions by document; those without chunks are missing."""
+    """Return the divisions of document versions by document; versions without chunks are missing."""
     pairs = list(versions)
     parameters = {"ids": [document for document, _ in pairs], "versions": [version for _, version in pairs]}
     found: dict[UUID, Divided] = {}
-    for row in await connection.execute(_CHUNKS, parameters):
+    for row in await connection.execute(SQL.chunks, parameters):
         document = found.setdefault(row.document_id, Divided(row.upload, {}))
         document.chunks[row.id] = ChunkContent.from_json(row.content)
     return found
 
 
 def counterpart(chunk: UUID, of: Divided, among: Divided) -> UUID | None:
-    """Return the chunk of another division that stands for a chunk of one; None: there is none."""
+    """Return the chunk of another division that corresponds to a chunk, or None."""
     content = of.chunks.get(chunk)
     if content is None:
         return None
@@ -77,9 +60,9 @@ def counterpart(chunk: UUID, of: Divided, among: Divided) -> UUID | None:
 
 
 async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUID, chunk: UUID) -> UUID | None:
-    """Return the chunk of the live build that stands for a chunk of another one; None: there is none."""
+    """Return the chunk of the live build that corresponds to a chunk of another build, or None."""
     parameters = {"collection": collection, "live": live, "chunk": chunk}
-    found = (await connection.execute(_DOCUMENTS, parameters)).one_or_none()
+    found = (await connection.execute(SQL.live_document, parameters)).one_or_none()
     if found is None:
         return None
     both = await divided(connection, [(found.other, found.other_version), (found.live, found.live_version)])
@@ -89,5 +72,5 @@ async def in_live_build(connection: AsyncConnection, collection: UUID, live: UUI
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many characters two spans have in common."""
+    """Return the number of characters that two spans have in common."""
     return max(0, min(one[1], other[1]) - max(one[0], other[0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.chunk_detail import ChunkDetail
@@ -18,43 +18,11 @@ from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.postgres import statements
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
 
-# The chunks of one version with their questions; before the filter has run, these are the model's questions.
-_CHUNKS = f"""
-    SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
-           c.completion_tokens, c.calls, c.ready_made, {QUESTIONS} AS questions, q.reasons, q.similarities,
-           coalesce(t.ready_questions, p.questions, '{{}}') AS raw_questions,
-           (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
-                                                         'query_id', a.query_id, 'at', a.created_at)
-                                      ORDER BY a.created_at, a.id), '[]')
-            FROM accepted_questions a WHERE a.chunk_id = c.id AND {states.TAKE_BACK.applies("a")}) AS accepted
-    FROM chunks c JOIN documents d ON d.id = c.document_id
-    JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
-    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
-    LEFT JOIN completions p ON p.content_key = c.content_key
-    WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after AND c.ordinal < :before
-      AND (CAST(:states AS text[]) IS NULL OR c.state = ANY(CAST(:states AS text[])))
-"""
-
-# List chunks from the front.
-_FORWARDS = text(f"{_CHUNKS} ORDER BY c.ordinal LIMIT :limit")
-
-# List chunks from the end.
-_BACKWARDS = text(f"{_CHUNKS} ORDER BY c.ordinal DESC LIMIT :limit")
-
-# Find a chunk in one version of a document.
-_ORDINAL = text("SELECT ordinal FROM chunks WHERE id = :chunk AND version = :version AND document_id = :id")
-
-# Find a chunk of a tenant's documents, in the version that queries see, else in the newest.
-_FIND = text(f"""
-    SELECT d.id, d.public_id, c.version, c.ordinal
-    FROM chunks c JOIN documents d ON d.id = c.document_id JOIN collections l ON l.id = d.collection_id
-    WHERE c.id = :chunk AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
-      AND c.version IN (d.version, d.live_version)
-    ORDER BY c.version IS NOT DISTINCT FROM d.live_version DESC LIMIT 1
-""")
+SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +44,14 @@ class ChunkPosition:
 
 async def find(connection: AsyncConnection, tenant: str, chunk_id: UUID) -> ChunkPosition | None:
     """Find a chunk in the version that queries see, else in the newest; return None if the tenant has no such chunk."""
-    row = (await connection.execute(_FIND, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
+    row = (await connection.execute(SQL.find, {"tenant": tenant, "chunk": chunk_id})).one_or_none()
     return None if row is None else ChunkPosition(row.id, row.public_id, row.version, row.ordinal)
 
 
 async def ordinal_of(connection: AsyncConnection, document: UUID, version: int, chunk_id: UUID) -> int | None:
     """Return the position of a chunk in a version, or None."""
     parameters = {"id": document, "version": version, "chunk": chunk_id}
-    ordinal: int | None = (await connection.execute(_ORDINAL, parameters)).scalar_one_or_none()
+    ordinal: int | None = (await connection.execute(SQL.ordinal, parameters)).scalar_one_or_none()
     return ordinal
 
 
@@ -116,7 +84,7 @@ async def read(
         "states": None if wanted is None else list(wanted),
         "limit": limit,
     }
-    statement = _FORWARDS if before is None else _BACKWARDS
+    statement = SQL.forwards if before is None else SQL.backwards
     chunks = [_detail(row) for row in (await connection.execute(statement, parameters)).mappings()]
     return chunks if before is None else chunks[::-1]
 
@@ -138,7 +106,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
 
 
 def _own(row: RowMapping) -> Iterator[ChunkQuestion]:
-    """The questions that the model wrote, or that came with the document."""
+    """Yield the questions that the model generated, or that were submitted with the document."""
     source: QuestionSource = "given" if row["ready_made"] else "generated"
     if row["questions"] is None:
         yield from (ChunkQuestion(question, None, None, source) for question in row["raw_questions"])

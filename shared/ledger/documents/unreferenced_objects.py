@@ -9,43 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from sqlalchemy import text
-
 from shared.ledger.documents.versions import STORED_IN
 from shared.ledger.model import states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 # No transaction lasts longer than 20 s. After that, every copy of a part's old name is visible.
 _COPIES_ARE_SEEN_AFTER = timedelta(seconds=30)
 _AGAIN_AFTER = timedelta(minutes=1)
 
-# List due objects, longest due first.
-_DUE = text("SELECT name FROM outdated_objects WHERE due_at <= now() ORDER BY due_at LIMIT :limit")
-
-# List the parts of an object that versions name.
-_PARTS = text(f"SELECT DISTINCT upload FROM document_versions WHERE {STORED_IN} = :name ORDER BY upload")
-
-# Lock the documents with bytes in an object in the lock order of all writers, so that no version with a copy of the
-# name starts concurrently.
-_LOCK_DOCUMENTS = text(f"""
-    SELECT d.id, {states.is_in(states.TO_PARSE, "d")} AS to_parse FROM documents d
-    WHERE d.id IN (SELECT v.document_id FROM document_versions v WHERE {STORED_IN} = :name)
-    ORDER BY d.id FOR NO KEY UPDATE
-""")
-
-# Point versions to the new location of their bytes.
-_RENAME = text(f"""
-    UPDATE document_versions v SET upload = n.now
-    FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
-    WHERE {STORED_IN} = :name AND v.upload = n.before
-    RETURNING v.document_id
-""")
-
-# Look at an object again later.
-_PUT_OFF = text("UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name")
-
-# Forget deleted objects.
-_FORGET = text("DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))")
+SQL = statements.load(__file__, states.FRAGMENTS, stored_in=STORED_IN)
 
 
 class OutdatedObjects:
@@ -55,12 +28,12 @@ class OutdatedObjects:
     async def due(self, limit: int) -> Sequence[str]:
         """Return the names of due objects."""
         async with self._database.begin() as connection:
-            return (await connection.execute(_DUE, {"limit": limit})).scalars().all()
+            return (await connection.execute(SQL.due, {"limit": limit})).scalars().all()
 
     async def parts(self, name: str) -> Sequence[str]:
-        """Return the uploads of an object that versions name; none: it can be removed."""
+        """Return the uploads of an object that versions name; no names mean that it can be removed."""
         async with self._database.begin() as connection:
-            return (await connection.execute(_PARTS, {"name": name})).scalars().all()
+            return (await connection.execute(SQL.parts, {"name": name})).scalars().all()
 
     async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
         """Point versions to their bytes in a new pack; return whether any version changed.
@@ -69,21 +42,21 @@ class OutdatedObjects:
         the old name. The old pack is due again when no version can name it any more.
         """
         async with self._database.begin() as connection:
-            locked = (await connection.execute(_LOCK_DOCUMENTS, {"name": name})).all()
+            locked = (await connection.execute(SQL.lock_documents, {"name": name})).all()
             if any(row.to_parse for row in locked):
-                await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
+                await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})
                 return False
             parameters = {"name": name, "before": list(renamed), "now": list(renamed.values())}
-            changed = (await connection.execute(_RENAME, parameters)).all()
-            await connection.execute(_PUT_OFF, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
+            changed = (await connection.execute(SQL.rename, parameters)).all()
+            await connection.execute(SQL.postpone, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
             return bool(changed)
 
-    async def put_off(self, name: str) -> None:
-        """Look at an object again in a minute."""
+    async def postpone(self, name: str) -> None:
+        """Check an object again in a minute."""
         async with self._database.begin() as connection:
-            await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
+            await connection.execute(SQL.postpone, {"name": name, "after": _AGAIN_AFTER})
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Forget deleted objects."""
+        """Delete the rows of deleted objects."""
         async with self._database.begin() as connection:
-            await connection.execute(_FORGET, {"names": list(names)})
+            await connection.execute(SQL.delete, {"names": list(names)})

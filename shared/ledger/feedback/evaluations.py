@@ -15,109 +15,23 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.ledger.documents import build_sync
 from shared.ledger.model import states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
-_KEPT_RUNS = 100  # runs of a collection; older ones are deleted when another starts
+_RETAINED_RUNS = 100  # runs of a collection; older ones are deleted when another starts
 _SILENT_AFTER = timedelta(seconds=60)  # the process writes every second
 
-_SET = "name, questions, changed_at"
-
-# Lock the labelled sets of a collection until the transaction ends.
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('labelled:' || :tenant || '/' || :collection, 0))")
-
-# Count the other labelled sets of a collection.
-_COUNT_OTHERS = text("""
-    SELECT count(*) FROM labelled_sets WHERE tenant = :tenant AND collection = :collection AND name <> :name
-""")
-
-# Write a labelled set, replacing one of the same name.
-_SAVE = text(f"""
-    INSERT INTO labelled_sets (tenant, collection, name, questions)
-    VALUES (:tenant, :collection, :name, CAST(:questions AS jsonb))
-    ON CONFLICT (tenant, collection, name) DO UPDATE SET questions = excluded.questions, changed_at = now()
-    RETURNING {_SET}
-""")
-
-# Read a labelled set.
-_GET = text(f"SELECT {_SET} FROM labelled_sets WHERE tenant = :tenant AND collection = :collection AND name = :name")
-
-# List the labelled sets of a collection, without their questions.
-_LIST = text("""
-    SELECT name, jsonb_array_length(questions) AS questions, changed_at FROM labelled_sets
-    WHERE tenant = :tenant AND collection = :collection ORDER BY name
-""")
-
-# Delete a labelled set.
-_DELETE = text("""
-    DELETE FROM labelled_sets WHERE tenant = :tenant AND collection = :collection AND name = :name RETURNING name
-""")
-
-# Count documents of a build by their names.
-_COUNT_DOCUMENTS = text(f"""
-    SELECT count(*) FROM documents
-    WHERE collection_id = :collection AND external_id = ANY(CAST(:ids AS text[])) AND {states.exists()}
-""")
-
-# Count chunks of a build that queries see.
-_COUNT_CHUNKS = text(f"""
-    SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
-    WHERE c.id = ANY(CAST(CAST(:ids AS text[]) AS uuid[])) AND d.collection_id = :collection AND {states.exists("d")}
-""")
-
-_RUN = """
-    id, labelled_set, questions, phase AS state, strategy, done, total, error, created_at, ended_at,
-    phase = 'running' AND seen_at < now() - CAST(:silent AS interval) AS silent
-"""
-_OF_COLLECTION = "tenant = :tenant AND collection = :collection"
-
-# Insert a run that starts.
-_BEGIN = text(f"""
-    INSERT INTO evaluations (id, tenant, collection, labelled_set, questions)
-    VALUES (:id, :tenant, :collection, :labelled_set, :questions) RETURNING {_RUN}, NULL AS results
-""")
-
-# Forget the oldest runs of a collection that have ended.
-_FORGET = text(f"""
-    DELETE FROM evaluations WHERE id IN (
-        SELECT id FROM evaluations WHERE {_OF_COLLECTION} ORDER BY created_at DESC, id DESC OFFSET :kept
-    ) AND (phase <> 'running' OR seen_at < now() - CAST(:silent AS interval))
-""")
-
-# Write down how far a run is; no row: it was deleted.
-_SEEN = text("""
-    UPDATE evaluations SET strategy = :strategy, done = :done, total = :total, seen_at = now()
-    WHERE id = :id AND phase = 'running' RETURNING id
-""")
-
-# End a run.
-_END = text("""
-    UPDATE evaluations
-    SET phase = CAST(:state AS text), error = :error, results = CAST(:results AS json), rows = CAST(:rows AS json),
-        done = coalesce(:queries, done), total = coalesce(:queries, total), ended_at = now(), seen_at = now()
-    WHERE id = :id AND phase = 'running' RETURNING id
-""")
-
-# Read a run.
-_RUN_OF = text(f"SELECT {_RUN}, results FROM evaluations WHERE {_OF_COLLECTION} AND id = :id")
-
-# List the runs of a collection, newest first, with their summary rows.
-_RUNS = text(f"""
-    SELECT {_RUN}, json_build_object('rows', rows) AS results FROM evaluations
-    WHERE {_OF_COLLECTION} ORDER BY created_at DESC, id DESC
-""")
-
-# Delete a run; the process that does it stops at its next progress.
-_DELETE_RUN = text(f"DELETE FROM evaluations WHERE {_OF_COLLECTION} AND id = :id RETURNING id")
+SQL = statements.load(__file__, states.FRAGMENTS)
 
 
 class RunState(StrEnum):
@@ -185,7 +99,7 @@ class Evaluations:
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
             await _hold(connection, tenant, collection)
-            await connection.execute(_LOCK, {"tenant": tenant, "collection": collection})
+            await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
             return await _saved(connection, of, _merged(questions))
 
     async def add_questions(
@@ -201,8 +115,8 @@ class Evaluations:
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
             await _hold(connection, tenant, collection)
-            await connection.execute(_LOCK, {"tenant": tenant, "collection": collection})
-            row = (await connection.execute(_GET, of)).mappings().first()
+            await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
+            row = (await connection.execute(SQL.get_set, of)).mappings().first()
             stored = row["questions"] if row else []
             added = _merged(questions)
             for kind in ("external_ids", "chunk_ids"):
@@ -214,28 +128,36 @@ class Evaluations:
             return await _saved(connection, of, list(by_text.values()))
 
     async def set_of(self, tenant: str, collection: str, name: str) -> StoredLabelledSet:
-        """Raises: NotFound."""
-        rows = await self._database.rows(_GET, {"tenant": tenant, "collection": collection, "name": name})
+        """Return a labelled set.
+
+        Raises:
+            NotFound: the collection has no such set.
+        """
+        rows = await self._database.rows(SQL.get_set, {"tenant": tenant, "collection": collection, "name": name})
         if not rows:
             raise _no_set(collection, name)
         return StoredLabelledSet(**rows[0])
 
     async def sets(self, tenant: str, collection: str) -> list[LabelledSetSize]:
-        rows = await self._database.rows(_LIST, {"tenant": tenant, "collection": collection})
+        rows = await self._database.rows(SQL.list_sets, {"tenant": tenant, "collection": collection})
         return [LabelledSetSize(**row) for row in rows]
 
     async def delete_set(self, tenant: str, collection: str, name: str) -> None:
-        """Raises: NotFound."""
-        if not await self._database.rows(_DELETE, {"tenant": tenant, "collection": collection, "name": name}):
+        """Delete a labelled set.
+
+        Raises:
+            NotFound: the collection has no such set.
+        """
+        if not await self._database.rows(SQL.delete_set, {"tenant": tenant, "collection": collection, "name": name}):
             raise _no_set(collection, name)
 
     async def count_known(self, collection: Collection, kind: LabelKind, ids: Sequence[str]) -> int:
         """Count the documents or chunks of these distinct ids that a build has."""
-        statement = _COUNT_DOCUMENTS if kind == "external_ids" else _COUNT_CHUNKS
+        statement = SQL.count_documents if kind == "external_ids" else SQL.count_chunks
         (row,) = await self._database.rows(statement, {"collection": collection.id, "ids": list(ids)})
         return int(row["count"])
 
-    async def begin(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
+    async def start(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
         """Insert a run that starts, and delete the oldest finished ones.
 
         Raises:
@@ -245,28 +167,32 @@ class Evaluations:
         row = {"id": uuid4(), "labelled_set": labelled_set, "questions": questions, "silent": _SILENT_AFTER}
         async with self._database.begin() as connection:
             await _hold(connection, tenant, collection)
-            begun = (await connection.execute(_BEGIN, of | row)).mappings().one()
-            await connection.execute(_FORGET, of | {"kept": _KEPT_RUNS, "silent": _SILENT_AFTER})
-        return _run(begun)
+            started = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
+            await connection.execute(SQL.delete_oldest_runs, of | {"retained": _RETAINED_RUNS, "silent": _SILENT_AFTER})
+        return _run(started)
 
     async def seen(self, run: UUID, strategy: str, done: int, total: int) -> bool:
-        """Write down how far a run is; return whether it is still wanted. No strategy: none has been tried."""
+        """Save the progress of a run; return whether it still exists. The strategy is empty before the first query."""
         row = {"id": run, "strategy": strategy or None, "done": done, "total": total}
-        return bool(await self._database.rows(_SEEN, row))
+        return bool(await self._database.rows(SQL.save_progress, row))
 
-    async def end(
+    async def finish(
         self, run: UUID, state: RunState, *, results: Mapping[str, Any] | None = None, error: str | None = None
     ) -> None:
         queries = sum(map(len, results["per_query"].values())) if results else None
         row = {"id": run, "state": state, "error": error, "queries": queries, "results": None, "rows": None}
         if results is not None:  # lists read the rows alone: to parse a hundred results would take seconds
             row |= {"results": await asyncio.to_thread(json.dumps, results), "rows": json.dumps(results["rows"])}
-        await self._database.rows(_END, row)
+        await self._database.rows(SQL.finish_run, row)
 
     async def run_of(self, tenant: str, collection: str, run: UUID) -> EvaluationRun:
-        """Raises: NotFound."""
+        """Return a run.
+
+        Raises:
+            NotFound: the collection has no such run.
+        """
         of = {"tenant": tenant, "collection": collection, "id": run, "silent": _SILENT_AFTER}
-        rows = await self._database.rows(_RUN_OF, of)
+        rows = await self._database.rows(SQL.get_run, of)
         if not rows:
             raise _no_run(run)
         return _run(rows[0])
@@ -274,11 +200,15 @@ class Evaluations:
     async def runs(self, tenant: str, collection: str) -> list[EvaluationRun]:
         """List the runs of a collection, the newest first."""
         of = {"tenant": tenant, "collection": collection, "silent": _SILENT_AFTER}
-        return [_run(row) for row in await self._database.rows(_RUNS, of)]
+        return [_run(row) for row in await self._database.rows(SQL.list_runs, of)]
 
     async def delete_run(self, tenant: str, collection: str, run: UUID) -> None:
-        """Raises: NotFound."""
-        if not await self._database.rows(_DELETE_RUN, {"tenant": tenant, "collection": collection, "id": run}):
+        """Delete a run.
+
+        Raises:
+            NotFound: the collection has no such run.
+        """
+        if not await self._database.rows(SQL.delete_run, {"tenant": tenant, "collection": collection, "id": run}):
             raise _no_run(run)
 
 
@@ -287,7 +217,7 @@ async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> No
     await build_sync.hold(connection, tenant, collection)
     builds = await build_sync.builds_of(connection, tenant, collection)
     if not builds or not builds[0]["is_live"]:
-        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists those that exist.")
+        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
 
 
 async def _saved(
@@ -296,21 +226,21 @@ async def _saved(
     content = json.dumps(questions)
     if len(content) > MOST_CHARS:
         raise Conflict(f"The set '{of['name']}' would be larger than {MOST_CHARS:,} characters: make another one.")
-    if (await connection.execute(_COUNT_OTHERS, of)).scalar_one() >= MOST_SETS:
+    if (await connection.execute(SQL.count_other_sets, of)).scalar_one() >= MOST_SETS:
         raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
-    written = await connection.execute(_SAVE, {**of, "questions": content})
+    written = await connection.execute(SQL.save_set, {**of, "questions": content})
     return StoredLabelledSet(**written.mappings().one())
 
 
 def _merged(questions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each question once, with all its answers."""
+    """Return each question once, with all its answers."""
     merged: dict[str, Mapping[str, Any]] = {}
     for question in questions:
-        known = merged.get(question["question"], {})
+        present = merged.get(question["question"], {})
         answers = {
-            kind: list(dict.fromkeys([*known.get(kind, ()), *question.get(kind, ())]))
+            kind: list(dict.fromkeys([*present.get(kind, ()), *question.get(kind, ())]))
             for kind in ("external_ids", "chunk_ids")
-            if kind in known or kind in question
+            if kind in present or kind in question
         }
         merged[question["question"]] = {"question": question["question"], **answers}
     return list(merged.values())

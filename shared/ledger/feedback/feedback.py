@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
@@ -26,95 +26,14 @@ from shared.domain.states import AcceptedState
 from shared.ledger.documents import acceptance, build_sync, chunk_matching
 from shared.ledger.model import states
 from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _MOST_PAIRS = 10_000
 _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
 
-# Read a logged query.
-_QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
+SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
 
-# Write down whether a chunk that a query returned answered it.
-_NOTE_HELPFUL = text("UPDATE queries SET helpful = :helpful WHERE id = :id")
-
-# Read the name of a build's collection.
-_NAME = text("SELECT tenant, name FROM collections WHERE id = :collection")
-
-# Read a chunk as queries see it, and lock its document.
-_LIVE_CHUNK = text(f"""
-    SELECT c.document_id, {QUESTIONS} AS questions, q.reasons
-    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
-    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
-    WHERE c.id = :chunk AND d.collection_id = :collection AND {states.exists("d")}
-    FOR UPDATE OF d
-""")
-
-# Retract the oldest questions of a chunk that has too many.
-_CAP = text(f"""
-    UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
-    WHERE id = ANY(ARRAY(
-        SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {states.TAKE_BACK.applies()}
-        ORDER BY created_at DESC, id OFFSET :most))
-""")
-
-# Mark documents as changed, because a running verification compares their rows with older snapshots.
-_TOUCH = text("UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))")
-
-# Find the document of an accepted question.
-_DOCUMENT = text(f"""
-    SELECT document_id FROM accepted_questions
-    WHERE id = :id AND collection_id = :collection AND {states.TAKE_BACK.applies()}
-""")
-
-# Retract a question; return no row if it is retracted already.
-_TAKE_BACK = text(f"""
-    UPDATE accepted_questions SET {states.TAKE_BACK.sets()} WHERE id = :id AND {states.TAKE_BACK.applies()} RETURNING id
-""")
-
-# List a collection's accepted questions, the newest first.
-_PAGE = text(f"""
-    SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
-    FROM accepted_questions a JOIN documents d ON d.id = a.document_id
-    WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")}
-      AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
-    ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
-""")
-
-# List a collection's newest accepted questions with their chunks, the oldest first.
-_ACCEPTED = text(f"""
-    SELECT question, chunk_id FROM (
-        SELECT id, question, chunk_id, created_at FROM accepted_questions
-        WHERE collection_id = :collection AND {states.TAKE_BACK.applies()}
-        ORDER BY created_at DESC, id DESC LIMIT :limit) newest
-    ORDER BY created_at, id
-""")
-
-# A worker is writing the chunk of a question, or may start to: it may write the question's point.
-_HAS_WRITER = f"""
-    EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
-
-# Claim retracted questions, longest due first. Points of deleted versions are swept.
-_CLAIM_REMOVALS = text(f"""
-    UPDATE accepted_questions a SET due_at = now() + :claim
-    FROM (
-        SELECT id FROM accepted_questions WHERE state = '{AcceptedState.REMOVING}' AND due_at <= now()
-        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    ) due, collections l
-    WHERE a.id = due.id AND l.id = a.collection_id
-    RETURNING a.id, l.tenant, a.collection_id, l.index_name, a.due_at AS claimed_until, {_HAS_WRITER} AS has_writer,
-              ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
-""")
-
-# The claims of retractions that have not expired.
-_CLAIMS = f"""
-    unnest(CAST(:ids AS uuid[]), CAST(:until AS timestamptz[])) AS v(id, until)
-    WHERE a.id = v.id AND a.due_at = v.until AND a.state = '{AcceptedState.REMOVING}'"""
-
-# Delete questions whose points are deleted.
-_DELETE_REMOVED = text(f"DELETE FROM accepted_questions a USING {_CLAIMS} AND NOT {_HAS_WRITER} RETURNING a.id")
-
-# End claims: these questions are due again, after all others.
-_GIVE_BACK_REMOVALS = text(f"UPDATE accepted_questions a SET due_at = now() FROM {_CLAIMS}")
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
 
@@ -201,7 +120,7 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
-            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": True})
+            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": True})
             return await _accept(connection, tenant, query, chunk_id, most)
 
     @again_after_collision
@@ -217,7 +136,7 @@ class Feedback:
             return await _accept(connection, collection.tenant, asked, chunk_id, most)
 
     @again_after_collision
-    async def take_back(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
+    async def retract(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
         """Retract the question of a query from a chunk, if it was accepted.
 
         Raises:
@@ -226,25 +145,25 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
-            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": False})
+            await connection.execute(SQL.record_helpful, {"id": query_id, "helpful": False})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             identity = accepted_id(chunk_id, query.question)
-            if not await _take_back(connection, live, identity):
+            if not await _retract(connection, live, identity):
                 return FeedbackResult("not_accepted", query.question, None)
             return FeedbackResult("taken_back", query.question, identity)
 
     @again_after_collision
     async def remove(self, collection: Collection, accepted: UUID) -> None:
-        """Take an accepted question back.
+        """Retract an accepted question.
 
         Raises:
             NotFound: the collection has no accepted question of that id.
         """
         async with self._database.begin() as connection:
-            if not await _take_back(connection, collection.id, accepted):
+            if not await _retract(connection, collection.id, accepted):
                 raise NotFound(
                     f"There is no accepted question {accepted}. GET /v1/collections/{collection.name}/accepted lists"
-                    " those that exist."
+                    " the accepted questions."
                 )
 
     async def page(
@@ -254,7 +173,7 @@ class Feedback:
         at, identity = after or (None, None)
         parameters = {"collection": collection.id, "at": at, "after": identity, "limit": limit}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_PAGE, parameters)).mappings()
+            rows = (await connection.execute(SQL.page, parameters)).mappings()
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
     async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
@@ -263,7 +182,9 @@ class Feedback:
         The result covers the newest 10,000 pairs of question and chunk.
         """
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": _MOST_PAIRS})).all()
+            rows = (
+                await connection.execute(SQL.newest_accepted, {"collection": collection_id, "limit": _MOST_PAIRS})
+            ).all()
         questions: dict[str, tuple[str, list[str]]] = {}
         for row in rows:
             questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
@@ -272,7 +193,7 @@ class Feedback:
     async def claim_removals(self, limit: int) -> list[PendingRemoval]:
         """Claim retracted questions, so that none is accepted again while its points are deleted."""
         async with self._database.begin() as connection:
-            rows = await connection.execute(_CLAIM_REMOVALS, {"limit": limit, "claim": _REMOVAL_CLAIM})
+            rows = await connection.execute(SQL.claim_removals, {"limit": limit, "claim": _REMOVAL_CLAIM})
             return [PendingRemoval(**row) for row in rows.mappings()]
 
     async def settle_removals(self, claimed: Sequence[PendingRemoval], deleted: AbstractSet[UUID]) -> int:
@@ -285,10 +206,10 @@ class Feedback:
             claimed: the claimed questions.
             deleted: ids of questions whose points are deleted.
         """
-        gone = [question for question in claimed if question.id in deleted and not question.has_writer]
+        removable = [question for question in claimed if question.id in deleted and not question.has_writer]
         async with self._database.begin() as connection:
-            removed = (await connection.execute(_DELETE_REMOVED, _claims(gone))).all()
-            await connection.execute(_GIVE_BACK_REMOVALS, _claims(claimed))
+            removed = (await connection.execute(SQL.delete_removed, _claims(removable))).all()
+            await connection.execute(SQL.release_removals, _claims(claimed))
         return len(removed)
 
 
@@ -314,8 +235,8 @@ async def _accept(
     }
     if not await acceptance.accept(connection, parameters):
         return FeedbackResult("already_accepted", asked.question, parameters["id"])
-    await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
-    await connection.execute(_TOUCH, {"ids": [chunk["document_id"]]})
+    await connection.execute(SQL.retract_oldest, {"chunk": chunk_id, "most": most})
+    await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
     followers = await _mirror(connection, chunk["document_id"])
     due = await acceptance.index_waiting(connection, [chunk["document_id"], *followers])
     return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due))
@@ -323,7 +244,7 @@ async def _accept(
 
 async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _AskedQuestion:
     """Read a query that returned the chunk."""
-    row = (await connection.execute(_QUERY, {"id": query_id, "tenant": tenant})).one_or_none()
+    row = (await connection.execute(SQL.logged_query, {"id": query_id, "tenant": tenant})).one_or_none()
     if row is None:
         raise NotFound(
             f"There is no query {query_id}: take metadata.query_id of a reply, within FOREASK_QUERY_RETENTION_DAYS.",
@@ -340,7 +261,7 @@ async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk
     Raises:
         NotFound: the live build has no such chunk.
     """
-    collection = (await connection.execute(_NAME, {"collection": collection_id})).one_or_none()
+    collection = (await connection.execute(SQL.collection_name, {"collection": collection_id})).one_or_none()
     if collection is None:
         raise _no_chunk(chunk_id)
     await build_sync.hold(connection, collection.tenant, collection.name)
@@ -359,14 +280,14 @@ async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk
 async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> RowMapping:
     """Read a chunk as queries see it, and lock its document."""
     parameters = {"chunk": chunk_id, "collection": collection_id}
-    row: RowMapping | None = (await connection.execute(_LIVE_CHUNK, parameters)).mappings().one_or_none()
+    row: RowMapping | None = (await connection.execute(SQL.live_chunk, parameters)).mappings().one_or_none()
     if row is None:
         raise _no_chunk(chunk_id)
     return row
 
 
 def _no_chunk(chunk_id: UUID) -> NotFound:
-    return NotFound(f"The chunk {chunk_id} is not there any more.", field="chunk_id")
+    return NotFound(f"The chunk {chunk_id} does not exist any more.", field="chunk_id")
 
 
 def _passed_questions(chunk: RowMapping) -> set[str]:
@@ -374,13 +295,13 @@ def _passed_questions(chunk: RowMapping) -> set[str]:
     return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
 
 
-async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
+async def _retract(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
     parameters = {"id": accepted, "collection": collection_id}
-    document = (await connection.execute(_DOCUMENT, parameters)).scalar_one_or_none()
+    document = (await connection.execute(SQL.document_of_question, parameters)).scalar_one_or_none()
     if document is None:
         return False
-    await connection.execute(_TOUCH, {"ids": [document]})
-    if (await connection.execute(_TAKE_BACK, parameters)).one_or_none() is None:
+    await connection.execute(SQL.touch, {"ids": [document]})
+    if (await connection.execute(SQL.retract, parameters)).one_or_none() is None:
         return False
     await _mirror(connection, document)
     return True
@@ -389,6 +310,6 @@ async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted:
 async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
     """Copy the accepted questions of a locked live document to the other builds; return its rows there, locked."""
     followers = await acceptance.lock_followers(connection, document)
-    await connection.execute(_TOUCH, {"ids": followers})
+    await connection.execute(SQL.touch, {"ids": followers})
     await acceptance.mirror(connection, followers)
     return followers

@@ -7,46 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.domain.questions import plain
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 _MOST_GROUPED = 10_000
 _BATCH_SIZE = 1000  # rows of one transaction
 
-# Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
-# the last queries.
-_INSERT = text("""
-    WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
-    INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found)
-    SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}'
-    FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collections AS uuid[]),
-                      CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]))
-               AS v(id, tenant, collection_id, question, chunks, best_score)
-    ON CONFLICT DO NOTHING
-""")
-
-# Write down that the documents did not answer a query.
-_NOT_FOUND = text("""
-    WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
-    UPDATE queries SET found = false FROM soon WHERE id = :id
-""")
-
-# Read the newest queries of a collection, with all its builds.
-_NEWEST = text("""
-    SELECT id, question, chunk_ids, best_score, found, helpful, created_at FROM queries
-    WHERE collection_id IN (SELECT id FROM collections WHERE tenant = :tenant AND name = :name)
-      AND tenant = :tenant AND created_at >= CAST(:since AS timestamptz)
-    ORDER BY created_at DESC, id DESC LIMIT :limit
-""")
-
-# Delete the oldest queries that are older than an age.
-_PURGE = text("""
-    DELETE FROM queries WHERE id = ANY(ARRAY(
-        SELECT id FROM queries WHERE created_at <= now() - CAST(:age AS interval) ORDER BY created_at LIMIT :limit))
-    RETURNING id
-""")
+SQL = statements.load(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +64,7 @@ class QueryLog:
         self._database = database
 
     async def append(self, entries: Sequence[QueryLogEntry]) -> None:
-        """Write queries down; a crash of PostgreSQL within the next second may still lose them."""
+        """Insert queries; a crash of PostgreSQL within the next second may still lose them."""
         parameters = {
             "ids": [entry.id for entry in entries],
             "tenants": [entry.tenant for entry in entries],
@@ -106,12 +74,12 @@ class QueryLog:
             "best_scores": [entry.best_score for entry in entries],
         }
         async with self._database.begin() as connection:
-            await connection.execute(_INSERT, parameters)
+            await connection.execute(SQL.insert, parameters)
 
     async def not_found(self, query_id: UUID) -> None:
-        """Write down that the documents did not answer a query, though chunks were returned."""
+        """Record that the documents did not answer a query, though chunks were returned."""
         async with self._database.begin() as connection:
-            await connection.execute(_NOT_FOUND, {"id": query_id})
+            await connection.execute(SQL.record_not_found, {"id": query_id})
 
     async def asked(self, tenant: str, name: str, since: datetime) -> list[AskedQuestion]:
         """Return the questions asked of a collection, each once, last asked first.
@@ -121,7 +89,7 @@ class QueryLog:
         """
         parameters = {"tenant": tenant, "name": name, "since": since, "limit": _MOST_GROUPED}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_NEWEST, parameters)).all()
+            rows = (await connection.execute(SQL.newest, parameters)).all()
         asked: dict[str, AskedQuestion] = {}
         for row in rows:
             if (last := asked.get(form := plain(row.question))) is None:
@@ -145,5 +113,5 @@ class QueryLog:
     async def purge(self, age: timedelta) -> bool:
         """Delete some queries that are older; return whether more may wait."""
         async with self._database.begin() as connection:
-            deleted = (await connection.execute(_PURGE, {"age": age, "limit": _BATCH_SIZE})).all()
+            deleted = (await connection.execute(SQL.purge, {"age": age, "limit": _BATCH_SIZE})).all()
         return len(deleted) == _BATCH_SIZE

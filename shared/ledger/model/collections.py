@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection, CollectionOptions
@@ -16,75 +16,18 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.index_location import IndexNames
 from shared.ledger.model import counters, states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-# Insert a collection, unless it exists or the tenant has the maximum number.
-_MAKE = text(f"""
-    INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
-    SELECT :id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name
-    WHERE CAST(:most AS int) IS NULL
-          OR (SELECT count(*) FROM collections WHERE tenant = :tenant AND {states.is_live()}) < :most
-    ON CONFLICT DO NOTHING
-""")
-
-# Prevent erasures of a tenant from starting until the transaction ends; many transactions may hold this lock.
-_HOLD_ERASURES = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:tenant, 7065013))")
-
-# Prevent collections of a tenant from being created until the transaction ends.
-HOLD_COLLECTIONS = text("SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))")
-
-# Find a running erasure of a tenant or of one of its collections.
-_FIND_ERASURE = text("""
-    SELECT id, collection FROM erasures
-    WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
-      AND (collection IS NULL OR collection = :name)
-""")
-
-# Lock a build of a collection while it is live. New documents wait, because each refers to the row.
-_LOCK = text(f"SELECT * FROM collections WHERE id = :id AND {states.is_live()} FOR UPDATE")
-
-# Return whether a collection has documents, including those being deleted.
-_HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
-
-# Look whether a collection has anything in Qdrant, or may still have.
-_HAS_POINTS = text("""
-    SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
-           OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
-""")
-
-# Set another embedding of a locked collection; its calibration becomes invalid.
-_SET_EMBEDDING = text("""
-    UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
-    WHERE id = :id RETURNING *
-""")
-
-# Replace the options of a locked collection.
-_SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *")
-
-# Read a collection by its name: its live build.
-_FIND = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {states.is_live()}")
-
-# List a tenant's collections in order of name.
-_PAGE = text(f"""
-    SELECT * FROM collections WHERE tenant = :tenant AND name > :after AND {states.is_live()} ORDER BY name LIMIT :limit
-""")
-
-# List the collections of Qdrant.
-_INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
-
-# Count the documents of some collections of a tenant by state.
-_COUNTS = text(f"""
-    SELECT part, state, sum(rows)::bigint FROM {counters.of_tenant("documents")} t
-    WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
-""")
+SQL = statements.load(__file__, states.FRAGMENTS, document_counts=counters.of_tenant("documents"))
 
 
 class Collections:
     """The collections of all tenants.
 
     Args:
-        database: has them.
-        index_names: names Qdrant's collections.
+        database: the ledger.
+        index_names: names of Qdrant's collections.
     """
 
     def __init__(self, database: Database, index_names: IndexNames) -> None:
@@ -101,7 +44,7 @@ class Collections:
         replace_embedding: bool = False,
         most: int | None = None,
     ) -> Collection:
-        """Return the collection, created if missing; `options` replace those of an existing one.
+        """Return the collection, created if missing; `options` replace the options of an existing one.
 
         Filterable fields are added to the declared ones.
 
@@ -111,7 +54,7 @@ class Collections:
             embedding_model: name of the embedding of a new collection.
             options: options to set; None leaves them unchanged.
             replace_embedding: whether an existing collection without documents changes its embedding, too.
-            most: maximum number of the tenant's collections; concurrent requests may exceed it. None is no limit.
+            most: maximum number of the tenant's collections; concurrent requests may exceed it. None sets no limit.
 
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
@@ -150,14 +93,14 @@ class Collections:
         """
         collection = await self.find(tenant, name)
         if collection is None:
-            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
+            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
         return collection
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
         """Return a tenant's collections in order of name, after `after`."""
         parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
+            return [collection_of(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
 
     def index_name(self, embedding_model: str) -> str:
         """Name the collection of Qdrant for builds of an embedding model."""
@@ -166,14 +109,14 @@ class Collections:
     async def index_names(self) -> list[str]:
         """Return the names of the Qdrant collections that contain points of collections."""
         async with self._database.begin() as connection:
-            return list((await connection.execute(_INDEX_NAMES)).scalars())
+            return list((await connection.execute(SQL.index_names)).scalars())
 
     async def document_counts(self, tenant: str, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
         """Return how many documents of each state each of a tenant's collections has."""
         counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
         parameters = {"tenant": tenant, "ids": list(map(str, collection_ids))}
         async with self._database.begin() as connection:
-            for collection_id, state, count in await connection.execute(_COUNTS, parameters):
+            for collection_id, state, count in await connection.execute(SQL.counts, parameters):
                 counts[UUID(collection_id)][state] = count
         return counts
 
@@ -193,7 +136,7 @@ def collection_of(row: RowMapping) -> Collection:
 
 
 async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
-    return (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
+    return (await connection.execute(SQL.find, {"tenant": tenant, "name": name})).mappings().one_or_none()
 
 
 async def _found_or_made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
@@ -210,49 +153,51 @@ async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) ->
     while True:
         found = await _found_or_made(connection, parameters)
         async with connection.begin_nested() as savepoint:
-            row = (await connection.execute(_LOCK, {"id": found["id"]})).mappings().one_or_none()
+            row = (await connection.execute(SQL.lock, {"id": found["id"]})).mappings().one_or_none()
             if row is not None:
                 return row
             await savepoint.rollback()
 
 
 async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
-    await connection.execute(_HOLD_ERASURES, {"tenant": parameters["tenant"]})
+    await connection.execute(SQL.hold_erasures, {"tenant": parameters["tenant"]})
     names = {"tenant": parameters["tenant"], "name": parameters["name"]}
-    erasure = (await connection.execute(_FIND_ERASURE, names)).first()
+    erasure = (await connection.execute(SQL.find_erasure, names)).first()
     if erasure is not None:
-        what = "all that the tenant had" if erasure.collection is None else f"the collection '{erasure.collection}'"
-        raise being_erased(what, f" GET /v1/erasures/{erasure.id} says how far it is.")
-    await connection.execute(_MAKE, parameters)
+        erased = "all data of the tenant" if erasure.collection is None else f"the collection '{erasure.collection}'"
+        raise being_erased(erased, f" GET /v1/erasures/{erasure.id} returns its progress.")
+    await connection.execute(SQL.insert, parameters)
     row = await _found(connection, names["tenant"], names["name"])
     if row is None:
         raise Conflict(
-            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for"
+            f"This tenant may have {parameters['most']:,} collections: use an existing one, or ask the operator for"
             " more.",
             field="collection",
         )
     return row
 
 
-def being_erased(what: str, hint: str = "") -> Conflict:
-    return Conflict(f"This waits for an erasure: {what} is being deleted. Try again when that has ended.{hint}")
+def being_erased(erased: str, hint: str = "") -> Conflict:
+    return Conflict(
+        f"This waits for an erasure: {erased} is being deleted. Try again when the erasure has finished.{hint}"
+    )
 
 
 async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
-    if (await connection.execute(_HAS_POINTS, {"id": parameters["id"]})).scalar_one():
+    if (await connection.execute(SQL.has_points, {"id": parameters["id"]})).scalar_one():
         raise Conflict(
-            "The embedding is chosen before the first document, and this collection has documents, or deletions that"
-            " have not ended: migrate it, or use a new collection.",
+            "The embedding is chosen before the first document, and this collection has documents, or unfinished"
+            " deletions: migrate it, or use a new collection.",
             field="embedding",
         )
-    row: RowMapping = (await connection.execute(_SET_EMBEDDING, parameters)).mappings().one()
+    row: RowMapping = (await connection.execute(SQL.set_embedding, parameters)).mappings().one()
     return row
 
 
 async def _set_options(connection: AsyncConnection, locked: RowMapping, options: CollectionOptions) -> RowMapping:
     present = options_of(locked["options"]).filterable
     fields = with_more(present, options.filterable)
-    if fields != present and (await connection.execute(_HAS_DOCUMENTS, {"id": locked["id"]})).scalar_one():
+    if fields != present and (await connection.execute(SQL.has_documents, {"id": locked["id"]})).scalar_one():
         raise Conflict(
             "Fields are declared before the first document, and this collection has documents: declare them in a new"
             " collection. Questions that are paid for are not paid for again there.",
@@ -260,7 +205,7 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
         )
     stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))
     parameters = {"id": locked["id"], "options": stored}
-    row: RowMapping = (await connection.execute(_SET_OPTIONS, parameters)).mappings().one()
+    row: RowMapping = (await connection.execute(SQL.set_options, parameters)).mappings().one()
     return row
 
 

@@ -47,8 +47,8 @@ def lease(row: RowMapping) -> Lease:
 
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
-    """The document of a claim, which may have started another version than the row's."""
-    given = row["ready_questions"]
+    """Return a claimed document; the claim may have started another version than the version of the row."""
+    questions = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
         tenant=row["tenant"],
@@ -60,7 +60,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         title=row["title"],
         media_type=row["media_type"],
         metadata=row["metadata"],
-        ready_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
+        ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         live_version=row["live_version"],
@@ -69,12 +69,12 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
 
 
 def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
-    """The languages of parsed texts that their collections did not have when the documents were claimed."""
+    """Return the languages of parsed texts that their collections did not have when the documents were claimed."""
     new: dict[UUID, set[str]] = defaultdict(set)
     for outcome in parsed:
-        known = outcome.document.languages
+        present = outcome.document.languages
         for chunk in outcome.chunks:
-            if chunk.content.language and chunk.content.language not in known:
+            if chunk.content.language and chunk.content.language not in present:
                 new[outcome.document.collection_id].add(chunk.content.language)
     return new
 
@@ -123,7 +123,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lane=row["lane"],
         of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
-        has_text=row["text_stands"],
+        has_text=row["has_text"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
     )
@@ -142,7 +142,7 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
 
 
 def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
-    """Chunks, each with the id of its document."""
+    """Return chunks, each with the id of its document."""
     return _rows(
         {
             "document_id": document_id,
@@ -171,7 +171,7 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
 
 
 def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
-    """Chunks, each with its new key; `again` marks a key that an earlier one has."""
+    """Return chunks, each with its new key; `again` marks a key that an earlier chunk has."""
     keys = [key for _, key in chunks]
     return _rows(
         _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:index]}
@@ -180,8 +180,8 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
 
 
 def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
-    kept = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
-    return _rows([_lease(chunk.lease) | _usage(usage, calls) | kept])
+    reply = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
+    return _rows([_lease(chunk.lease) | _usage(usage, calls) | reply])
 
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
@@ -192,11 +192,11 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 
 
 def _results(outcome: IndexOutcome) -> dict[str, Any]:
-    """The questions of a chunk with their reasons; no questions if they equal those of the completion."""
+    """Return a chunk's questions with their reasons; no questions if they equal the questions of the completion."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
-    judged = {question["text"]: question for question in outcome.questions}
-    written = len(outcome.questions) == len(judged) == len(generated) and judged.keys() == set(generated)
-    ordered = [judged[question] for question in generated] if generated and written else outcome.questions
+    results = {question["text"]: question for question in outcome.questions}
+    written = len(outcome.questions) == len(results) == len(generated) and results.keys() == set(generated)
+    ordered = [results[question] for question in generated] if generated and written else outcome.questions
     return {
         "questions": None if generated and written else [question["text"] for question in ordered],
         "reasons": [question["reason"] for question in ordered],
@@ -204,14 +204,14 @@ def _results(outcome: IndexOutcome) -> dict[str, Any]:
     }
 
 
-# The questions that `reasons` of `chunk_questions q` are of.
+# The questions of `chunk_questions q`, in the order of its `reasons`.
 QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE k.content_key = q.content_key))"
 
 
 def filtered_questions(row: RowMapping) -> list[dict[str, Any]]:
-    """The questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
-    judged = zip(row["questions"], row["reasons"], strict=True)
-    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
+    """Return the questions of a chunk as `{"text", "passed", "reason"}`, including dropped ones."""
+    results = zip(row["questions"], row["reasons"], strict=True)
+    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in results]
 
 
 def passed_questions(row: RowMapping) -> list[str]:
@@ -219,7 +219,7 @@ def passed_questions(row: RowMapping) -> list[str]:
 
 
 def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
-    """Chunks by their leases, each with its document."""
+    """Return chunks by their leases, each with its document."""
     return _rows(_lease(chunk.lease) | {"document_id": chunk.document_id} for chunk in chunks)
 
 
@@ -242,12 +242,12 @@ def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
 
 
 def version_rows(versions: Iterable[tuple[UUID, int]]) -> dict[str, str]:
-    """Documents by their ids, each with a version."""
+    """Return documents by their ids, each with a version."""
     return _rows({"id": document_id, "version": version} for document_id, version in versions)
 
 
 def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
-    """Chunks, each with whether another worker may still write it."""
+    """Return chunks; `later` marks a chunk that another worker may still write."""
     return _rows(
         _lease(chunk.lease)
         | {
@@ -281,7 +281,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
 
 
 def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
-    """The replies of a row; None: there are none."""
+    """Return the replies of a row; NULL stands for no replies."""
     return tuple(map(_reply, values or ()))
 
 

@@ -5,10 +5,10 @@ made from this table, which refuses every other transition.
 
 collections
     MAKE_COLLECTION      new -> live
-    BEGIN_BUILD          new -> filling
+    START_BUILD          new -> filling
     PAUSE_FILL           filling -> paused
     RESUME_FILL          paused -> filling
-    END_FILL             filling -> following
+    FINISH_FILL          filling -> following
     SWITCH_FROM          live -> following
     SWITCH_TO            following -> live
     DROP_BUILD           filling, paused, following -> dropping
@@ -46,15 +46,16 @@ accepted_questions
     ACCEPT               new, removing, refused -> waiting
     SETTLE_ACCEPTED      waiting -> refused | indexed
     WAIT_AGAIN           indexed -> waiting
-    TAKE_BACK            waiting, indexed, refused -> removing
-    TAKE_BACK_LATE       new -> removing
+    RETRACT              waiting, indexed, refused -> removing
+    RETRACT_LATE         new -> removing
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Literal
 
 from shared.domain.builds import BuildState
@@ -151,8 +152,9 @@ TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
 TO_INDEX = (*TO_INDEX_TEXT, *TO_INDEX_QUESTIONS)
 OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
-# Documents with chunks in progress, and documents that no worker holds.
+# Documents with chunks in progress, documents in progress, and documents that no worker holds.
 OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
+UNFINISHED_DOCUMENTS = (*TO_PARSE, *OPEN_DOCUMENTS)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
@@ -177,10 +179,10 @@ def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState
 
 
 MAKE_COLLECTION = _build((None,), BuildState.LIVE)
-BEGIN_BUILD = _build((None,), BuildState.FILLING)
+START_BUILD = _build((None,), BuildState.FILLING)
 PAUSE_FILL = _build((BuildState.FILLING,), BuildState.PAUSED)
 RESUME_FILL = _build((BuildState.PAUSED,), BuildState.FILLING)
-END_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
+FINISH_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
 SWITCH_FROM = _build((BuildState.LIVE,), BuildState.FOLLOWING)
 SWITCH_TO = _build((BuildState.FOLLOWING,), BuildState.LIVE)
 DROP_BUILD = _build(FOLLOWERS, BuildState.DROPPING)
@@ -223,5 +225,35 @@ DISCARD_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.DISCARDED)
 ACCEPT = _accepted((None, AcceptedState.REMOVING, AcceptedState.REFUSED), AcceptedState.WAITING)
 SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, AcceptedState.INDEXED)
 WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
-TAKE_BACK = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
-TAKE_BACK_LATE = _accepted((None,), AcceptedState.REMOVING)
+RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
+RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
+
+# Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
+# states, and the expressions of each transition.
+FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
+    "exists": exists,
+    "has_failed": has_failed,
+    "is_live": is_live,
+    "is_follower": partial(build_is_in, FOLLOWERS),
+    "is_dropping": is_dropping,
+    "TO_PARSE": partial(is_in, TO_PARSE),
+    "TO_GENERATE": partial(is_in, TO_GENERATE),
+    "TO_INDEX": partial(is_in, TO_INDEX),
+    "TO_INDEX_TEXT": partial(is_in, TO_INDEX_TEXT),
+    "TO_INDEX_QUESTIONS": partial(is_in, TO_INDEX_QUESTIONS),
+    "OPEN_CHUNKS": partial(is_in, OPEN_CHUNKS),
+    "OPEN_DOCUMENTS": partial(is_in, OPEN_DOCUMENTS),
+    "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
+    "UNCLAIMED": UNCLAIMED,
+    **{
+        f"{kind.__name__}.{state.name}": f"'{state}'"
+        for kind in (BuildState, DocumentState, ChunkState, AcceptedState)
+        for state in kind
+    },
+    **{
+        f"{name}.{expression}": getattr(transition, expression)
+        for name, transition in tuple(globals().items())
+        if isinstance(transition, Transition)
+        for expression in ("applies", "sets", "target")
+    },
+}

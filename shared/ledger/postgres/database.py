@@ -27,11 +27,11 @@ Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT = timedelta(seconds=20)
 _SETTLEMENTS_FIRST_SECONDS = 1.0  # workers retry settlements every half second while the ledger is unavailable
-_LOOK_SECONDS = 0.1  # between two looks whether an advisory lock is free
+_POLL_SECONDS = 0.1  # between two polls of an advisory lock
 _LOST = (
     exc.OperationalError,
     exc.InterfaceError,
-    exc.TimeoutError,  # no connection came free in the pool
+    exc.TimeoutError,  # no connection of the pool was free
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
@@ -90,7 +90,7 @@ class Collided(Unavailable):
     """PostgreSQL ended this transaction because of a conflict; repeating the transaction will succeed."""
 
 
-# For whatever is simply done again.
+# For transactions that can be repeated.
 again_after_collision = tenacity.retry(
     retry=tenacity.retry_if_exception_type(Collided),
     stop=tenacity.stop_after_attempt(4),
@@ -118,12 +118,14 @@ class Database:
     ) -> None:
         bound = 0.0 if timeout is None else timeout.total_seconds()
         self._pool_size = pool_size
-        self._away = False
+        self._unavailable = False
         self._back_at = -_SETTLEMENTS_FIRST_SECONDS
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
         except (exc.ArgumentError, ValueError):  # the latter if the port is not a number
-            raise InvalidInput("FOREASK_DATABASE_URL is no postgresql://user:password@host:5432/name.") from None
+            raise InvalidInput(
+                "FOREASK_DATABASE_URL must have the form postgresql://user:password@host:5432/name."
+            ) from None
         self.engine: AsyncEngine = create_async_engine(
             address,
             pool_size=pool_size,
@@ -142,7 +144,7 @@ class Database:
         sync = self.engine.sync_engine
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
-            # A single statement needs no BEGIN and no COMMIT, which are two of three round trips.
+            # A single statement needs no transaction block: its `BEGIN` and `COMMIT` are two of three round trips.
             self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         else:
             event.listen(sync, "begin", partial(_bound_transaction, bound))
@@ -150,7 +152,7 @@ class Database:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end of the block, rolled back by an exception.
+        """Start a transaction: committed at the end of the block, rolled back by an exception.
 
         Raises:
             Collided: it conflicted with another transaction; nothing was committed.
@@ -171,7 +173,7 @@ class Database:
         Raises:
             Unavailable: PostgreSQL is still unavailable.
         """
-        if self._away:
+        if self._unavailable:
             await self.ping()
         await asyncio.sleep(self._back_at + _SETTLEMENTS_FIRST_SECONDS - time.monotonic())
 
@@ -205,7 +207,7 @@ class Database:
         await self.rows(_PING)
 
     def connections(self) -> int:
-        """How many connections are in use."""
+        """Return the number of connections in use."""
         pool = self.engine.pool
         return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
@@ -215,34 +217,34 @@ class Database:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Convert the driver's errors, record whether PostgreSQL is available, and measure the time."""
-        began, answered = time.perf_counter(), _FAILED_SECONDS
+        started, seconds = time.perf_counter(), _FAILED_SECONDS
         try:
             with traces.span("transaction", "client", _POSTGRESQL):
                 yield
-            answered = _OK_SECONDS
+            seconds = _OK_SECONDS
         except _LOST as error:
-            self._away = True
+            self._unavailable = True
             raise _unavailable(error) from error
         except exc.DBAPIError as error:
             _forget_values(error)
             cause = error.orig.__cause__ if error.orig else None
             if isinstance(cause, _COLLISIONS):
                 raise Collided(
-                    "another transaction of the ledger (PostgreSQL) stood in the way",
+                    "another transaction of the ledger (PostgreSQL) conflicted with this one",
                     component="ledger",
                     retry_after=_RETRY_AFTER,
                 ) from error
             if error.connection_invalidated or isinstance(cause, _LOST):
-                self._away = True
+                self._unavailable = True
                 raise _unavailable(error) from error
             if isinstance(cause, asyncpg.DataError):
-                raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
+                raise Permanent("the ledger (PostgreSQL) cannot store a value") from error
             raise
         else:
-            if self._away:
-                self._away, self._back_at = False, time.monotonic()
+            if self._unavailable:
+                self._unavailable, self._back_at = False, time.monotonic()
         finally:
-            answered.observe(time.perf_counter() - began)
+            seconds.observe(time.perf_counter() - started)
 
 
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
@@ -257,7 +259,7 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
         await connection.execute(_NEEDS_NO_SNAPSHOT)
         if locked:
             return
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _forget_values(error: exc.DBAPIError) -> None:
@@ -279,16 +281,16 @@ def _unavailable(error: BaseException) -> Unavailable:
     cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
     reason = cause or error
     if isinstance(reason, asyncpg.InsufficientResourcesError):
-        # Its own words quote no row of ours, but name files and roles of the server: they are for the log alone.
+        # The server's message quotes no row of ours, but names files and roles of the server: only the log gets it.
         log.warning("ledger.answered", kind=type(reason).__name__, words=str(reason)[:300])
-    said = f"is not available: {type(reason).__name__}"
+    problem = f"is not available: {type(reason).__name__}"
     if isinstance(reason, asyncpg.TooManyConnectionsError):
-        said = "has no connection left: raise its max_connections, or let processes hold fewer"
-    return Unavailable(f"the ledger (PostgreSQL) {said}", component="ledger", retry_after=_RETRY_AFTER)
+        problem = "has no connection left: raise its max_connections, or let processes hold fewer"
+    return Unavailable(f"the ledger (PostgreSQL) {problem}", component="ledger", retry_after=_RETRY_AFTER)
 
 
 def _bound_session(seconds: float, connection: Any, _: object) -> None:
-    """Let the server end transactions of a new connection that take too long."""
+    """Limit the duration of the transactions of a new connection."""
     cursor = connection.cursor()
     cursor.execute(_SET_BOUNDS, (_interval(seconds), False))
     cursor.close()
@@ -296,7 +298,7 @@ def _bound_session(seconds: float, connection: Any, _: object) -> None:
 
 
 def _bound_transaction(seconds: float, connection: Connection) -> None:
-    """Let the server end the starting transaction if it takes too long."""
+    """Limit the duration of the starting transaction."""
     connection.exec_driver_sql(_SET_BOUNDS, (_interval(seconds), True))
 
 

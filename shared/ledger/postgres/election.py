@@ -21,7 +21,7 @@ _TAKE = text("""
 """)
 
 # End the lease.
-_GIVE_UP = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
+_RESIGN = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
 
 
 class Election:
@@ -41,11 +41,11 @@ class Election:
             parameters = {"candidate": self._candidate, "lease": LEASE}
             return (await connection.execute(_TAKE, parameters)).one_or_none() is not None
 
-    async def give_up(self) -> None:
+    async def resign(self) -> None:
         """End this candidate's lease, so that the next one can take over at once.
 
         Raises:
             Unavailable: the ledger cannot be reached; the lease expires.
         """
         async with self._database.begin() as connection:
-            await connection.execute(_GIVE_UP, {"candidate": self._candidate})
+            await connection.execute(_RESIGN, {"candidate": self._candidate})

@@ -13,7 +13,7 @@ from shared.ledger.postgres.database import Database
 
 REVISION = "0001"
 
-# Return the revision of the schema, as Alembic keeps it.
+# Return the revision of the schema, as Alembic stores it.
 _REVISION = text("SELECT version_num FROM alembic_version")
 
 
@@ -21,7 +21,7 @@ async def require_current(database: Database) -> None:
     """Check that the ledger's schema has the required revision.
 
     Raises:
-        InvalidInput: it is older, newer or missing; the message says what to do.
+        InvalidInput: it is older, newer or missing; the message contains the remedy.
         Unavailable: the ledger cannot be reached.
     """
     found = await _revision(database)
@@ -34,8 +34,8 @@ async def require_current(database: Database) -> None:
         )
     if found > REVISION:
         raise InvalidInput(
-            f"The ledger's schema is at revision {found} and this code knows {REVISION}: run the release that migrated"
-            " it, or a newer one."
+            f"The ledger's schema is at revision {found} and this code supports {REVISION}: run the release that"
+            " migrated it, or a newer one."
         )
 
 

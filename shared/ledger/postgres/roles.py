@@ -37,7 +37,7 @@ _GRANTS = {
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 
-# List the ledger's tables: those with the owner of Alembic's table, without that table.
+# List the ledger's tables: the tables with the owner of Alembic's table, without that table.
 _TABLES = text("""
     SELECT string_agg(quote_ident(t.tablename), ', ' ORDER BY t.tablename)
     FROM pg_tables t JOIN pg_tables a ON a.schemaname = t.schemaname AND a.tableowner = t.tableowner

@@ -19,7 +19,7 @@ _LOCK_TIMEOUT = "4s"
 _RETRY_AFTER = timedelta(seconds=30)
 
 # Allow this transaction to be idle as long as migrations take.
-_STAND_STILL = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+_ALLOW_IDLE = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
 
 
 def _configuration(connection: Connection) -> Config:
@@ -34,17 +34,17 @@ def _configuration(connection: Connection) -> Config:
 async def migrate(engine: AsyncEngine) -> None:
     """Apply missing migrations; concurrent and repeated calls are safe.
 
-    Each migration is applied completely or not at all, except one that builds an index `CONCURRENTLY`, which may be
-    applied again.
+    Each migration is applied completely or not at all, except a migration that builds an index `CONCURRENTLY`, which
+    may be applied again.
 
     Raises:
         Unavailable: a migration waited too long for a lock. Earlier migrations are applied.
     """
     # The lock has its own transaction, because a migration that builds an index ends the transaction in which
     # migrations started.
-    async with engine.begin() as turn:
-        await turn.execute(_STAND_STILL)
-        await lock(turn, AdvisoryLock.MIGRATION)
+    async with engine.begin() as lock_connection:
+        await lock_connection.execute(_ALLOW_IDLE)
+        await lock(lock_connection, AdvisoryLock.MIGRATION)
         async with engine.connect() as connection:
             try:
                 await connection.run_sync(_upgrade)

@@ -15,7 +15,7 @@ _ID = text("SELECT id FROM deployment")
 # Return the time of the ledger's clock.
 _NOW = text("SELECT now()")
 
-# List the uploads of the documents that came last.
+# List the uploads of the newest documents.
 _NEWEST_UPLOADS = text("""
     SELECT v.upload
     FROM (SELECT id, version FROM documents ORDER BY created_at DESC LIMIT :limit) d

@@ -7,61 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.keys import Key, NewKey, Scope
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 _MOST = 1_000  # of a tenant, including recently ended ones
 _REMEMBERED = timedelta(days=90)  # after a key has ended: for so long the log's names can be looked up
 _USE_EVERY = timedelta(minutes=1)
 
-_KEY = "id, tenant, name, scopes, filter, created_at, expires_at, revoked_at, last_used_at"
-
-# Find keys by their hashes, including ended ones.
-_FIND = text(f"SELECT sha256, {_KEY} FROM api_keys WHERE sha256 = ANY(CAST(:hashes AS bytea[]))")
-
-# List a tenant's keys, the newest first.
-_PAGE = text(f"""
-    SELECT {_KEY} FROM api_keys
-    WHERE tenant = :tenant
-      AND (CAST(:at AS timestamptz) IS NULL OR (created_at, id) < (:at, CAST(:after AS uuid)))
-    ORDER BY created_at DESC, id DESC LIMIT :limit
-""")
-
-# Lock the keys of a tenant until the transaction ends.
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('api_keys:' || :tenant, 0))")
-
-# Delete a tenant's keys that ended long ago.
-_FORGET = text("""
-    DELETE FROM api_keys
-    WHERE tenant = :tenant AND least(revoked_at, expires_at) < now() - CAST(:age AS interval)
-""")
-
-# Count a tenant's keys.
-_COUNT = text("SELECT count(*) FROM api_keys WHERE tenant = :tenant")
-
-# Insert a key; return no row if a key that is not revoked has the name.
-_MAKE = text(f"""
-    INSERT INTO api_keys (id, tenant, name, sha256, scopes, filter, expires_at)
-    VALUES (:id, :tenant, :name, :sha256, CAST(:scopes AS text[]), CAST(:filter AS jsonb),
-            now() + CAST(:lasts AS interval))
-    ON CONFLICT (tenant, name) WHERE revoked_at IS NULL DO NOTHING
-    RETURNING {_KEY}
-""")
-
-# Revoke a key; the first time counts.
-_REVOKE = text("""
-    UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = :tenant AND id = :id RETURNING id
-""")
-
-# Record that keys were used, unless another process has just done so.
-_RECORD_USE = text("""
-    UPDATE api_keys SET last_used_at = now()
-    WHERE id = ANY(CAST(:ids AS uuid[]))
-      AND (last_used_at IS NULL OR last_used_at <= now() - CAST(:every AS interval))
-""")
+SQL = statements.load(__file__)
 
 
 class Keys:
@@ -84,25 +41,25 @@ class Keys:
             "lasts": new.lasts,
         }
         async with self._database.begin() as connection:
-            await connection.execute(_LOCK, {"tenant": new.tenant})
-            await connection.execute(_FORGET, {"tenant": new.tenant, "age": _REMEMBERED})
-            count: int = (await connection.execute(_COUNT, {"tenant": new.tenant})).scalar_one()
+            await connection.execute(SQL.lock, {"tenant": new.tenant})
+            await connection.execute(SQL.delete_ended, {"tenant": new.tenant, "age": _REMEMBERED})
+            count: int = (await connection.execute(SQL.count, {"tenant": new.tenant})).scalar_one()
             if count >= _MOST:
-                raise Conflict(f"There are {_MOST:,} keys already, with those that ended in the last 90 days.")
-            row = (await connection.execute(_MAKE, parameters)).mappings().one_or_none()
+                raise Conflict(f"There are {_MOST:,} keys already, including keys that ended in the last 90 days.")
+            row = (await connection.execute(SQL.insert, parameters)).mappings().one_or_none()
         if row is None:
             raise Conflict(f"There is a key '{new.name}' already: revoke it, or choose another name.", field="name")
         return _key_of(row)
 
     async def find(self, hashes: Collection[bytes]) -> Mapping[bytes, Key]:
         """Return existing keys by their hashes, including revoked and expired ones."""
-        return {row["sha256"]: _key_of(row) for row in await self._database.rows(_FIND, {"hashes": list(hashes)})}
+        return {row["sha256"]: _key_of(row) for row in await self._database.rows(SQL.find, {"hashes": list(hashes)})}
 
     async def page(self, tenant: str, *, after: tuple[datetime, UUID] | None = None, limit: int = 50) -> Sequence[Key]:
         """List a tenant's keys, newest first, including recently ended ones."""
         at, last = after or (None, None)
         parameters = {"tenant": tenant, "at": at, "after": last, "limit": limit}
-        return [_key_of(row) for row in await self._database.rows(_PAGE, parameters)]
+        return [_key_of(row) for row in await self._database.rows(SQL.page, parameters)]
 
     async def revoke(self, tenant: str, key_id: UUID) -> None:
         """Revoke a key; each process of the API refuses it within five seconds.
@@ -110,13 +67,13 @@ class Keys:
         Raises:
             NotFound: the tenant has no key of that id.
         """
-        if not await self._database.rows(_REVOKE, {"tenant": tenant, "id": key_id}):
-            raise NotFound(f"There is no key {key_id}. GET /v1/keys lists those that exist.")
+        if not await self._database.rows(SQL.revoke, {"tenant": tenant, "id": key_id}):
+            raise NotFound(f"There is no key {key_id}. GET /v1/keys lists the keys.")
 
     async def record_use(self, ids: Collection[UUID]) -> None:
         """Record that keys were used; of each at most once a minute."""
         async with self._database.begin() as connection:
-            await connection.execute(_RECORD_USE, {"ids": list(ids), "every": _USE_EVERY})
+            await connection.execute(SQL.record_use, {"ids": list(ids), "every": _USE_EVERY})
 
 
 def _key_of(row: RowMapping) -> Key:

@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import text
-
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-# List the tenants in order of name: each has a collection.
-_PAGE = text("SELECT DISTINCT tenant FROM collections WHERE tenant > :after ORDER BY tenant LIMIT :limit")
-
-# Count the tenants.
-_COUNT = text("SELECT count(DISTINCT tenant) AS tenants FROM collections")
-
-# Count the documents and chunks of some tenants by state; of all tenants together if none is named.
-_COUNTS = text("""
-    SELECT CASE WHEN CAST(:tenants AS text[]) IS NULL THEN '' ELSE tenant END AS whose, counted, state,
-           sum(rows)::bigint AS rows
-    FROM (SELECT tenant, counted, state, rows FROM tallies
-          UNION ALL SELECT tenant, counted, state, change FROM tally_changes) t
-    WHERE CAST(:tenants AS text[]) IS NULL OR tenant = ANY(:tenants)
-    GROUP BY whose, counted, state HAVING sum(rows) <> 0
-""")
+SQL = statements.load(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +25,10 @@ class Tenants:
 
     async def page(self, *, after: str = "", limit: int = 50) -> Sequence[str]:
         """List the names of tenants in their order."""
-        return [row["tenant"] for row in await self._database.rows(_PAGE, {"after": after, "limit": limit})]
+        return [row["tenant"] for row in await self._database.rows(SQL.page, {"after": after, "limit": limit})]
 
     async def count(self) -> int:
-        (row,) = await self._database.rows(_COUNT)
+        (row,) = await self._database.rows(SQL.count)
         return int(row["tenants"])
 
     async def counts(self, tenants: Sequence[str]) -> Mapping[str, StateCounts]:
@@ -56,8 +41,8 @@ class Tenants:
 
     async def _counts(self, tenants: Sequence[str] | None) -> dict[str, StateCounts]:
         counts = {tenant: StateCounts() for tenant in tenants or ()}
-        for row in await self._database.rows(_COUNTS, {"tenants": tenants}):
-            of_tenant = counts.setdefault(row["whose"], StateCounts())
+        for row in await self._database.rows(SQL.counts, {"tenants": tenants}):
+            of_tenant = counts.setdefault(row["of_tenant"], StateCounts())
             of_kind = of_tenant.documents if row["counted"] == "documents" else of_tenant.chunks
             of_kind[row["state"]] = row["rows"]
         return counts

@@ -6,100 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.usage import Cost, CostKind, Usage
 from shared.ledger.model.rows import cost_rows
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
 _BATCH_SIZE = 5_000  # rows of one transaction
 
-# Record the costs of attempts until now. An attempt with several calls is recorded repeatedly, and so is a repeated
-# settlement: the row has the latest sum. Costs of a tenant that was erased since the claim are not recorded.
-_INSERT = text("""
-    INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens,
-                            calls)
-    SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.prompt_tokens, v.completion_tokens,
-           v.calls
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-         AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text,
-              prompt_tokens int, completion_tokens int, calls int)
-    WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
-       OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
-                                                 AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
-    ON CONFLICT (token) DO UPDATE
-    SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
-        calls = excluded.calls, at = now()
-    WHERE excluded.calls > s.calls
-""")
-
-# Add changes up by day: 19,000 a second.
-_FOLD = text("""
-    WITH gone AS (
-        DELETE FROM spent_changes WHERE ctid = ANY(ARRAY(
-            SELECT ctid FROM spent_changes LIMIT :limit FOR UPDATE SKIP LOCKED))
-        RETURNING *
-    ), added AS (
-        INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
-        SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens), sum(completion_tokens), sum(calls)
-        FROM gone GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
-        ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
-        SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
-            completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
-    )
-    SELECT count(*) FROM gone
-""")
-
-# Delete attempts beyond an age, among those with the smallest tokens: older attempts have smaller tokens, except long
-# ones. Their costs are added up already.
-_FORGET = text("""
-    WITH gone AS (
-        DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
-        WHERE s.token = o.token AND s.at <= now() - CAST(:age AS interval) RETURNING 1
-    )
-    SELECT count(*) FROM gone
-""")
-
-# Sum up a tenant's costs.
-_SUMS = text("""
-    SELECT l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
-           sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
-    FROM (SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_changes
-          WHERE tenant = :tenant
-          UNION ALL
-          SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_by_day
-          WHERE tenant = :tenant) s
-    LEFT JOIN collections l ON l.id = s.collection_id
-    GROUP BY l.name, s.kind, s.model
-    ORDER BY l.name, s.kind DESC, s.model
-""")
-
-# Sum up a tenant's costs of the last days, by day in UTC.
-_DAYS = text("""
-    SELECT s.day, l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
-           sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
-    FROM (SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_changes
-          WHERE tenant = :tenant
-          UNION ALL
-          SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_by_day
-          WHERE tenant = :tenant) s
-    LEFT JOIN collections l ON l.id = s.collection_id
-    WHERE s.day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS int)
-    GROUP BY s.day, l.name, s.kind, s.model
-    ORDER BY s.day, l.name, s.kind DESC, s.model
-""")
-
-# Sum up today's costs, of all tenants or of one.
-_TODAY = text("""
-    SELECT tenant, kind, model, sum(prompt_tokens)::bigint AS prompt_tokens,
-           sum(completion_tokens)::bigint AS completion_tokens
-    FROM (SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_changes
-          UNION ALL
-          SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_by_day) s
-    WHERE day = (now() AT TIME ZONE 'UTC')::date AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
-    GROUP BY tenant, kind, model
-""")
+SQL = statements.load(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +58,7 @@ class Costs:
     async def sums(self, tenant: str) -> list[CostSum]:
         """Return a tenant's costs by collection, kind and model."""
         async with self._database.begin() as connection:
-            found = (await connection.execute(_SUMS, {"tenant": tenant})).all()
+            found = (await connection.execute(SQL.sums, {"tenant": tenant})).all()
         return [
             CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
         ]
@@ -150,7 +66,7 @@ class Costs:
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
         """Return a tenant's costs of the last `days` days including today, oldest first."""
         async with self._database.begin() as connection:
-            found = (await connection.execute(_DAYS, {"tenant": tenant, "days": days})).all()
+            found = (await connection.execute(SQL.days, {"tenant": tenant, "days": days})).all()
         return [
             CostOfDay(s.day, s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls)
             for s in found
@@ -159,24 +75,26 @@ class Costs:
     async def today(self, tenant: str | None = None) -> list[DayCost]:
         """Return the costs since midnight in UTC, of all tenants or of one."""
         async with self._database.begin() as connection:
-            found = (await connection.execute(_TODAY, {"tenant": tenant})).all()
+            found = (await connection.execute(SQL.today, {"tenant": tenant})).all()
         return [DayCost(s.tenant, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens)) for s in found]
 
     async def fold(self) -> bool:
         """Add up some costs of attempts by day; return whether more may be left."""
         async with self._database.begin() as connection:
-            folded: int = (await connection.execute(_FOLD, {"limit": _BATCH_SIZE})).scalar_one()
+            folded: int = (await connection.execute(SQL.add_up, {"limit": _BATCH_SIZE})).scalar_one()
         return folded == _BATCH_SIZE
 
     async def forget(self, age: timedelta) -> bool:
         """Delete some older attempts, but not their costs; return whether more may be left."""
         async with self._database.begin() as connection:
-            forgotten: int = (await connection.execute(_FORGET, {"age": age, "limit": _BATCH_SIZE})).scalar_one()
+            forgotten: int = (
+                await connection.execute(SQL.delete_old_attempts, {"age": age, "limit": _BATCH_SIZE})
+            ).scalar_one()
         return forgotten > 0
 
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
     """Record the costs of attempts in the transaction of their settlement, even if it is rejected as late."""
-    known = [cost for cost in costs if cost is not None]
-    if known:
-        await connection.execute(_INSERT, cost_rows(known))
+    recorded = [cost for cost in costs if cost is not None]
+    if recorded:
+        await connection.execute(SQL.insert, cost_rows(recorded))

@@ -31,9 +31,9 @@ _BEAT = text("""
 """)
 
 # Record that a process has exited.
-_LEAVE = text("DELETE FROM workers WHERE id = :id")
+_DELETE = text("DELETE FROM workers WHERE id = :id")
 
-# Forget processes that died long ago.
+# Delete processes that died long ago.
 _FORGET = text("DELETE FROM workers WHERE seen_at < now() - CAST(:after AS interval)")
 
 # List the processes that beat, or died within the last hour.
@@ -79,9 +79,9 @@ class Heartbeats:
 
     @asynccontextmanager
     async def beating(self, role: str, in_work: Callable[[], int]) -> AsyncIterator[None]:
-        """Send heartbeats while the block runs. An unavailable ledger does not end it."""
+        """Send heartbeats while the block runs. An unavailable ledger does not stop them."""
         me = uuid4()
-        task = asyncio.create_task(self._beat_again_and_again(me, role, in_work), name="heartbeat")
+        task = asyncio.create_task(self._beat_repeatedly(me, role, in_work), name="heartbeat")
         try:
             yield
         finally:
@@ -89,10 +89,10 @@ class Heartbeats:
             await asyncio.gather(task, return_exceptions=True)
             with suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(_EXPIRY_SECONDS):
-                    await self._execute(_LEAVE, {"id": me})
+                    await self._execute(_DELETE, {"id": me})
 
     async def seen(self) -> Sequence[SeenProcess]:
-        """Return live processes, and those that died within the last hour, by role and host."""
+        """Return live processes, and processes that died within the last hour, by role and host."""
         found = await self._database.rows(_LIST, {"alive_for": ALIVE_FOR})
         return [SeenProcess(**row) for row in found]
 
@@ -105,7 +105,7 @@ class Heartbeats:
         """Delete the rows of processes that died long ago."""
         await self._execute(_FORGET, {"after": _FORGET_AFTER})
 
-    async def _beat_again_and_again(self, me: UUID, role: str, in_work: Callable[[], int]) -> None:
+    async def _beat_repeatedly(self, me: UUID, role: str, in_work: Callable[[], int]) -> None:
         process = {"id": me, "role": role, "host": socket.gethostname(), "pid": os.getpid()}
         while True:
             try:

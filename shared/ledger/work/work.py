@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,10 +36,10 @@ from shared.domain.work import (
     Sweep,
 )
 from shared.ledger.documents import acceptance, build_sync, versions
-from shared.ledger.model import rows
+from shared.ledger.model import rows, states
+from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims, costs, reusable_vectors
-from shared.ledger.work import settlements as sql
 from shared.process import metrics
 
 T = TypeVar("T")
@@ -47,14 +48,23 @@ log = structlog.get_logger()
 _SLICE_CHUNKS = 500  # chunks per transaction; the event loop blocks while their rows are encoded
 _MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant named without limits has none, regardless of `other_limits`
+SQL = statements.load(
+    Path(__file__).with_name("settlements.sql"),
+    states.FRAGMENTS,
+    end_indexing=states.END_INDEXING.sets_where("v.dead", "t"),
+    finish_state=states.FINISH.sets("{has_dead_chunk}"),
+)
+_EXTEND = {"documents": SQL.extend_documents, "chunks": SQL.extend_chunks}
+_RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}
+_EXPIRE = {"documents": SQL.expire_documents, "chunks": SQL.expire_chunks}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChunks:
     """Claimed chunks to generate.
 
-    `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker pays
-    for.
+    `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker is
+    paying for.
     """
 
     chunks: list[ChunkToGenerate]
@@ -67,7 +77,7 @@ class Work:
 
     Args:
         database: the ledger.
-        worker: name of the process, for people.
+        worker: name of the process, for readers of the ledger.
         lease: duration of a claim without extension.
         weights: relative shares of tenants in the free slots; default 1.
         limits: limits of tenants' calls to the language model; no tenant holds more chunks than these allow to start
@@ -107,9 +117,11 @@ class Work:
         await self._database.settlements_first()
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-            begun = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
+            started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return _decoded("parse", lambda row: rows.claimed_document(row, begun.get(row["id"], row["version"])), claimed)
+        return _decoded(
+            "parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed
+        )
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims held.
@@ -127,26 +139,26 @@ class Work:
         return held
 
     async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
-        """Remember the languages that are new to a collection, before its first text in them is found.
+        """Add the new languages of a collection before queries find its first text in them.
 
-        Each collection has a transaction of its own, for uploads hold its row, too.
+        Each collection has a transaction of its own, because uploads lock its row, too.
         """
         for collection_id, languages in rows.new_languages(parsed).items():
             async with self._database.begin() as connection:
-                await connection.execute(sql.ADD_LANGUAGES, {"id": collection_id, "languages": sorted(languages)})
+                await connection.execute(SQL.add_languages, {"id": collection_id, "languages": sorted(languages)})
 
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
         """Insert some chunks of a document that is being parsed; return whether its claim held."""
         async with self._database.begin() as connection:
             parameters = {"id": lease.id, "token": lease.token}
-            if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
+            if (await connection.execute(SQL.lock_parsing, parameters)).one_or_none() is None:
                 return False
             await _insert_chunks(connection, chunks)
         return True
 
     async def _settle_parsed(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
         async with self._database.begin() as connection:
-            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(group))).scalars())
+            held = set((await connection.execute(SQL.settle_parsed, rows.parsed_rows(group))).scalars())
             chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
             if chunks:
                 await _insert_chunks(connection, chunks)
@@ -155,12 +167,12 @@ class Work:
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
         async with self._database.begin() as connection:
-            changed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).all()
+            changed = (await connection.execute(SQL.fail_documents, rows.failure_rows(failures))).all()
             failed = [row.id for row in changed]
             # Users' questions for the live version waited for the next version, which will not be live.
             await acceptance.index_waiting(connection, failed)
             await build_sync.catch_up(connection, failed, failed=True)
-        _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
+        _log_finished(row for row in changed if row.state == DocumentState.FAILED)
 
     # Generating
 
@@ -198,7 +210,7 @@ class Work:
         if not keys:
             return set()
         parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
-        return set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars())
+        return set((await connection.execute(SQL.settle_paid_before, parameters)).scalars())
 
     async def keep_replies(
         self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
@@ -209,7 +221,7 @@ class Work:
             LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
         """
         async with self._database.begin() as connection:
-            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(chunk, replies, usage, calls))
+            kept = await connection.execute(SQL.keep_replies, rows.reply_rows(chunk, replies, usage, calls))
             held = kept.scalars().all()
             await costs.record(connection, [generate_cost(chunk, model, usage, calls)])
         if not held:
@@ -219,7 +231,7 @@ class Work:
         """Delete some older replies of incomplete questions; return whether more may be left."""
         parameters = {"age": age, "limit": _SLICE_CHUNKS}
         async with self._database.begin() as connection:
-            return len((await connection.execute(sql.FORGET_REPLIES, parameters)).all()) == _SLICE_CHUNKS
+            return len((await connection.execute(SQL.delete_old_replies, parameters)).all()) == _SLICE_CHUNKS
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
         """Commit paid questions before they are used, and record the failures.
@@ -230,15 +242,15 @@ class Work:
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         async with self._database.begin() as connection:
             if paid:
-                await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))
-                await connection.execute(sql.SETTLE_PAID, rows.generated_rows(paid))
+                await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
+                await connection.execute(SQL.settle_paid, rows.generated_rows(paid))
                 keys = [p.chunk.content_key for p in paid]
-                await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
+                await connection.execute(SQL.settle_same_content, {"keys": keys, "limit": _MOST_TWINS})
             if failed:
-                await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
+                await connection.execute(SQL.fail_generating, rows.failure_rows(failed))
             await costs.record(connection, [o.cost for o in outcomes])
             ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
-            await connection.execute(sql.END_CALLS, {"tokens": ended})
+            await connection.execute(SQL.delete_calls, {"tokens": ended})
             await _touch(connection, [o.chunk.document_id for o in paid])
 
     # Indexing
@@ -285,25 +297,27 @@ class Work:
             await costs.record(connection, [o.cost for o in outcomes])
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
-            changed = list((await connection.execute(sql.SETTLE_TEXT, rows.written_rows(texts))).all()) if texts else []
-            changed += (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(whole))).all() if whole else []
+            changed = list((await connection.execute(SQL.settle_text, rows.written_rows(texts))).all()) if texts else []
+            changed += (await connection.execute(SQL.settle_indexed, rows.indexed_rows(whole))).all() if whole else []
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
             await acceptance.settle_accepted(connection, settled)
-            await acceptance.take_back_late(connection, stale)
+            await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
             if late:
-                await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
+                await connection.execute(
+                    SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after}
+                )
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
         """Record failed attempts to index; return the documents of these chunks."""
         async with self._database.begin() as connection:
-            documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
+            documents = set((await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).scalars())
             await costs.record(connection, [f.cost for f in failures])
             await acceptance.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
             await _touch(connection, list(documents))
@@ -318,7 +332,7 @@ class Work:
         documents wait for a model, the call must stay short.
         """
         async with self._database.begin() as connection:
-            return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
+            return list((await connection.execute(SQL.check_open, {"limit": limit})).scalars())
 
     @again_after_collision
     async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
@@ -331,14 +345,14 @@ class Work:
             The sweeps to do now.
         """
         async with self._database.begin() as connection:
-            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": list(document_ids)})).scalars().all()
+            ended = (await connection.execute(SQL.lock_advancing, {"ids": list(document_ids)})).scalars().all()
             if not ended:
                 return []
-            live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
+            live = (await connection.execute(SQL.make_live, {"ids": ended})).all()
             replacing = [(row.id, row.version) for row in live if row.version > 1]
             sweeps = await _replace_older(connection, replacing) if replacing else []
-            moved = [*await connection.execute(sql.SHOW, {"ids": ended})]
-            finished = (await connection.execute(sql.FINISH, {"ids": ended})).all()
+            moved = [*await connection.execute(SQL.show, {"ids": ended})]
+            finished = (await connection.execute(SQL.finish, {"ids": ended})).all()
             moved += finished
             leading = sorted({row.id for row in moved if row.leads})
             if leading:
@@ -349,7 +363,7 @@ class Work:
             await acceptance.index_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await build_sync.catch_up(connection, followers)
-        _tell_ended(finished)
+        _log_finished(finished)
         return sweeps
 
     # Documents to delete, and points that differ from the ledger
@@ -357,21 +371,21 @@ class Work:
     async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
         """Return deleted documents whose versions are deleted; points may remain."""
         async with self._database.begin() as connection:
-            documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
+            documents = (await connection.execute(SQL.deletable, {"limit": limit})).mappings().all()
         return [DeletableDocument(**row) for row in documents]
 
     async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
         """Delete the rows of documents whose points are deleted."""
         async with self._database.begin() as connection:
             inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
-            again = {"ids": list(inserted.values()), "after": self._no_lease_holds}
-            await connection.execute(sql.REPEAT_SWEEPS, again)
-            await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
+            again = {"ids": list(inserted.values()), "after": self._leases_expire_after}
+            await connection.execute(SQL.repeat_sweeps, again)
+            await connection.execute(SQL.delete_documents, {"ids": [d.id for d in documents]})
 
-    async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+    async def postpone_deletion(self, documents: Sequence[DeletableDocument]) -> None:
         """Postpone the deletion of these documents."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.PUT_OFF_DELETION, {"ids": [d.id for d in documents]})
+            await connection.execute(SQL.postpone_deletion, {"ids": [d.id for d in documents]})
 
     async def purge_versions(self) -> list[str]:
         """Delete some versions that are neither live nor newest; return unreferenced uploads."""
@@ -382,30 +396,30 @@ class Work:
         async with self._database.begin() as connection:
             return await _due_sweeps(connection, None, limit)
 
-    async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+    async def postpone_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Postpone these sweeps."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.PUT_OFF_SWEEPS, {"ids": [s.id for s in sweeps]})
+            await connection.execute(SQL.postpone_sweeps, {"ids": [s.id for s in sweeps]})
 
     async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Record sweeps as done; some are repeated when all leases of late writers have expired."""
         again = [sweep.id for sweep in sweeps if sweep.again]
         async with self._database.begin() as connection:
-            await connection.execute(sql.DELETE_SWEEPS, {"ids": [s.id for s in sweeps if not s.again]})
-            await connection.execute(sql.REPEAT_SWEEPS, {"ids": again, "after": self._no_lease_holds})
+            await connection.execute(SQL.delete_sweeps, {"ids": [s.id for s in sweeps if not s.again]})
+            await connection.execute(SQL.repeat_sweeps, {"ids": again, "after": self._leases_expire_after})
 
     # Leases
 
     async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
         """Extend claims from now on; return the tokens of valid ones: a lost lease stays lost."""
         async with self._database.begin() as connection:
-            held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            held = await connection.execute(_EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
             if table == "chunks":
                 tokens = [lease.token for lease in leases]
-                await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
+                await connection.execute(SQL.extend_calls, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
-    async def give_back(
+    async def release(
         self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = (), *, lost: bool = False
     ) -> None:
         """Release claims without an attempt: the rows are due at once.
@@ -418,13 +432,13 @@ class Work:
         """
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
-            await connection.execute((sql.EXPIRE if lost else sql.GIVE_BACK)[table], rows.lease_rows(leases))
+            await connection.execute((_EXPIRE if lost else _RELEASE)[table], rows.lease_rows(leases))
             if table == "chunks":
-                await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
+                await connection.execute(SQL.delete_calls, {"tokens": [lease.token for lease in leases]})
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues of stages with due work."""
-        (row,) = await self._database.rows(claims.DUE)
+        (row,) = await self._database.rows(claims.SQL.due)
         return [queue for queue in WORK_QUEUES if row[queue]]
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
@@ -457,20 +471,20 @@ class Work:
         return _UNLIMITED if calls is None else calls
 
     @property
-    def _no_lease_holds(self) -> timedelta:
-        """After how long no lease can hold that holds now, however late its worker is."""
+    def _leases_expire_after(self) -> timedelta:
+        """The time after which every lease that is valid now has expired, however late its worker is."""
         return self.lease * 2
 
 
 async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
-    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [chunk.content_key for _, chunk in chunks]})
-    await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+    await connection.execute(SQL.share_completions, {"keys": [chunk.content_key for _, chunk in chunks]})
+    await connection.execute(SQL.insert_chunks, rows.chunk_rows(chunks))
 
 
 async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     """Mark documents whose chunks have changed, without taking locks that another transaction waits for."""
     if documents:
-        await connection.execute(sql.TOUCH, {"ids": sorted(set(documents))})
+        await connection.execute(SQL.touch, {"ids": sorted(set(documents))})
 
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
@@ -486,28 +500,28 @@ async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex
     """Sweep documents whose versions became live while these chunks of them were written hidden."""
     if not hidden:
         return
-    live = (await connection.execute(sql.HIDDEN_OF_LIVE, rows.written_rows(hidden))).all()
+    live = (await connection.execute(SQL.hidden_of_live, rows.written_rows(hidden))).all()
     if live:
         await versions.insert_sweeps(connection, [(row.id, row.version) for row in live])
 
 
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
-    sweeps = (await connection.execute(sql.DUE_SWEEPS, {"ids": ids, "limit": limit})).mappings().all()
+    sweeps = (await connection.execute(SQL.due_sweeps, {"ids": ids, "limit": limit})).mappings().all()
     return [Sweep(**row) for row in sweeps]
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
     """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a group of its own.
 
-    Large outcomes come last: their slices take seconds, and other documents may belong to another tenant.
+    Large outcomes are last: their slices take seconds, and other documents may belong to another tenant.
     """
     groups: list[list[ParseOutcome]] = []
-    room = 0
+    free = 0
     for outcome in sorted(parsed, key=lambda outcome: len(outcome.chunks)):
-        room -= len(outcome.chunks)
-        if not groups or room < 0:
+        free -= len(outcome.chunks)
+        if not groups or free < 0:
             groups.append([])
-            room = _SLICE_CHUNKS - len(outcome.chunks)
+            free = _SLICE_CHUNKS - len(outcome.chunks)
         groups[-1].append(outcome)
     return groups
 
@@ -521,15 +535,15 @@ def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
 async def _set_keys(
     connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
 ) -> list[ChunkToGenerate]:
-    """Set the keys of claimed chunks to those of the requests about to be sent.
+    """Set the keys of claimed chunks to the keys of the requests about to be sent.
 
-    Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
+    Chunks whose new key another worker pays for are removed from `chunks` and returned: their leases have ended.
     """
     changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
     if not changed:
         return []
-    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key for _, key in changed]})
-    found = {row.token: row for row in await connection.execute(sql.SET_KEYS, rows.key_rows(changed))}
+    await connection.execute(SQL.share_completions, {"keys": [key for _, key in changed]})
+    found = {row.token: row for row in await connection.execute(SQL.set_keys, rows.key_rows(changed))}
     keys = {chunk.lease.token: key for chunk, key in changed}
     renewed = [
         replace(chunk, content_key=keys[token], replies=rows.replies(found[token].replies)) if token in found else chunk
@@ -541,7 +555,7 @@ async def _set_keys(
     return [chunk for chunk in renewed if chunk.lease.token in taken]
 
 
-def _tell_ended(documents: Iterable[Row[Any]]) -> None:
+def _log_finished(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)

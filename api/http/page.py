@@ -19,9 +19,9 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_FOLDER = Path(__file__).parent / "web"
+_FOLDER = Path(__file__).parents[1] / "web"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-# The addresses of the page, each with the module of its screen.
+# Addresses of the page, each with the module of its screen.
 ADDRESSES = {
     "/": "ask",
     "/ask": "ask",
@@ -37,12 +37,12 @@ ADDRESSES = {
     "/lab/compare/{evaluation_id}": "compare",
 }
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
-# Comments are for developers, and an eighth of the bytes. A comment within code is kept.
+# Comments are for developers, and make up an eighth of the bytes. A comment within code is kept.
 _LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
-_BEHIND_CODE = r"(?<=[;,{(\[]) // [^\n\"`]*$"
-_COMMENT = re.compile(f"{_LINE}|{_BEHIND_CODE}", re.DOTALL | re.MULTILINE)
+_AFTER_CODE = r"(?<=[;,{(\[]) // [^\n\"`]*$"
+_COMMENT = re.compile(f"{_LINE}|{_AFTER_CODE}", re.DOTALL | re.MULTILINE)
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
-# Scripts and styles are files of this server, and no text becomes HTML but lit-html's own templates.
+# Scripts and styles are files of this server, and only lit-html's templates become HTML.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -58,7 +58,7 @@ class WebFile:
 
 
 class Page:
-    """The files of the page, and its document."""
+    """The files of the page, and its HTML document."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         contents = {
@@ -77,11 +77,11 @@ class Page:
         self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
 
     def modules(self, screen: str) -> list[str]:
-        """Modules of a visit that starts at a screen; other screens load theirs on demand."""
+        """Return the modules of a visit that starts at a screen; other screens load theirs on demand."""
         return imported(["app.js", f"routes/{screen}.js"], self._sources)
 
     def document(self, root: str, screen: str) -> str:
-        """The document for an address of the page.
+        """Return the HTML document for an address of the page.
 
         Args:
             root: path prefix of a proxy.
@@ -94,7 +94,7 @@ class Page:
 
 
 def without_comments(path: Path, content: bytes) -> bytes:
-    """The content of a file without its comments; each line keeps its number, for the browser's error messages.
+    """Return the content of a file without comments; each line keeps its number, for the browser's error messages.
 
     Third-party files are served as published, with their licences.
     """
@@ -104,7 +104,7 @@ def without_comments(path: Path, content: bytes) -> bytes:
 
 
 def imported(first: Iterable[str], sources: Mapping[str, str]) -> list[str]:
-    """Modules with their transitive imports, so that a browser can request all of them at once."""
+    """Return modules with their transitive imports, so that a browser can request all of them at once."""
     found = {name for name in first if name in sources}
     waiting = [*found]
     while waiting:
@@ -128,11 +128,11 @@ def _joined(folder: PurePosixPath, reference: str) -> str:
 def install(app: FastAPI) -> None:
     """Serve the page.
 
-    No key is needed, because it contains nothing of a tenant and asks for a key if the API needs one.
+    No key is required, because the page contains no data of a tenant. It asks for a key if the API requires one.
     """
     page = Page()
 
-    async def begin(request: Request, screen: str) -> Response:
+    async def document(request: Request, screen: str) -> Response:
         headers = {
             "content-security-policy": _POLICY,
             "cross-origin-opener-policy": "same-origin",
@@ -151,5 +151,5 @@ def install(app: FastAPI) -> None:
         return Response(found.content, media_type=found.kind, headers=headers)
 
     for address, screen in ADDRESSES.items():
-        app.router.routes.append(Route(address, partial(begin, screen=screen), include_in_schema=False))
+        app.router.routes.append(Route(address, partial(document, screen=screen), include_in_schema=False))
     app.router.routes.append(Route(page.address + "/{name:path}", file, include_in_schema=False))

@@ -1,0 +1,67 @@
+-- part: snapshot
+-- The columns of a snapshot of a document.
+id, public_id, external_id, state, version, live_version, updated_at
+
+-- part: expected_chunks
+-- The chunks of live versions, and how many points each must have.
+SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
+       c.state IN ({ChunkState.INDEXED}, {ChunkState.DEAD}) AS required,
+       c.state = {ChunkState.INDEXED} AS text_required,
+       {OPEN_CHUNKS:c} AS in_work,
+       ARRAY(SELECT a.id FROM accepted_questions a
+             WHERE a.chunk_id = c.id AND a.state = {AcceptedState.INDEXED}) AS accepted,
+       ARRAY(SELECT a.id FROM accepted_questions a
+             WHERE a.chunk_id = c.id
+               AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.REMOVING})) AS accepted_open
+FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+
+-- name: page
+-- List the documents of a collection in the order of their external ids.
+SELECT {snapshot} FROM documents
+WHERE collection_id = :collection AND {exists} AND external_id > :after
+ORDER BY external_id LIMIT :limit
+
+-- name: snapshots
+-- Read documents as they are now.
+SELECT {snapshot} FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: lock
+-- Read and lock documents, in one order, so that two audits cannot deadlock.
+SELECT {snapshot} FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE
+
+-- name: expected
+-- List the chunks of documents' live versions in order.
+{expected_chunks}
+WHERE c.document_id = ANY(CAST(:ids AS uuid[]))
+  AND (CAST(:document AS uuid) IS NULL OR (c.document_id, c.ordinal) > (:document, CAST(:ordinal AS int)))
+ORDER BY c.document_id, c.ordinal LIMIT :limit
+
+-- name: expected_by_id
+-- Read chunks of live versions by their ids.
+{expected_chunks} WHERE c.id = ANY(CAST(:chunks AS uuid[]))
+
+-- name: swept_versions
+-- Find the versions below which sweeps will delete points of documents; for a chunk, including this version.
+SELECT document_id, max(below_version + (chunk_id IS NOT NULL)::int) AS below FROM sweeps
+WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
+
+-- name: index_chunks_again
+-- Open chunks of live versions to the indexer again, if their questions are paid for or ready-made. Their points are
+-- visible as soon as they are written, because the version is live.
+UPDATE chunks c
+SET {INDEX_CHUNK_AGAIN.sets}, error = NULL, due_at = now(), settled_at = NULL, {UNCLAIMED}
+WHERE (c.id, c.version) IN (
+    SELECT c.id, c.version FROM chunks c
+    JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+    WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
+      AND ({INDEX_AGAIN.applies:d} OR d.state = {DocumentState.FAILED}
+           OR d.id = ANY(CAST(:reopened AS uuid[])))
+      AND {INDEX_CHUNK_AGAIN.applies:c}
+      AND (c.ready_made
+           OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
+RETURNING c.id, c.document_id
+
+-- name: index_documents_again
+-- Return the documents of such chunks to processing; a document whose edit failed stays failed.
+UPDATE documents SET {INDEX_AGAIN.sets}, due_at = now(), updated_at = now(), {UNCLAIMED}
+WHERE id = ANY(CAST(:ids AS uuid[])) AND {is_reopened}

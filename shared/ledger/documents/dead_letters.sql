@@ -1,0 +1,160 @@
+-- part: is_dead
+-- The selected dead chunks, of any document; a NULL filter matches everything.
+c.tenant = :tenant AND c.state = {ChunkState.DEAD}
+  AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
+  AND (CAST(:reason AS text) IS NULL OR c.error = :reason)
+
+-- part: dead_chunks
+-- The selected dead chunks in every build: failures in a build that is not live can be retried, too.
+FROM chunks c
+JOIN documents d ON d.id = c.document_id AND d.version = c.version
+JOIN collections l ON l.id = d.collection_id
+WHERE {is_dead} AND NOT {is_dropping:l}
+  AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+  AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+
+-- part: failed_documents
+-- The failed documents of a choice.
+FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.tenant = :tenant AND d.state = {DocumentState.FAILED}
+  AND NOT {is_dropping:l}
+  AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+  AND (CAST(:letter_id AS uuid) IS NULL OR d.public_id = :letter_id)
+  AND (CAST(:reason AS text) IS NULL OR d.error = :reason)
+  AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+
+-- part: chunk_is_older
+-- Chunks that died before a call started: letters that die again meanwhile are not resolved twice.
+(CAST(:until AS timestamptz) IS NULL OR c.settled_at <= :until)
+
+-- part: document_is_older
+-- Documents that failed before a call started.
+(CAST(:until AS timestamptz) IS NULL OR d.updated_at <= :until)
+
+-- part: lock_failed
+-- The failed documents of a choice, locked, the oldest first.
+SELECT d.id {failed_documents} AND {document_is_older}
+ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
+
+-- part: lock_failed_live
+-- The same for live builds and these builds: another build's copy of a document follows the live one.
+SELECT d.id {failed_documents} AND {document_is_older} AND {is_live:l}
+ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
+
+-- part: of_locked_documents
+-- The selected dead chunks whose documents are locked.
+WHERE (c.id, c.version) IN (
+    SELECT c.id, c.version {dead_chunks} AND d.id = ANY(CAST(:ids AS uuid[])) AND {chunk_is_older})
+RETURNING c.document_id
+
+-- name: page
+-- List letters of both kinds, the newest first.
+(SELECT 'chunk' AS kind, c.id, d.public_id AS document_id, d.external_id, l.name AS collection, c.ordinal,
+        coalesce(c.error, '') AS reason, coalesce((c.history -> -1 ->> 'attempt')::int, 1) AS attempts,
+        c.settled_at AS at, c.history
+ {dead_chunks}
+   AND (CAST(:at AS timestamptz) IS NULL OR (c.settled_at, c.id) < (:at, CAST(:after AS uuid)))
+ ORDER BY c.settled_at DESC, c.id DESC LIMIT :limit)
+UNION ALL
+(SELECT 'document', d.public_id, d.public_id, d.external_id, l.name, NULL,
+        coalesce(d.error, ''), coalesce((d.history -> -1 ->> 'attempt')::int, 1), d.updated_at, d.history
+ {failed_documents}
+   AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.public_id) < (:at, CAST(:after AS uuid)))
+ ORDER BY d.updated_at DESC, d.public_id DESC LIMIT :limit)
+ORDER BY at DESC, id DESC LIMIT :limit
+
+-- name: count_by_reason
+-- Count letters by their reason, the most frequent first. Dead chunks need one lookup per document: one per chunk took
+-- half a second at 60,000 chunks, and the planner would read all documents instead.
+SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks
+FROM (SELECT c.reason, 0 AS documents, c.chunks
+      FROM (SELECT c.document_id, c.version, coalesce(c.error, '') AS reason, count(*) AS chunks
+            FROM chunks c WHERE {is_dead} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
+      CROSS JOIN LATERAL (
+          SELECT d.collection_id, d.public_id FROM documents d
+          WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d
+      WHERE (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+        AND d.collection_id IN (
+            SELECT l.id FROM collections l WHERE l.tenant = :tenant AND NOT {is_dropping:l}
+              AND (CAST(:collection AS text) IS NULL OR l.name = :collection))
+      UNION ALL
+      SELECT coalesce(d.error, ''), 1, 0 {failed_documents}) letters
+GROUP BY reason ORDER BY sum(documents + chunks) DESC, reason LIMIT :limit
+
+-- name: find_document
+-- Return whether a document exists.
+SELECT 1 FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
+
+-- name: now
+-- Read the time by the ledger's clock.
+SELECT now()
+
+-- name: count_in_progress
+-- Count the selected dead chunks whose documents are being processed.
+SELECT count(*) {dead_chunks} AND d.state <> {DocumentState.DEGRADED} AND {chunk_is_older}
+
+-- name: revive_documents
+-- Queue failed documents again.
+WITH failed AS ({lock_failed})
+UPDATE documents d
+SET {REVIVE_DOCUMENT.sets}, error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
+FROM failed WHERE d.id = failed.id
+RETURNING d.id
+
+-- part: live_has_dead
+-- The live version of a document has dead chunks.
+EXISTS (SELECT 1 FROM chunks c
+        WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = {ChunkState.DEAD})
+
+-- part: live_has_open
+-- The live version of a document still has chunks in progress: it was edited before its questions were generated.
+EXISTS (SELECT 1 FROM chunks c
+        WHERE c.document_id = d.id AND c.version = d.live_version AND {OPEN_CHUNKS:c})
+
+-- name: discard_documents
+-- Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
+-- a worker whose lease expired may still write under it.
+WITH failed AS ({lock_failed_live})
+UPDATE documents d
+SET {discard},
+    version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
+    discarded_version = greatest(d.version, d.discarded_version),
+    error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
+FROM failed WHERE d.id = failed.id
+RETURNING d.id
+
+-- name: degraded_documents
+-- Find documents with dead chunks of a choice, the longest dead first.
+SELECT DISTINCT document_id
+FROM (SELECT c.document_id {dead_chunks} AND d.state = {DocumentState.DEGRADED} AND {chunk_is_older}
+      ORDER BY c.settled_at LIMIT :limit) dead
+
+-- name: lock
+-- Lock documents that no worker holds, in one order, so that two calls cannot deadlock.
+SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = {DocumentState.DEGRADED}
+ORDER BY id FOR UPDATE
+
+-- name: revive_chunks
+-- Reopen dead chunks at the first stage: a paid chunk finds its completion when it is claimed, so it needs no call. Its
+-- version is live, so its points stay visible while they are rewritten.
+UPDATE chunks c
+SET {REVIVE_CHUNK.sets}, error = NULL, due_at = now(), settled_at = NULL, {UNCLAIMED}
+{of_locked_documents}
+
+-- name: reopen
+-- Return documents with revived chunks to processing.
+UPDATE documents
+SET {REOPEN.sets}, error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
+WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: discard_chunks
+-- Discard dead chunks permanently.
+UPDATE chunks c SET {DISCARD_CHUNK.sets} {of_locked_documents}
+
+-- name: make_ready
+-- Make documents ready that have no dead chunk left.
+UPDATE documents d SET {DISCARD_LAST_CHUNK.sets}, updated_at = now()
+WHERE d.id = ANY(CAST(:ids AS uuid[]))
+  AND NOT EXISTS (SELECT 1 FROM chunks c
+                  WHERE c.document_id = d.id AND c.version = d.version AND c.state = {ChunkState.DEAD})

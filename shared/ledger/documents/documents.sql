@@ -1,0 +1,74 @@
+-- name: lock
+-- Lock one document and read its state.
+SELECT d.state FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l} FOR UPDATE OF d
+
+-- name: stored_content
+-- Find the bytes of one version.
+SELECT upload, size_bytes, filename, media_type FROM document_versions
+WHERE document_id = :id AND version = :version
+
+-- name: live_chunk_ids
+-- List the chunks of live versions by the external ids of their documents.
+SELECT d.external_id, c.id
+FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+WHERE d.collection_id = :collection AND d.tenant = :tenant AND {exists:d}
+  AND d.external_id = ANY(CAST(:external_ids AS text[]))
+
+-- name: lock_rows
+-- Lock a document in the builds of its collection, and these builds, the live one first.
+SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d}
+ORDER BY {is_live:l} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
+
+-- name: options
+-- Read the options of the live build that has a document.
+SELECT l.options FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
+
+-- name: delete
+-- Hide a document in all builds, because a build that was just filled may contain it, too. Its version number rises, so
+-- that late writers are rejected.
+UPDATE documents d SET {DELETE.sets}, {next_version}, {due_again}
+FROM collections l
+WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND l.id = d.collection_id
+RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {is_live:l} AS is_live
+
+-- name: start_reindex
+-- Restart the reindex of a live build, and return the number of its documents that are not being processed.
+UPDATE collections l SET reindexed_until = ''
+WHERE l.tenant = :tenant AND l.name = :name AND {is_live:l}
+RETURNING l.id, (SELECT coalesce(sum(t.rows), 0)::bigint FROM {document_counts} t
+                 WHERE t.part = l.id::text AND {REINDEX.applies:t}) AS documents
+
+-- name: lock_reindexing
+-- Lock a collection that is being reindexed.
+SELECT id, reindexed_until FROM collections
+WHERE reindexed_until IS NOT NULL AND (CAST(:collection AS uuid) IS NULL OR id = :collection)
+ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: save_reindex_progress
+-- Record the progress of a reindex; null when complete.
+UPDATE collections SET reindexed_until = :until WHERE id = :collection
+
+-- name: lock_final
+-- Lock documents that are in no worker's hands, in the order of their external ids.
+SELECT id, external_id FROM documents
+WHERE collection_id = :collection AND {exists} AND external_id > :after AND {REINDEX.applies}
+ORDER BY external_id LIMIT :limit FOR UPDATE
+
+-- name: row_ids
+-- Find the rows that documents have in one build.
+SELECT public_id, id FROM documents
+WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
+
+-- name: count_of_names
+-- Count the documents of a collection that have these external ids.
+SELECT count(*) FROM documents d
+WHERE d.collection_id = :collection AND {exists:d} AND d.external_id = ANY(CAST(:names AS text[]))
+
+-- name: counts
+-- Count the documents of a tenant's live builds by state.
+SELECT state, sum(rows)::bigint FROM {document_counts} t
+WHERE part IN (SELECT l.id::text FROM collections l WHERE l.tenant = :tenant AND {is_live:l})
+GROUP BY state HAVING sum(rows) <> 0

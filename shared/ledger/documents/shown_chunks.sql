@@ -1,0 +1,35 @@
+-- part: chunks
+-- The chunks of one version with their questions; before the filter has run, these are the model's questions.
+SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
+       c.completion_tokens, c.calls, c.ready_made, {questions} AS questions, q.reasons, q.similarities,
+       coalesce(t.ready_questions, p.questions, '{}') AS raw_questions,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
+                                                     'query_id', a.query_id, 'at', a.created_at)
+                                  ORDER BY a.created_at, a.id), '[]')
+        FROM accepted_questions a WHERE a.chunk_id = c.id AND {RETRACT.applies:a}) AS accepted
+FROM chunks c JOIN documents d ON d.id = c.document_id
+JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+LEFT JOIN completions p ON p.content_key = c.content_key
+WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after AND c.ordinal < :before
+  AND (CAST(:states AS text[]) IS NULL OR c.state = ANY(CAST(:states AS text[])))
+
+-- name: forwards
+-- List chunks from the front.
+{chunks} ORDER BY c.ordinal LIMIT :limit
+
+-- name: backwards
+-- List chunks from the end.
+{chunks} ORDER BY c.ordinal DESC LIMIT :limit
+
+-- name: ordinal
+-- Find a chunk in one version of a document.
+SELECT ordinal FROM chunks WHERE id = :chunk AND version = :version AND document_id = :id
+
+-- name: find
+-- Find a chunk of a tenant's documents, in the version that queries see, else in the newest.
+SELECT d.id, d.public_id, c.version, c.ordinal
+FROM chunks c JOIN documents d ON d.id = c.document_id JOIN collections l ON l.id = d.collection_id
+WHERE c.id = :chunk AND d.tenant = :tenant AND {exists:d} AND {is_live:l}
+  AND c.version IN (d.version, d.live_version)
+ORDER BY c.version IS NOT DISTINCT FROM d.live_version DESC LIMIT 1

@@ -1,0 +1,89 @@
+"""Documents as the API shows them: with the content of their newest versions and the progress of their chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.documents import Document, Progress
+from shared.domain.states import DocumentState
+from shared.ledger.documents import listing
+from shared.ledger.model import states
+from shared.ledger.postgres import statements
+
+# The columns of a document `d` with the content `v` of its newest version.
+COLUMNS = "d.*, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
+SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A snapshot of a tenant's documents.
+
+    Args:
+        at: time of the snapshot by PostgreSQL's clock.
+        documents: recently changed documents with their progress, latest change first.
+        more: whether more documents changed.
+    """
+
+    at: datetime
+    documents: list[Document]
+    more: bool
+
+
+async def find(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping | None:
+    """Return the row of a document, or None if the tenant has no document of that id."""
+    parameters = {"tenant": tenant, "id": document_id}
+    return (await connection.execute(SQL.get, parameters)).mappings().one_or_none()
+
+
+async def changes(connection: AsyncConnection, tenant: str, since: datetime | None, limit: int) -> Changes:
+    """Return documents that may have changed since a time; see `Documents.changes`."""
+    parameters: dict[str, Any] = {"tenant": tenant, "limit": limit + 1}
+    at = (await connection.execute(SQL.now)).scalar_one()
+    if since is None:
+        in_progress = listing.parameters_of(tenant, listing.Wanted(in_states=states.OPEN_DOCUMENTS), most=limit + 1)
+        found = await connection.execute(SQL.in_progress, parameters | in_progress)
+    else:
+        found = await connection.execute(SQL.changed, parameters | {"since": since})
+    rows = found.mappings().all()
+    return Changes(at, await with_progress(connection, rows[:limit]), more=len(rows) > limit)
+
+
+async def with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[Document]:
+    progress = await progress_of(connection, [row["id"] for row in rows])
+    return [document_of(row, row["collection"], progress.get(row["id"])) for row in rows]
+
+
+async def progress_of(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    """Count the chunks of the newest versions of documents by row id; documents without chunks are missing."""
+    if not ids:
+        return {}
+    counts = (await connection.execute(SQL.progress, {"ids": list(ids)})).mappings()
+    return {count["id"]: Progress(**{k: v for k, v in count.items() if k != "id"}) for count in counts}
+
+
+def document_of(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
+    return Document(
+        id=row["public_id"],
+        external_id=row["external_id"],
+        collection=collection,
+        state=DocumentState(row["state"]),
+        version=row["version"],
+        live_version=row["live_version"],
+        filename=row["filename"],
+        title=row["title"],
+        media_type=row["media_type"],
+        metadata=row["metadata"],
+        size_bytes=row["size_bytes"],
+        error=row["error"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        progress=progress or Progress(),
+    )

@@ -1,0 +1,70 @@
+-- part: submitted
+-- The submitted documents in the lock order of all writers.
+SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
+    position int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
+    metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
+ORDER BY external_id, position
+
+-- part: insert_content
+-- The content of versions that start, for `d`: documents that the same statement writes from `n`, the submitted ones.
+INSERT INTO document_versions (document_id, version, {content})
+SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
+       n.content_hash, n.traceparent
+FROM d JOIN n ON n.id = d.id RETURNING *
+
+-- part: insert_into
+-- Insert new documents into a build that stays unchanged until the transaction ends.
+WITH l AS (
+    SELECT l.id FROM collections l WHERE {{argument}} FOR KEY SHARE
+), n AS MATERIALIZED (
+    {submitted}
+), d AS (
+    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
+    SELECT n.id, n.id, :tenant, l.id, n.external_id, n.lane, {SUBMIT.target} FROM l, n
+    ON CONFLICT (collection_id, external_id) WHERE {exists} DO NOTHING
+    RETURNING *
+), v AS (
+    {insert_content}
+)
+SELECT {shown} FROM d JOIN v ON v.document_id = d.id
+
+-- part: in_build
+-- A build, whichever it is.
+l.id = :collection_id
+
+-- part: in_only_build
+-- A live build without followers.
+l.id = :collection_id AND {is_live:l} AND NOT l.followed
+
+-- name: insert
+-- Insert new documents; return no row for a document whose external id exists in its collection.
+{insert_into:in_build}
+
+-- name: insert_alone
+-- Insert new documents into a live build without followers; otherwise return no row. PostgreSQL reads the build's row
+-- again if it had to wait for it.
+{insert_into:in_only_build}
+
+-- name: lock_same_names
+-- Lock the documents that have external ids, and the builds that their collection has.
+SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.collection_id = :collection_id AND d.external_id = ANY(CAST(:external_ids AS text[]))
+  AND {exists:d}
+ORDER BY d.external_id FOR UPDATE OF d FOR KEY SHARE OF l
+
+-- name: get_locked
+-- Read locked documents of any build.
+SELECT {shown} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+WHERE d.id = ANY(CAST(:ids AS uuid[]))
+
+-- name: replace
+-- Start the next version of a locked document with other content.
+WITH n AS MATERIALIZED (
+    {submitted}
+), d AS (
+    UPDATE documents d SET {REPLACE.sets}, {next_version}, lane = n.lane, {due_again}
+    FROM n WHERE d.id = n.id RETURNING d.*
+), v AS (
+    {insert_content}
+)
+SELECT {shown} FROM d JOIN v ON v.document_id = d.id

@@ -1,0 +1,124 @@
+-- part: version_rows
+-- Documents, each with a version.
+jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int)
+
+-- name: insert_sweeps
+-- Sweep documents now, and again when all leases on lower versions have expired. This replaces earlier sweeps of these
+-- documents.
+WITH earlier AS (
+    DELETE FROM sweeps s USING {version_rows} WHERE s.document_id = v.id AND s.chunk_id IS NULL
+)
+INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, again, due_at)
+SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, true, now()
+FROM {version_rows} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
+RETURNING document_id, id
+
+-- part: delete_contents
+-- Delete the contents and questions of deleted chunks.
+contents AS (
+    DELETE FROM chunk_contents t USING {argument} c WHERE t.chunk_id = c.id AND t.version = c.version
+), questions AS (
+    DELETE FROM chunk_questions t USING {argument} c WHERE t.chunk_id = c.id AND t.version = c.version
+)
+
+-- name: supersede
+-- Mark versions that are neither live nor newest, delete their open chunks, record their calls in flight, and return
+-- the documents that may have points of such a version.
+WITH obsolete AS (
+    UPDATE document_versions v SET obsolete = true
+    FROM documents d
+    WHERE d.id = v.document_id AND d.id = ANY(CAST(:ids AS uuid[])) AND NOT v.obsolete AND v.version <> d.version
+      AND (v.version IS DISTINCT FROM d.live_version OR NOT ({exists:d}))
+    RETURNING v.document_id, v.version
+), open AS (
+    DELETE FROM chunks c USING obsolete o
+    WHERE c.document_id = o.document_id AND c.version = o.version AND {OPEN_CHUNKS:c}
+    RETURNING c.id, c.version, c.state, c.tenant, c.content_key, c.lease_token, c.leased_by, c.due_at
+), {delete_contents:open}, called AS (
+    INSERT INTO abandoned_calls (lease_token, tenant, content_key, due_at)
+    SELECT lease_token, tenant, content_key, due_at FROM open
+    WHERE {TO_GENERATE} AND leased_by IS NOT NULL AND due_at > now()
+    ON CONFLICT DO NOTHING
+)
+SELECT d.id, d.version FROM documents d
+WHERE {exists:d} AND EXISTS (
+    SELECT 1 FROM obsolete o JOIN chunks c ON c.document_id = o.document_id AND c.version = o.version
+    WHERE o.document_id = d.id)
+
+-- name: lock_obsolete
+-- Lock obsolete versions that no other process is deleting.
+SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- part: versions
+-- The versions to delete.
+unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(document_id, version)
+
+-- name: delete_chunks
+-- Delete chunks of these versions, up to a number of them.
+WITH deleted AS (
+    DELETE FROM chunks WHERE (id, version) IN (
+        SELECT c.id, c.version FROM {versions} CROSS JOIN LATERAL (
+            SELECT c.id, c.version FROM chunks c
+            WHERE c.document_id = o.document_id AND c.version = o.version LIMIT :limit) c
+        LIMIT :limit)
+    RETURNING id, version
+), {delete_contents:deleted}
+SELECT 1 FROM deleted
+
+-- name: delete_ended_calls
+-- Delete calls whose workers must be dead.
+DELETE FROM abandoned_calls WHERE due_at <= now()
+
+-- name: delete
+-- Delete the rows of these versions, and list the objects of their bytes, with their tenants and whether a document was
+-- deleted permanently.
+WITH deleted AS (
+    DELETE FROM document_versions v USING {versions}
+    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.document_id, {stored_in} AS stored
+)
+SELECT g.stored, d.tenant, bool_or(NOT ({exists:d})) AS deleted
+FROM deleted g JOIN documents d ON d.id = g.document_id GROUP BY g.stored, d.tenant
+
+-- name: record_outdated
+-- Record objects that are to be deleted or, a little later, to be rewritten without some bytes.
+INSERT INTO outdated_objects (name, tenant, due_at)
+SELECT v.name, v.tenant, now() + CASE WHEN v.in_use THEN CAST(:later AS interval) ELSE interval '0' END
+FROM unnest(CAST(:names AS text[]), CAST(:tenants AS text[]), CAST(:in_use AS boolean[])) AS v(name, tenant, in_use)
+ORDER BY v.name
+ON CONFLICT (name) DO UPDATE SET due_at = least(outdated_objects.due_at, excluded.due_at)
+
+-- name: stored_in_use
+-- Return the objects among these of which a version uses a part or the whole.
+SELECT DISTINCT {stored_in} FROM document_versions WHERE {stored_in} = ANY(CAST(:stored AS text[]))
+
+-- name: half_written
+-- Find documents whose newest version has some chunks.
+SELECT d.id FROM documents d
+WHERE d.id = ANY(CAST(:ids AS uuid[]))
+  AND EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version)
+
+-- part: next_of_same_content
+-- Start the next version of documents with the content of their newest one.
+WITH newest AS (
+    SELECT id, version FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
+), started AS (
+    UPDATE documents d SET {{argument}} FROM newest n WHERE d.id = n.id
+    RETURNING d.*, n.version AS newest
+), copied AS (
+    INSERT INTO document_versions (document_id, version, {content})
+    SELECT b.id, b.version, {content}
+    FROM started b JOIN document_versions v ON v.document_id = b.id AND v.version = b.newest
+)
+SELECT id, version FROM started
+
+-- name: restart
+-- Start the next version of claimed documents.
+{next_of_same_content:next_version}
+
+-- part: reindexed
+-- The columns of a document that is due again in the bulk lane.
+{REINDEX.sets}, lane = 1, {due_again}, {next_version}
+
+-- name: reindex
+-- Start the next version of documents that are not in progress.
+{next_of_same_content:reindexed}

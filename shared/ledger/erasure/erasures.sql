@@ -1,0 +1,93 @@
+-- part: is_in_scope
+-- The builds of a collection, or of a whole tenant.
+tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)
+
+-- name: find_open
+-- Find a running erasure with the same scope.
+SELECT * FROM erasures
+WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+  AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
+
+-- name: lock_builds
+-- Lock the builds of a collection, or of a whole tenant, in the lock order of all writers.
+SELECT id FROM collections WHERE {is_in_scope} ORDER BY name, {is_live} DESC, build FOR UPDATE
+
+-- name: erase_builds
+-- Drop all builds at once, including the live one.
+UPDATE collections
+SET {ERASE_BUILD.sets}, followed = false, filled_until = NULL, reindexed_until = NULL, live_until = NULL
+WHERE id = ANY(CAST(:ids AS uuid[])) AND {ERASE_BUILD.applies}
+
+-- name: drop_at_once
+-- Drop builds without waiting for cached queries.
+UPDATE collections SET live_until = NULL WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: has_live
+-- Return whether a tenant has a live collection.
+SELECT EXISTS (SELECT 1 FROM collections WHERE {is_in_scope} AND {is_live})
+
+-- name: insert
+-- Start an erasure.
+INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, deleted)
+VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
+        CAST(:deleted AS jsonb))
+RETURNING *
+
+-- name: count_documents
+-- Count the rows of documents in builds.
+SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))
+
+-- name: find_owner
+-- Find the tenant of a document.
+SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.public_id = :id AND {exists:d} AND {is_live:l}
+  AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
+
+-- name: remove_logged_chunks
+-- Remove the document's chunk ids from the query log; the queries belong to users.
+WITH removed AS (
+    SELECT array_agg(DISTINCT c.id) AS ids
+    FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
+)
+UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (removed.ids))
+FROM removed
+WHERE q.collection_id IN (SELECT collection_id FROM documents WHERE public_id = :id AND {exists})
+  AND q.chunk_ids && removed.ids
+
+-- name: get
+-- Read an erasure, and how many rows of its documents are left.
+SELECT e.*, (SELECT count(*) FROM documents d
+             WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids)) AS documents_left
+FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
+
+-- name: lock_due
+-- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight.
+SELECT e.* FROM erasures e
+WHERE e.finished_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
+  AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = ANY(e.document_ids))
+  AND NOT EXISTS (SELECT 1 FROM sweeps s
+                  WHERE s.collection_id = ANY(e.collection_ids) OR s.document_id = ANY(e.document_ids))
+  AND NOT EXISTS (SELECT 1 FROM outdated_objects o WHERE o.tenant = e.tenant)
+  AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant)
+ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+
+-- part: fence
+-- Fence all current claims: late settlements must not restore erased data.
+last_token = nextval('fencing')
+
+-- name: save_counts
+-- Count the deleted rows.
+UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING *
+
+-- name: finish
+-- Finish an erasure.
+UPDATE erasures SET finished_at = now(), {fence} WHERE id = :id RETURNING *
+
+-- name: list
+-- List erasures by scope, newest first. A tenant's erasure covers its collections and documents.
+SELECT * FROM erasures
+WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
+  AND (CAST(:collection AS text) IS NULL OR collection = :collection)
+  AND (CAST(:document_id AS uuid) IS NULL OR document_id = :document_id)
+ORDER BY started_at DESC

@@ -1,0 +1,55 @@
+-- name: tables
+-- List the tables with the columns that may contain a tenant's name, and their numbers of pages.
+SELECT t.table_name AS name,
+       coalesce(array_agg(quote_ident(c.column_name)) FILTER (WHERE c.data_type = 'text'), '{}') AS texts,
+       pg_relation_size(quote_ident(t.table_name)::regclass) / current_setting('block_size')::int AS pages
+FROM information_schema.tables t JOIN information_schema.columns c USING (table_schema, table_name)
+WHERE t.table_schema = current_schema() AND t.table_type = 'BASE TABLE'
+GROUP BY t.table_name ORDER BY t.table_name
+
+-- name: collections
+-- Find the ids that a tenant, or one of its collections, still has.
+SELECT id FROM collections WHERE tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)
+
+-- name: documents
+-- Find the ids of a document's rows in all builds.
+SELECT id FROM documents WHERE public_id = :id
+
+-- name: unused_completions
+-- Count a tenant's complete paid results that no chunk uses.
+SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {is_unused}
+
+-- name: unused_replies
+-- Count a tenant's single paid replies that no chunk uses.
+SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {is_unused}
+
+-- part: under_name
+-- Count rows under the name of a collection that does not exist.
+SELECT count(*) AS rows FROM {argument} t WHERE t.tenant = :tenant AND t.collection = :collection
+AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = t.collection)
+
+-- name: labelled_sets_under_name
+-- Count labelled sets under the name of a collection that does not exist.
+{under_name:labelled_sets}
+
+-- name: evaluations_under_name
+-- Count evaluations under the name of a collection that does not exist.
+{under_name:evaluations}
+
+-- part: without_chunk
+-- Count rows of deleted chunks in some pages.
+SELECT count(*) AS rows FROM {argument} t
+WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
+
+-- name: contents_without_chunk
+-- Count contents of deleted chunks in some pages.
+{without_chunk:chunk_contents}
+
+-- name: questions_without_chunk
+-- Count questions of deleted chunks in some pages.
+{without_chunk:chunk_questions}
+
+-- name: packs
+-- List the parts of packs that versions name.
+SELECT array_agg(DISTINCT upload) AS parts FROM document_versions
+WHERE strpos(upload, '#') > 0 GROUP BY {stored_in} ORDER BY {stored_in}

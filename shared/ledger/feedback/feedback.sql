@@ -1,0 +1,83 @@
+-- name: logged_query
+-- Read a logged query.
+SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant
+
+-- name: record_helpful
+-- Record whether a returned chunk answered a query.
+UPDATE queries SET helpful = :helpful WHERE id = :id
+
+-- name: collection_name
+-- Read the name of a build's collection.
+SELECT tenant, name FROM collections WHERE id = :collection
+
+-- name: live_chunk
+-- Read a chunk as queries see it, and lock its document.
+SELECT c.document_id, {questions} AS questions, q.reasons
+FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+WHERE c.id = :chunk AND d.collection_id = :collection AND {exists:d}
+FOR UPDATE OF d
+
+-- name: retract_oldest
+-- Retract the oldest questions of a chunk that has too many.
+UPDATE accepted_questions SET {RETRACT.sets}
+WHERE id = ANY(ARRAY(
+    SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {RETRACT.applies}
+    ORDER BY created_at DESC, id OFFSET :most))
+
+-- name: touch
+-- Mark documents as changed, because a running verification compares their rows with older snapshots.
+UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: document_of_question
+-- Find the document of an accepted question.
+SELECT document_id FROM accepted_questions
+WHERE id = :id AND collection_id = :collection AND {RETRACT.applies}
+
+-- name: retract
+-- Retract a question; return no row if it is retracted already.
+UPDATE accepted_questions SET {RETRACT.sets} WHERE id = :id AND {RETRACT.applies} RETURNING id
+
+-- name: page
+-- List a collection's accepted questions, the newest first.
+SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
+FROM accepted_questions a JOIN documents d ON d.id = a.document_id
+WHERE a.collection_id = :collection AND {RETRACT.applies:a}
+  AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
+ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
+
+-- name: newest_accepted
+-- List a collection's newest accepted questions with their chunks, the oldest first.
+SELECT question, chunk_id FROM (
+    SELECT id, question, chunk_id, created_at FROM accepted_questions
+    WHERE collection_id = :collection AND {RETRACT.applies}
+    ORDER BY created_at DESC, id DESC LIMIT :limit) newest
+ORDER BY created_at, id
+
+-- part: has_writer
+-- A worker is writing the chunk of a question, or may start to: it may write the question's point.
+EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {TO_INDEX:c})
+
+-- name: claim_removals
+-- Claim retracted questions, longest due first. Points of deleted versions are swept.
+UPDATE accepted_questions a SET due_at = now() + :claim
+FROM (
+    SELECT id FROM accepted_questions WHERE state = {AcceptedState.REMOVING} AND due_at <= now()
+    ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+) due, collections l
+WHERE a.id = due.id AND l.id = a.collection_id
+RETURNING a.id, l.tenant, a.collection_id, l.index_name, a.due_at AS claimed_until, {has_writer} AS has_writer,
+          ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
+
+-- part: valid_claims
+-- The claims of retractions that have not expired.
+unnest(CAST(:ids AS uuid[]), CAST(:until AS timestamptz[])) AS v(id, until)
+WHERE a.id = v.id AND a.due_at = v.until AND a.state = {AcceptedState.REMOVING}
+
+-- name: delete_removed
+-- Delete questions whose points are deleted.
+DELETE FROM accepted_questions a USING {valid_claims} AND NOT {has_writer} RETURNING a.id
+
+-- name: release_removals
+-- Release claims: these questions are due again, after all others.
+UPDATE accepted_questions a SET due_at = now() FROM {valid_claims}

@@ -1,0 +1,28 @@
+-- name: insert
+-- Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
+-- the last queries.
+WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found)
+SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}'
+FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collections AS uuid[]),
+                  CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]))
+           AS v(id, tenant, collection_id, question, chunks, best_score)
+ON CONFLICT DO NOTHING
+
+-- name: record_not_found
+-- Record that the documents did not answer a query.
+WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE queries SET found = false FROM soon WHERE id = :id
+
+-- name: newest
+-- Read the newest queries of a collection, with all its builds.
+SELECT id, question, chunk_ids, best_score, found, helpful, created_at FROM queries
+WHERE collection_id IN (SELECT id FROM collections WHERE tenant = :tenant AND name = :name)
+  AND tenant = :tenant AND created_at >= CAST(:since AS timestamptz)
+ORDER BY created_at DESC, id DESC LIMIT :limit
+
+-- name: purge
+-- Delete the oldest queries that are older than an age.
+DELETE FROM queries WHERE id = ANY(ARRAY(
+    SELECT id FROM queries WHERE created_at <= now() - CAST(:age AS interval) ORDER BY created_at LIMIT :limit))
+RETURNING id

@@ -1,0 +1,60 @@
+-- name: insert
+-- Insert a collection, unless it exists or the tenant has the maximum number.
+INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
+SELECT :id, :tenant, :name, {MAKE_COLLECTION.target}, '{}', :embedding_model, :index_name
+WHERE CAST(:most AS int) IS NULL
+      OR (SELECT count(*) FROM collections WHERE tenant = :tenant AND {is_live}) < :most
+ON CONFLICT DO NOTHING
+
+-- name: hold_erasures
+-- Prevent erasures of a tenant from starting until the transaction ends; many transactions may hold this lock.
+SELECT pg_advisory_xact_lock_shared(hashtextextended(:tenant, 7065013))
+
+-- name: hold_collections
+-- Prevent collections of a tenant from being created until the transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))
+
+-- name: find_erasure
+-- Find a running erasure of a tenant or of one of its collections.
+SELECT id, collection FROM erasures
+WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+  AND (collection IS NULL OR collection = :name)
+
+-- name: lock
+-- Lock a build of a collection while it is live. New documents wait, because each refers to the row.
+SELECT * FROM collections WHERE id = :id AND {is_live} FOR UPDATE
+
+-- name: has_documents
+-- Return whether a collection has documents, including documents that are being deleted.
+SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+
+-- name: has_points
+-- Return whether a collection has points in Qdrant, or may still have some.
+SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+       OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
+
+-- name: set_embedding
+-- Set another embedding of a locked collection; its calibration becomes invalid.
+UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
+WHERE id = :id RETURNING *
+
+-- name: set_options
+-- Replace the options of a locked collection.
+UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *
+
+-- name: find
+-- Read a collection by its name: its live build.
+SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {is_live}
+
+-- name: page
+-- List a tenant's collections in order of name.
+SELECT * FROM collections WHERE tenant = :tenant AND name > :after AND {is_live} ORDER BY name LIMIT :limit
+
+-- name: index_names
+-- List the collections of Qdrant.
+SELECT DISTINCT index_name FROM collections ORDER BY index_name
+
+-- name: counts
+-- Count the documents of some collections of a tenant by state.
+SELECT part, state, sum(rows)::bigint FROM {document_counts} t
+WHERE part = ANY(CAST(:ids AS text[])) AND {exists} GROUP BY part, state HAVING sum(rows) <> 0

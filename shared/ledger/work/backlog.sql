@@ -1,0 +1,68 @@
+-- part: counts
+-- A tenant's counters, and the parts of the indexes of open chunks.
+WITH documents_tally AS (
+    SELECT state, sum(rows)::bigint AS rows FROM {document_counts} t GROUP BY state
+), chunks_tally AS (
+    SELECT part AS model, state, sum(rows)::bigint AS rows
+    FROM {chunk_counts} t GROUP BY part, state
+), lanes(lane) AS (VALUES (0), (1)),
+models AS (SELECT DISTINCT model FROM chunks_tally)
+
+-- part: open_work
+-- The open work of a queue: its number, and the rows that are not due yet.
+(SELECT coalesce(sum(rows), 0) FROM {{argument}_table}_tally WHERE {{argument}_is_open}) AS open,
+ahead.in_flight, ahead.later, first.due_at AS oldest
+FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+             count(*) FILTER (WHERE leased_by IS NULL) AS later
+      FROM {{argument}_lanes} CROSS JOIN LATERAL (
+          SELECT leased_by FROM {{argument}_table}
+          WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at > now()
+          ORDER BY due_at OFFSET 0) w) ahead,
+     (SELECT min(w.due_at) AS due_at
+      FROM {{argument}_lanes} CROSS JOIN LATERAL (
+          SELECT due_at FROM {{argument}_table}
+          WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at <= now()
+          ORDER BY due_at LIMIT 1) w) first
+
+-- name: stages
+-- Count the open work of every stage. Rows that are due are not read: there may be millions.
+{counts}
+SELECT queue, greatest(sum(open) - sum(in_flight) - sum(later), 0)::bigint AS due,
+       sum(in_flight)::bigint AS in_flight, sum(later)::bigint AS later, now() - min(oldest) AS oldest
+FROM (
+    SELECT 'parse' AS queue, {open_work:parse}
+    UNION ALL
+    SELECT 'generate' AS queue, {open_work:generate}
+    UNION ALL
+    SELECT 'index' AS queue, {open_work:texts}
+    UNION ALL
+    SELECT 'index' AS queue, {open_work:questions}
+) w GROUP BY queue
+
+-- name: finished
+-- Count dead letters and recently finished chunks. Dead chunks of a version that an edit is replacing are not letters;
+-- this is not checked if there are very many dead chunks.
+{counts}
+SELECT coalesce((SELECT rows FROM documents_tally WHERE state = {DocumentState.FAILED}), 0)
+       + CASE WHEN dead.tallied > :most_dead THEN dead.tallied ELSE (
+           SELECT count(*) FROM chunks c
+           WHERE c.tenant = :tenant AND c.state = {ChunkState.DEAD}
+             AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END AS dead,
+       ended.ended, ended.since
+FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE state = {ChunkState.DEAD}) dead,
+     (SELECT coalesce(sum(change), 0)::bigint AS ended, now() - min(at) AS since FROM tally_changes
+      WHERE tenant = :tenant AND counted = 'chunks' AND state IN ({ChunkState.INDEXED}, {ChunkState.DEAD})
+        AND change > 0 AND at > now() - CAST(:window AS interval)) ended
+
+-- name: all_rows
+-- Count the rows of all tenants by state.
+SELECT counted, state, sum(rows)::bigint AS rows FROM (
+    SELECT counted, state, rows FROM tallies UNION ALL SELECT counted, state, change FROM tally_changes) t
+GROUP BY counted, state
+
+-- name: unserved
+-- Count the chunks that wait for a worker that serves their embedding, by its name.
+{counts}
+SELECT model, sum(rows)::bigint AS chunks FROM chunks_tally
+WHERE {TO_INDEX} AND model <> ALL(CAST(:embeddings AS text[]))
+GROUP BY model HAVING sum(rows) > 0 ORDER BY model

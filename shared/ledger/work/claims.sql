@@ -1,0 +1,215 @@
+-- part: lost_leases
+-- Number of ended leases of a row: the leases that earlier claims counted, and the lease that this claim takes over.
+w.lost_leases + (w.leased_by IS NOT NULL)::int
+
+-- part: lanes
+-- The tenants that have open work, each found by one index lookup, and their lanes.
+tenants{{argument}_suffix}(tenant) AS (
+    SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open}
+    UNION ALL
+    SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
+    FROM tenants{{argument}_suffix} t WHERE t.tenant IS NOT NULL
+), lanes{{argument}_suffix} AS (
+    SELECT t.tenant, l.lane FROM tenants{{argument}_suffix} t, (VALUES (0), (1)) AS l(lane)
+    WHERE t.tenant IS NOT NULL
+)
+
+-- part: may_be_claimed
+-- A row that is due and not a suspect.
+{{argument}_is_open} AND w.due_at <= now() AND {lost_leases} < {suspect_after}
+
+-- part: fair
+-- Claimable rows of a queue, locked, fairest first. There are four candidates per requested row, because concurrent
+-- claims skip each other's rows. Candidates are locked only when they are selected, because a lock is written to the
+-- row's page.
+{lanes:{argument}}, held{{argument}_suffix} AS (
+    SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
+    WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+), candidates{{argument}_suffix} AS (
+    SELECT p.tenant, p.lane, w.*
+    FROM lanes{{argument}_suffix} p {{argument}_served} CROSS JOIN LATERAL (
+        SELECT w.ctid AS at, w.due_at FROM {{argument}_table} w
+        WHERE {may_be_claimed:{argument}} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_only}
+        ORDER BY w.due_at
+        LIMIT least(4 * {{argument}_limit},
+                    8 * {{argument}_limit} / (SELECT count(*)::int FROM lanes{{argument}_suffix}) + 1)
+    ) w
+), ranked{{argument}_suffix} AS (
+    SELECT c.*,
+           coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS position
+    FROM candidates{{argument}_suffix} c LEFT JOIN held{{argument}_suffix} h ON h.tenant = c.tenant
+), in_turn{{argument}_suffix} AS (
+    SELECT c.at, c.position / coalesce(v.weight, 1) AS turn, c.lane, c.due_at
+    FROM ranked{{argument}_suffix} c
+    LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
+         AS v(tenant, weight, most) ON v.tenant = c.tenant
+    WHERE c.position <= coalesce(v.most, CAST(:most_of_others AS bigint), c.position)
+    ORDER BY turn, c.lane, c.due_at
+), due{{argument}_suffix} AS (
+    SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn{{argument}_suffix} c CROSS JOIN LATERAL (
+        SELECT {{argument}_columns} FROM {{argument}_table} w
+        WHERE w.ctid = c.at AND {may_be_claimed:{argument}} FOR UPDATE SKIP LOCKED) w
+    LIMIT {{argument}_limit}
+)
+
+-- part: suspects
+-- Suspects of a queue, locked, the longest waiting first.
+WITH due AS (
+    SELECT {{argument}_columns} FROM {{argument}_table} w
+    WHERE {{argument}_is_open} AND w.lost_leases > 0 AND {lost_leases} >= {suspect_after} AND w.due_at <= now()
+      AND {{argument}_only}
+    ORDER BY w.due_at LIMIT {limit}
+    FOR UPDATE SKIP LOCKED
+)
+
+-- part: leased
+-- The columns that a claim sets.
+due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, lost_leases = {lost_leases}
+
+-- part: lease_documents
+-- Lease the due documents.
+UPDATE documents w
+SET {CLAIM_DOCUMENT.sets}, {leased}, updated_at = now()
+FROM due, collections c, document_versions v
+WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
+RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, v.upload, v.filename,
+          v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version,
+          v.traceparent
+
+-- name: claim_documents
+-- Claim documents to be parsed.
+WITH RECURSIVE {fair:parse}
+{lease_documents}
+
+-- name: claim_suspect_documents
+-- Claim suspects among the documents to be parsed.
+{suspects:parse}
+{lease_documents}
+
+-- part: content_row
+-- The content of a claimed chunk: one index lookup per row, whatever the statistics are.
+FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version
+
+-- part: content_is_free
+-- No other worker is paying for the content of a chunk, even for a version that was discarded meanwhile. OFFSET keeps
+-- the lookups of such workers from becoming joins: a few rows need one index lookup each.
+NOT EXISTS (
+    SELECT 1 FROM chunks o
+    WHERE o.content_key = w.content_key AND o.state = {ChunkState.GENERATING} AND o.leased_by IS NOT NULL
+      AND (o.id, o.version) <> (w.id, w.version)
+    OFFSET 0)
+AND NOT EXISTS (
+    SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now() OFFSET 0)
+
+-- part: lease_to_generate
+-- Lease the due chunks; a claim takes each content once.
+, once AS (
+    SELECT DISTINCT ON (content_key) id, version FROM due ORDER BY content_key, id
+)
+UPDATE chunks w
+SET {leased}
+FROM once, documents d JOIN collections l ON l.id = d.collection_id
+WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
+RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options,
+          (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
+          w.completion_tokens, w.calls,
+          (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
+          (SELECT v.traceparent FROM document_versions v
+           WHERE v.document_id = w.document_id AND v.version = w.version) AS traceparent
+
+-- name: claim_to_generate
+-- Claim chunks to generate.
+WITH RECURSIVE {fair:generate}
+{lease_to_generate}
+
+-- name: claim_suspects_to_generate
+-- Claim suspects among the chunks to generate.
+{suspects:generate}
+{lease_to_generate}
+
+-- part: is_text_only
+-- A chunk has no questions yet: its text is indexed first.
+NOT w.ready_made
+AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)
+
+-- part: limit
+-- The maximum number of rows of a claim.
+CAST(:limit AS int)
+
+-- part: limit_of_questions
+-- A quarter of a claim is reserved for chunks with questions; they also get the slots that texts leave.
+greatest({limit} / 4, {limit} - (SELECT count(*)::int FROM due_texts))
+
+-- part: accepted
+-- Users' questions for a chunk.
+FROM accepted_questions a
+WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.INDEXED}) ORDER BY a.id
+
+-- part: lease_to_index
+-- Lease the due chunks. The update is a separate statement. If it were joined, tables of a new ledger, without
+-- statistics, would be joined by version before chunk: every due chunk with every document. While an older version is
+-- live, every point of the newest one stays hidden.
+, claimed AS (
+    UPDATE chunks w
+    SET {leased}, may_have_points = due.may_have_points OR NOT due.text_only
+    FROM due WHERE w.id = due.id AND w.version = due.version
+    RETURNING w.*, due.may_have_points AS had_points, due.text_only
+)
+SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, w.lane, d.collection_id, w.embedding_model,
+       l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
+       (SELECT t.content {content_row}) AS content,
+       coalesce(d.live_version <> w.version, false) AS hidden,
+       l.followed OR NOT ({is_live:l}) AS of_several_builds,
+       w.ready_made,
+       coalesce((SELECT t.ready_questions {content_row} AND w.ready_made),
+                (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
+                '{}') AS questions,
+       ARRAY(SELECT a.id {accepted}) AS accepted_ids,
+       ARRAY(SELECT a.question {accepted}) AS accepted_questions,
+       w.error, w.attempts, w.lost_leases, d.created_at, w.had_points AS may_have_points,
+       w.text_only, w.points_token IS NOT NULL AS has_text, v.traceparent
+FROM claimed w
+JOIN documents d ON d.id = w.document_id JOIN collections l ON l.id = d.collection_id
+JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.version
+
+-- name: claim_to_index
+-- Claim chunks to index with their questions, if these exist, and with users' questions.
+WITH RECURSIVE {fair:texts}, {fair:questions}, due AS (
+    (SELECT id, version, may_have_points, text_only FROM due_texts ORDER BY turn, lane, due_at
+     LIMIT {limit} - (SELECT count(*)::int FROM due_questions))
+    UNION ALL
+    SELECT id, version, may_have_points, text_only FROM due_questions
+)
+{lease_to_index}
+
+-- name: claim_suspects_to_index
+-- Claim suspects among the chunks to index.
+{suspects:index}
+{lease_to_index}
+
+-- part: oldest_in_lane
+-- The due time of the row that has been due longest, in each lane and part of a queue. Deferred rows are not read one
+-- by one. The order keeps the planner on the index, whatever its statistics are.
+WITH RECURSIVE {lanes:{argument}}
+SELECT p.lane, w.due_at FROM lanes{{argument}_suffix} p {{argument}_models} CROSS JOIN LATERAL (
+    SELECT w.due_at FROM {{argument}_table} w
+    WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
+      AND w.due_at <= now()
+    ORDER BY w.due_at LIMIT 1) w
+
+-- name: oldest
+-- Return the waiting times of the oldest due rows of all tenants, with one index lookup each.
+SELECT stage, lane, now() - min(due_at) AS age FROM (
+    SELECT 'parse' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:parse}) f
+    UNION ALL
+    SELECT 'generate' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:generate}) f
+    UNION ALL
+    SELECT 'index' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:texts}) f
+    UNION ALL
+    SELECT 'index' AS stage, f.lane, f.due_at FROM ({oldest_in_lane:questions}) f
+) o GROUP BY stage, lane
+
+-- name: due
+-- Return the stages with claimable rows.
+SELECT EXISTS ({oldest_in_lane:parse}) AS parse, EXISTS ({oldest_in_lane:generate}) AS generate,
+       EXISTS ({oldest_in_lane:texts}) OR EXISTS ({oldest_in_lane:questions}) AS index
