@@ -85,6 +85,7 @@ async def _pieces(chunks: Sequence[ChunkDetail], read: Callable[..., Awaitable[l
         if chunks[0].version != version:
             raise ConnectionAbortedError("the version was replaced while it was read")
         for chunk in chunks:
-            yield chunk.content.continuing(position)
+            for piece in chunk.content.continuing(position):
+                yield piece
             position = max(position, chunk.content.span[1])
         chunks = await read(after=chunks[-1].ordinal)

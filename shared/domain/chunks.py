@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
+
+MOST_CHARS = 20_000_000
+"""No white space is restored after this position: a parser accepts no longer text, unless it is tuned."""
+
+_LINE_FEEDS = "\n" * 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,19 @@ class ChunkContent:
         heading = " > ".join(part for part in (self.title, *self.heading_path) if part)
         return f"{heading}\n\n{self.text}" if heading else self.text
 
-    def continuing(self, at: int) -> str:
-        """The extracted text from a position to the end of this chunk, if the previous chunks end at the position.
+    def continuing(self, at: int) -> Iterator[str]:
+        """Yield the extracted text from a position, the end of the previous chunks, to the end of this chunk.
 
-        The text between the spans of two chunks is white space of unknown kind: it becomes line feeds.
+        The text between the spans of two chunks is white space of unknown kind: it becomes line feeds, in small pieces.
+        All chunks of a document together have at most `MOST_CHARS` of them, whatever their spans are.
         """
         start, end = self.span
         own = self.text[len(self.text) - (end - start) :]  # without the header that a piece of a table repeats
-        return "\n" * (start - at) + own[max(0, at - start) :]
+        gap = max(min(start, MOST_CHARS) - at, min(start - at, len("\n\n")))
+        while gap > 0:
+            yield _LINE_FEEDS[:gap]
+            gap -= len(_LINE_FEEDS)
+        yield own[max(0, at - start) :]
 
     def with_text(self, text: str, span: tuple[int, int]) -> Self:
         """The content of another stretch: a field that depends on the text is renewed here."""

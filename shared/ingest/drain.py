@@ -35,6 +35,9 @@ OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
+_MOST_RAISES = (
+    10  # settlements that raise one after another: the fault is not in one item, and work would be paid in vain
+)
 _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
 _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
@@ -60,6 +63,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         traced: returns the traces of an item by `traceparent`, each with the description of its part.
         extend: extends leases; returns the tokens of valid ones.
         release: releases leases without an attempt.
+        expire: ends leases at once, as if their worker had died: they count as lost.
         full: called if more work is due than there are slots, so that another worker may help.
     """
 
@@ -75,6 +79,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     traced: Callable[[ItemT], Mapping[str, Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
     release: Callable[[Sequence[Lease]], Awaitable[None]]
+    expire: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
 
@@ -154,6 +159,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
         self._deadline = time.monotonic() + limits.budget.total_seconds()
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
+        self._raises = 0  # settlements that raised since the last success
         self.settled = 0
 
     @property
@@ -309,6 +315,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         """Settle, and retry while the ledger is unavailable, because these outcomes are paid.
 
         A group that fails twice is settled one by one: together its outcomes may need more time than a transaction has.
+        So is a group that raises, because the fault may be in one outcome.
+
+        Raises:
+            Exception: many single outcomes in a row raised it.
         """
         failures = 0
         while len(group) == 1 or failures < _GROUP_FAILURES:
@@ -323,7 +333,13 @@ class Drain(Generic[ItemT, OutcomeT]):
                     break
                 self._refuse(group[0][0], error)
                 return
+            except Exception as error:  # noqa: BLE001 - the boundary of an item: one item must not stop all others
+                if len(group) > 1:
+                    break
+                self._raised(group[0][0], error)
+                return
             else:
+                self._raises = 0
                 self._count([outcome for _, outcome in group])
                 return
         for member in group:
@@ -345,6 +361,17 @@ class Drain(Generic[ItemT, OutcomeT]):
         """Log an outcome that the ledger can never record: its lease expires, and it blocks no other."""
         log.error("settlement.refused", **self._named([item]), reason=error.message)
 
+    def _raised(self, item: ItemT, error: Exception) -> None:
+        """Log a bug in a settlement: the lease expires, and an item whose settlement raises again becomes poison.
+
+        Raises:
+            Exception: the error, if every settlement raises.
+        """
+        log.error("settlement.raised", **self._named([item]), exc_info=error)
+        self._raises += 1
+        if self._raises >= _MOST_RAISES:
+            raise error
+
     async def _extend_all(self) -> None:
         term = self._limits.lease.total_seconds()
         pause = term / 3
@@ -362,12 +389,18 @@ class Drain(Generic[ItemT, OutcomeT]):
         except Transient as error:
             log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
             return False
+        except Exception:  # without this task, the drain would work without leases
+            log.exception("heartbeat.raised", stage=self._stage.name)
+            return False
         for one in held:
             one.extended(requested_at + term, tokens)
         return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
-        """Wait for running items and commit them; release unfinished items at the deadline."""
+        """Wait for running items and commit them; release unfinished items at the deadline.
+
+        If settlements failed, their leases count as lost, so that an item that is to blame becomes poison.
+        """
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
@@ -379,9 +412,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         await asyncio.gather(finishing, stopped, *self._in_work, return_exceptions=True)
         leases = [lease for held in self._held.values() for lease in held.leases]
         if leases:
-            log.warning("claim.returned", **self._named(unfinished))
+            failed = settling.done()
+            log.warning("claim.returned", **self._named(unfinished), failed=failed)
             with suppress(Transient):
-                await self._stage.release(leases)
+                await (self._stage.expire if failed else self._stage.release)(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
         """The fields of a log event that identify the rows for an operator."""

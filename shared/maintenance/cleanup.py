@@ -162,11 +162,11 @@ class Cleaner:
 
     async def drop_builds(self) -> bool:
         """Delete the documents of dropped builds, then their points and their rows."""
-        more = await self.builds.delete_documents()
 
         async def delete(build: Build) -> None:
             await self.index.delete_build(build.location)  # including points of late writers
 
+        more = await self.builds.delete_documents()
         for build in await confirmed(await self.builds.emptied(self.work.lease * 2), delete):
             await self.builds.forget(build)
             log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import orjson
 import pytest
+from sqlalchemy import text as sql
 
 from api.schemas.chunks import ChunkInContextView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
@@ -446,6 +447,18 @@ async def test_document_text_is_complete_despite_overlaps_and_pages(client, serv
     every = (await chunks_of(client, document.id)).items
     assert any(second.span[0] < first.span[1] for first, second in pairwise(every))
     assert (await client.get(f"/v1/documents/{document.id}/text")).text == text_.rstrip()
+
+
+async def test_document_text_of_impossible_spans_is_bounded(client, services, monkeypatch):
+    monkeypatch.setattr("shared.domain.chunks.MOST_CHARS", 1_000)
+    document = await submit(client, text="The ferry is late.")
+    await work(services, "parse")
+    async with services.database.begin() as connection:
+        await connection.execute(
+            sql("UPDATE chunk_contents SET content = jsonb_set(content, '{span}', '[10000000000, 10000000018]')")
+        )
+
+    assert (await client.get(f"/v1/documents/{document.id}/text")).text == "\n" * 1_000 + "The ferry is late."
 
 
 async def test_missing_stored_file_asks_for_new_upload(client, services, settings):

@@ -105,6 +105,17 @@ async def test_grown_collection_is_calibrated_once(services, library, provider, 
     assert provider.stats()["embedded_inputs"] == embedded
 
 
+async def test_collection_that_raises_stops_no_other_calibration(services, library, grow):
+    await services.ledger.collections.ensure("default", "odd", embedding_model="scripted-embedding")
+    async with services.database.begin() as connection:  # a value that no release writes
+        await connection.exec_driver_sql("UPDATE collections SET calibration = '[1]' WHERE name = 'odd'")
+    await grow(0, FEW)
+
+    await calibrate_due(services)
+
+    assert (await calibration(library))["source"] == "generated"
+
+
 async def test_calibration_is_not_rechecked_early(services, library, grow):
     await grow(0, FEW)
     assert await services.calibrator.calibrate_grown()

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import orjson
 import pytest
 
 from api.schemas.chunks import ChunkView
@@ -13,9 +12,10 @@ from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.index.stage import index_batch
 from shared.ingest.parse.document import ParsedDocument
-from shared.ingest.parse.protocol import flatten, restore
+from shared.ingest.parse.replies import ReplyLimits
 from shared.ingest.parse.stage import new_chunks
 from shared.query.retrieve import Query
+from tests.support.parser_replies import document_reply, received
 
 MODEL = "scripted"
 TEXT = "The keeper lives alone."
@@ -36,13 +36,13 @@ VALUES = {
 def content():
     """Return a content with a non-default value in every field, including fields added in the future."""
     values = {field.name: VALUES[field.type](field.name) for field in dataclasses.fields(ChunkContent)}
-    return ChunkContent(**values | {"text": TEXT})
+    return ChunkContent(**values | {"text": TEXT, "language": "de"})
 
 
 def parsed(content):
     """Return a document of one chunk, as the parsing process sends it."""
-    document = ParsedDocument(content.title, len(content.text), "text/markdown", (content,))
-    return restore(orjson.loads(orjson.dumps(flatten(document))))
+    document = ParsedDocument(content.title, 100, "text/markdown", (content,))
+    return received(document_reply(document), ReplyLimits(chunks=1, text_chars=100, chunk_chars=100, questions=0))
 
 
 def test_every_content_field_has_a_non_default_value(content):

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -125,6 +126,32 @@ async def test_released_claim_is_due_without_lost_lease(services, library):
     (again,) = await work.claim_documents(1)
 
     assert (again.lost_leases, again.attempts) == (0, 0)
+
+
+async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
+    await parsed(services, library, "one chunk")
+    await library.add("text")
+    work = services.ledger.work
+    for table, claim in (("documents", work.claim_documents), ("chunks", partial(claim_to_generate, work))):
+        (claimed,) = await claim(1)
+        await work.release(table, [claimed.lease], lost=True)
+        (again,) = await claim(1)
+        assert (again.lost_leases, again.attempts) == (1, 0)
+
+
+async def test_undecodable_row_stops_no_other_claim(services, library):
+    await parsed(services, library, "an odd chunk", "a sound chunk")
+    work = services.ledger.work
+    await index_texts(work)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(
+            "UPDATE chunk_contents SET content = '[1]' WHERE content->>'text' = 'an odd chunk'"
+        )
+
+    assert [chunk.content.text for chunk in (await work.claim_to_generate(10)).chunks] == ["a sound chunk"]
+    assert (
+        await work.claim_to_generate(10)
+    ).chunks == []  # the other one is leased, so that it does not fill each claim
 
 
 async def test_first_paid_result_is_stored_despite_stale_claim(services, library):

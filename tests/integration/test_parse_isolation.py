@@ -4,26 +4,31 @@ import asyncio
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
 import pytest
 
 from shared.domain.errors import InvalidInput, Unreadable
 from shared.ingest.parse import confinement
-from shared.ingest.parse.document import ChunkingOptions
-from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.protocol import LENGTH
+from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
 from shared.services import build
+from tests.support.parser_replies import MISSING, SOUND, changed, document_reply, messages_of
 
 ROOT = Path(__file__).parents[2]
 
 # An extractor that runs code from the file, in this thread and in a thread started while the extractor was loaded.
 TAKEN_OVER = """
-import ctypes, errno, json, os, queue, signal, socket, sys, threading, time
+import ctypes, errno, json, mmap, os, queue, signal, socket, sys, threading, time
 from shared.ingest.parse import confinement
 
 class KreuzbergError(Exception):
@@ -85,6 +90,7 @@ WITHOUT = {
     "Landlock": "confinement.landlock_version = lambda: 0\n",
 }
 
+GROWS_DOWN = 0x100
 _SECOND = platform.machine() != "x86_64"
 NUMBERS = {
     "ptrace": (101, 117),
@@ -121,6 +127,8 @@ def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[st
         "write a file": f"open({str(upload) + '-full'!r}, 'wb')",
         "make a folder": f"os.mkdir({str(upload) + '-folder'!r})",
         "fill the memory with a file": "os.memfd_create('full')",
+        "fill shared memory": "mmap.mmap(-1, 4096, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)",
+        "fill a growing stack": f"mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | {GROWS_DOWN})",
         "make a TCP socket": "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
         "make a Unix socket": "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)",
         "make a pair of sockets": "socket.socketpair()",
@@ -161,11 +169,18 @@ class TakenOver:
 
     async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
         """Return the result of each attempt, in a new thread and in an old one."""
+        parsed = await self.parsed(attempts, **options)
+        return dict(zip(attempts, json.loads(parsed.chunks[0].text), strict=True))
+
+    async def parsed(self, attempts: Mapping[str, str], **options: Any) -> ParsedDocument:
+        """Return the document that the worker gets from the child that makes the attempts."""
         self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
         async with ParsingSandbox(**options) as sandbox:
             whole = ChunkingOptions(max_chars=100_000)
-            parsed = await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
-        return dict(zip(attempts, json.loads(parsed.chunks[0].text), strict=True))
+            try:
+                return await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
+            finally:
+                self.children = sandbox.children
 
 
 @pytest.fixture
@@ -301,24 +316,78 @@ def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
     assert done.stdout.split() == read
 
 
-STATE = {"reason": "", "detail": "", "parts": 0, "resident_bytes": 0, "cpu_seconds": 0, "native_files": 0}
-NONSENSE = {
-    "no JSON": "{",
-    "another value": "[]",
-    "a number for a text": [None, 1, "text/html", [], [[1, [0, 1], [], None, None, None]]],
-    "a NUL": [None, 1, "text/html", [], [["\0", [0, 1], [], None, None, None]]],
-    "a position without a question": [None, 1, "text/html", [7], [["a", [0, 1], [], None, None, None]]],
+FORGED = {
+    "no JSON": [b"{"],
+    "another value": [b"[]"],
+    "parts without a document": [b'{"parts": 0}'],
+    "a number for a text": messages_of(changed(("document", 4, 0, 0), 1)),
+    "a NUL": messages_of(changed(("document", 4, 0, 0), "\0")),
+    "a position without a question": messages_of(changed(("document", 3), [7])),
+    "an object for a language": messages_of(changed(("document", 4, 0, 6), {"a": 1})),
+    "a span beyond the text": messages_of(changed(("document", 4, 0, 1), [10**10, 10**10 + 1])),
+    "a text in the state": messages_of(changed(("resident_bytes",), "many")),
+    "no state": messages_of(changed(("native_files",), MISSING)),
+}
+INVALID = r"the file crashed the parser \(invalid reply\)"
+
+
+def writing(data: bytes) -> str:
+    """Return code that writes to the worker and stays alive."""
+    channel = 3  # the first descriptor after the standard ones
+    return f"os.write({channel}, {data!r})\ntime.sleep(600)"
+
+
+def framed(messages: Sequence[bytes]) -> bytes:
+    return b"".join(LENGTH.pack(len(message)) + message for message in messages)
+
+
+async def test_sound_reply_of_foreign_code_is_taken(taken_over):
+    """Each forged reply differs from this reply in one value."""
+    assert await taken_over.parsed({"answer": writing(framed(messages_of(document_reply())))}) == SOUND
+
+
+@pytest.mark.parametrize("messages", FORGED.values(), ids=FORGED)
+async def test_forged_parser_reply_fails_only_its_file(taken_over, messages):
+    before = children_of(os.getpid())
+
+    with pytest.raises(Unreadable, match=INVALID):
+        await taken_over.parsed({"answer": writing(framed(messages))})
+    assert taken_over.children == 0  # before the sandbox was closed
+    assert children_of(os.getpid()) <= before
+
+
+HEAD, PART = messages_of(document_reply())
+TOO_LARGE = {
+    "a first message of 65,537 bytes": LENGTH.pack(65_537),
+    "a part of 2,000,001 bytes": framed([HEAD]) + LENGTH.pack(2_000_001),
+    "the largest message": LENGTH.pack(2**64 - 1),
 }
 
 
-@pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE)
-async def test_forged_parser_reply_fails_only_its_file(taken_over, reply):
-    whole = reply if isinstance(reply, str) else json.dumps({"outcome": "document", "document": reply, **STATE})
-    channel = 3  # the first descriptor after the standard ones
-    code = f"os.write({channel}, len({whole!r}).to_bytes(8) + {whole!r}.encode())"
+@pytest.mark.parametrize("sent", TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_oversized_parser_message_is_refused_unread(taken_over, sent):
+    with pytest.raises(Unreadable, match=INVALID) as caught:
+        await taken_over.parsed({"answer": writing(sent)})
 
-    with pytest.raises(Unreadable, match="the file crashed the parser"):
-        await taken_over.tries({"answer": code})
+    assert re.fullmatch(r"a message of \d+ bytes", caught.value.detail)
+
+
+async def test_parts_of_parser_reply_are_limited_together(taken_over):
+    padded = PART[:-1] + b" " * 50_000 + b"]"  # all parts may have 16 bytes for each of 1,000 characters, and 65,536
+    head = orjson.dumps(orjson.loads(HEAD) | {"parts": 2})
+
+    with pytest.raises(Unreadable, match=INVALID) as caught:
+        await taken_over.parsed({"answer": writing(framed([head, padded, padded]))}, max_text_chars=1_000)
+    assert caught.value.detail == f"a message of {len(padded)} bytes"
+
+
+async def test_child_with_too_many_threads_is_ended(taken_over):
+    before = children_of(os.getpid())
+    start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+
+    with pytest.raises(Unreadable, match=r"the file crashed the parser \(too many threads\)"):
+        await taken_over.parsed({"start": f"for _ in range({MORE_THREADS}): {start}\ntime.sleep(600)"})
+    assert children_of(os.getpid()) <= before
 
 
 async def test_worker_requiring_isolation_does_not_start_without_it(settings, monkeypatch):

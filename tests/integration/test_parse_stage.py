@@ -7,7 +7,9 @@ from sqlalchemy import text
 
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unavailable
+from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.states import DocumentState
+from shared.ingest.parse.sandbox import ParsingSandbox
 from tests.support.api import work
 from tests.support.loopwatch import watched_loop
 
@@ -85,6 +87,40 @@ async def test_single_missing_upload_fails_with_remedy(services, library):
         "The stored file is missing: upload it again.",
     )
     assert await services.uploads.require() is None
+
+
+UNSETTLED = "A text with a wrong language."
+
+
+class Forging(ParsingSandbox):
+    """A sandbox that lets one wrong value pass, as a check that forgets a field would."""
+
+    async def parse(self, *path, **named):
+        document = await super().parse(*path, **named)
+        (chunk,) = document.chunks
+        return replace(document, chunks=(replace(chunk, language={"a": 1}),)) if chunk.text == UNSETTLED else document
+
+
+async def test_unsettleable_document_becomes_poison_and_stops_no_other(services, library):
+    bad = await library.add(UNSETTLED)
+    quiet = [await library.add(f"A quiet text {number}.") for number in range(3)]
+
+    async def state_of(document):
+        return (await services.ledger.documents.get("default", document.id)).state
+
+    async with Forging() as sandbox:
+        forged = replace(services, parser=replace(services.parser, sandbox=sandbox))
+        await work(forged, "parse")
+        assert [await state_of(document) for document in quiet] == [DocumentState.INDEXING] * 3
+
+        for _ in range(SUSPECT_AFTER + DEATHS_ALONE):
+            assert await state_of(bad) == DocumentState.PARSING
+            async with services.database.begin() as connection:
+                await connection.execute(text("UPDATE documents SET due_at = now()"))
+            await work(forged, "parse")
+    failed = await services.ledger.documents.get("default", bad.id)
+    assert failed.state == DocumentState.FAILED
+    assert "its worker ended" in failed.error
 
 
 async def test_document_with_too_many_chunks_fails_without_calls(services, library, provider):

@@ -141,6 +141,30 @@ def verified(secret, headers, body):
     return orjson.loads(body)
 
 
+class RaisingSender(Sender):
+    """A sender with a bug that one webhook's address reveals."""
+
+    async def send(self, due):
+        if "odd" in due.url:
+            raise UnicodeError("label too long")
+        return await super().send(due)
+
+
+async def test_message_that_raises_delays_no_other(open_client, services, receiver):
+    hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
+    await open_client.post("/v1/documents", json=LEAVE)
+    await work(services)
+    await services.ledger.work.find_ended()
+    sender = RaisingSender(private=True, timeout=timedelta(seconds=5))
+
+    assert await Deliverer(services.ledger.webhooks, sender).deliver()
+
+    await sender.aclose()
+    (odd,), (even,) = [await delivered_to(open_client, hook) for hook in hooks]
+    assert (even["state"], even["status"]) == ("delivered", 204)
+    assert (odd["state"], odd["attempts"], odd["error"]) == ("waiting", 1, "not sent: UnicodeError")
+
+
 async def test_finished_document_sends_signed_message(open_client, services, deliverer, receiver):
     hook = await make(open_client, receiver.url)
     failures = await make(open_client, f"{receiver.url}?failed", events=["document.failed"])

@@ -28,6 +28,7 @@ class Shop:
         self.settled = []
         self.groups = []
         self.released = []
+        self.expired = []
         self.extended = []
         self.calls_for_help = 0
         self.settle_failures = 0
@@ -47,6 +48,7 @@ class Shop:
             traced=lambda _: {},
             extend=self.extend,
             release=self.release,
+            expire=self.expire,
             full=self.full,
         )
 
@@ -82,6 +84,9 @@ class Shop:
 
     async def release(self, leases):
         self.released += [lease.token for lease in leases]
+
+    async def expire(self, leases):
+        self.expired += [lease.token for lease in leases]
 
     def full(self):
         self.calls_for_help += 1
@@ -235,6 +240,72 @@ async def test_unrecordable_outcome_blocks_no_other():
 
     assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert 4 not in shop.released  # its claim expires, so that it is finally set aside
+
+
+async def test_raising_outcome_blocks_no_other():
+    shop = Shop(10, slots=10)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        if 4 in outcomes:
+            raise TypeError("unhashable type: 'dict'")
+        shop.settled += outcomes
+
+    object.__setattr__(stage, "settle", settle)
+
+    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+
+    assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert (shop.released, shop.expired) == ([], [])  # its claim expires, so that it finally becomes poison
+
+
+async def test_failed_drain_counts_its_leases_as_lost():
+    shop = Shop(100, slots=4)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        raise ZeroDivisionError
+
+    object.__setattr__(stage, "settle", settle)
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
+    assert shop.released == []
+    assert shop.expired
+    assert len(shop.due) > 50  # it stopped soon, because its work may be paid
+
+
+async def test_raising_settlements_between_others_end_no_drain(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
+    shop = Shop(100, slots=4)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        if any(outcome % 2 for outcome in outcomes):
+            raise ZeroDivisionError
+        shop.settled += outcomes
+
+    object.__setattr__(stage, "settle", settle)
+    object.__setattr__(stage, "slots", 1)
+
+    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
+    assert shop.settled == list(range(0, 100, 2))
+
+
+async def test_raising_extension_is_retried_before_expiry():
+    shop = Shop(2)
+    raised = 0
+
+    async def extend(leases):
+        nonlocal raised
+        if raised < 1:
+            raised += 1
+            raise ZeroDivisionError
+        return {lease.token for lease in leases}
+
+    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+
+    assert (raised, calls.lost) == (1, 0)
 
 
 async def test_oversized_group_is_settled_separately(monkeypatch):

@@ -16,7 +16,7 @@ def restored(chunks: Sequence[ChunkContent], media_type: str, *, markdown: bool)
     parts: list[str] = []
     at = 0
     for chunk in sorted(chunks, key=lambda chunk: chunk.span):
-        parts.append(chunk.continuing(at))
+        parts += chunk.continuing(at)
         at = max(at, chunk.span[1])
     title = chunks[0].title if chunks else None
     return ExtractedText("".join(parts), title, media_type, markdown)

@@ -57,6 +57,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         traced=lambda chunk: {chunk.traceparent: _describe(chunk)} if chunk.traceparent else {},
         extend=partial(work.extend, "chunks"),
         release=partial(work.release, "chunks"),
+        expire=partial(work.release, "chunks", lost=True),
         full=lambda: generator.wakeups.wake("generate"),
     )
 

@@ -72,13 +72,16 @@ async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]])
     errors = await asyncio.gather(*(_error_of(request(item)) for item in items))
     refused = [error for error in errors if error is not None]
     if refused:
-        log.warning("qdrant.refused", requests=len(refused), reason=refused[0].message)
+        log.warning("qdrant.refused", requests=len(refused), reason=str(refused[0]))
     return [item for item, error in zip(items, errors, strict=True) if error is None]
 
 
-async def _error_of(request: Awaitable[None]) -> ForeaskError | None:
+async def _error_of(request: Awaitable[None]) -> Exception | None:
     try:
         await request
     except ForeaskError as error:
+        return error
+    except Exception as error:  # one item must not stop the items of other tenants
+        log.exception("request.raised")
         return error
     return None

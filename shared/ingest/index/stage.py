@@ -127,6 +127,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         traced=_traced,
         extend=partial(any_indexer.work.extend, "chunks"),
         release=partial(_release, any_indexer, costs),
+        expire=partial(_release, any_indexer, costs, lost=True),
         full=lambda: any_indexer.wakeups.wake("index"),
     )
 
@@ -458,8 +459,8 @@ def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> Faile
     return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
 
 
-async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
-    await indexer.work.release("chunks", leases, costs.of(leases))
+async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease], *, lost: bool = False) -> None:
+    await indexer.work.release("chunks", leases, costs.of(leases), lost=lost)
 
 
 async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:

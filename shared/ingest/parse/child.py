@@ -30,7 +30,17 @@ from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.extraction import extract, load, native_files
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.pdf_library import unpacking_in
-from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack_reply
+from shared.ingest.parse.protocol import (
+    DETAIL_CHARS,
+    LENGTH,
+    READY,
+    REASON_CHARS,
+    ParseReply,
+    ParseReplyOutcome,
+    ParseRequest,
+    flatten,
+    pack_reply,
+)
 from shared.ingest.parse.questions import assign
 
 SCRATCH_BYTES = 1024 * 1024
@@ -40,7 +50,6 @@ MAPPED_BYTES = 2 * 1024 * 1024 * 1024
 MAX_OPEN_FILES = 64
 """The runtime of the extractor has about ten, and a request brings one."""
 
-DETAIL_CHARS = 500
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
@@ -176,6 +185,10 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     )
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
+    if (count := len(chunks)) > (most := request["max_chunks"]):
+        raise Unreadable(
+            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or let chunks be longer."
+        )
     if extracted.markdown:  # source code is in no language
         chunks = with_languages(chunks)
     indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
@@ -199,7 +212,7 @@ def _reply(
 ) -> ParseReply:
     return ParseReply(
         outcome=outcome,
-        reason=reason,
+        reason=reason[:REASON_CHARS],
         detail=detail[:DETAIL_CHARS],
         document=flatten(document) if document else None,
         parts=0,

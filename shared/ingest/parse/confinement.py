@@ -88,6 +88,7 @@ _CALLS: Mapping[str, tuple[int, int]] = {
 }
 _NEW_THREADS, _THREAD = 0x7E03_0080, 0x0001_0000  # no process, and nothing of its own but a stack
 _EXECUTABLE = 0x4
+_UNCOUNTED = 0x101  # shared memory, and stacks that grow: RLIMIT_DATA counts neither
 _RLIMIT_CPU = 0
 _CLONE3 = 435
 
@@ -177,7 +178,7 @@ def _program(column: int, machine: int, process: int) -> list[_Instruction]:
         (62, 129): ((0, 0xFFFF_FFFF, process),),  # kill
         (234, 131): ((0, 0xFFFF_FFFF, process),),  # tgkill: a library that aborts does so
         (302, 261): ((0, 0xFFFF_FFFF, 0), (1, 0xFFFF_FFFF, _RLIMIT_CPU)),  # prlimit64: the clock of each file
-        (9, 222): ((2, _EXECUTABLE, 0),),  # mmap
+        (9, 222): ((2, _EXECUTABLE, 0), (3, _UNCOUNTED, 0)),  # mmap
         (10, 226): ((2, _EXECUTABLE, 0),),  # mprotect
     }
     steps: list[_Instruction] = [

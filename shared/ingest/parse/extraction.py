@@ -69,7 +69,7 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
     if not feed:
         return _converted(content, kinds.XML, charset)
     text = html_to_markdown(feed.html)
-    return ExtractedText(text, feed.title or title_of(text, None), kind.media_type)
+    return ExtractedText(text, title_of(text, feed.title), kind.media_type)
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:

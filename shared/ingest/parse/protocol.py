@@ -1,7 +1,7 @@
 """The messages between the sandbox and its child: JSON, each after its length in eight bytes.
 
 A request's length is sent with an open descriptor of its file, because a child cannot open any. A reply is followed by
-its document's chunks in parts, so that the event loop that decodes them does not block for long.
+its document's chunks in parts, so that the worker that validates them needs little time and memory for each.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Literal, TypedDict
 
 import orjson
 
-from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
 from shared.ingest.parse.document import ParsedDocument
 
 READY = b"ready\n"
 """A child's first message: it has started, has loaded the extractor and is confined."""
 
 LENGTH = struct.Struct(">Q")
+REASON_CHARS, DETAIL_CHARS = 2_000, 500
 _PART_BYTES = 1_000_000
 
 
@@ -34,6 +34,7 @@ class ParseRequest(TypedDict):
     overlap_chars: int
     section_max_chars: int | None
     max_text_chars: int
+    max_chunks: int
     cpu_seconds: int
     questions: list[tuple[str, str | None]]
 
@@ -61,7 +62,7 @@ def pack_reply(reply: ParseReply) -> Iterator[bytes]:
         yield _framed(orjson.dumps(reply))
         return
     *rest, chunks = reply["document"]
-    parts = list(_parts(chunks))
+    parts = list(_parts(chunks)) if chunks else []
     yield _framed(orjson.dumps({**reply, "document": [*rest, []], "parts": len(parts)}))
     yield from map(_framed, parts)
 
@@ -82,36 +83,6 @@ def _framed(body: bytes) -> bytes:
 
 
 def flatten(document: ParsedDocument) -> list[Any]:
-    """A document as nested lists: names repeated for each chunk would be half of the reply."""
+    """A document as nested lists, which `replies` reads: names repeated for each chunk would be half of the reply."""
     chunks = [list(content.as_json().values()) for content in document.chunks]
     return [document.title, document.text_chars, document.media_type, document.question_indexes, chunks]
-
-
-def restore(flat: list[Any], question_count: int = 0) -> ParsedDocument:
-    """The document that `flatten` took apart, in a child that the file's author may control.
-
-    Args:
-        flat: the received values.
-        question_count: number of the request's ready-made questions, each of which has an index.
-
-    Raises:
-        ValueError, TypeError, LookupError or AttributeError: it is not a document.
-    """
-    title, text_chars, media_type, indexes, chunks = flat
-    contents = [ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks]
-    if not all(map(_is_sound, contents)) or not _are_texts([title or "", media_type]):
-        raise ValueError("a chunk with values of other types, or with a NUL")
-    if chunks and (len(indexes) != question_count or not all(index in range(len(chunks)) for index in indexes)):
-        raise ValueError("a question without its chunk")
-    return ParsedDocument(title, int(text_chars), media_type, tuple(contents), tuple(indexes))
-
-
-def _is_sound(content: ChunkContent) -> bool:
-    numbers = (*content.span, content.page or 0, *(content.section or ()))
-    return _are_texts([content.text, content.title or "", *content.heading_path]) and all(
-        isinstance(number, int) for number in numbers
-    )
-
-
-def _are_texts(values: Sequence[object]) -> bool:
-    return all(isinstance(value, str) and "\0" not in value for value in values)

@@ -14,12 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NoReturn, Self
 
 import orjson
 
@@ -28,16 +28,17 @@ from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.fair_semaphore import FairSemaphore
-from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, restore
+from shared.ingest.parse.protocol import LENGTH, READY, ParseRequest
+from shared.ingest.parse.replies import MAX_PART_BYTES, InvalidReply, ReplyChunks, ReplyHead, ReplyLimits, read_head
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
 """A child is replaced after native code has read this many files, because that code may leak memory."""
 
-BYTES_PER_CHAR = 16
-"""A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
+MORE_THREADS = 64
+"""A child with this many threads more than at its start is killed: the extractor adds one for a large page."""
 
-_BYTES_PER_SLOT = 12
+_THREADS_SECONDS = 0.2  # between two counts of a child's threads
 
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
@@ -77,6 +78,7 @@ class ParsingSandbox:
         self._slots = FairSemaphore(workers)
         self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
         self._idle: list[_ParserProcess] = []
+        self._live: set[_ParserProcess] = set()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -93,6 +95,11 @@ class ParsingSandbox:
         while self._idle:
             await self._idle.pop().end()
 
+    @property
+    def children(self) -> int:
+        """The number of processes that this sandbox has started and not buried."""
+        return sum(not child.buried for child in self._live)
+
     async def parse(
         self,
         path: Path,
@@ -100,6 +107,7 @@ class ParsingSandbox:
         filename: str | None,
         media_type: str | None,
         options: ChunkingOptions,
+        max_chunks: int = 50_000,
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
     ) -> ParsedDocument:
@@ -110,6 +118,7 @@ class ParsingSandbox:
             filename: name given by the sender.
             media_type: type declared by the sender.
             options: options for dividing it.
+            max_chunks: a file with more chunks is rejected.
             questions: questions submitted with it.
             tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
 
@@ -124,6 +133,7 @@ class ParsingSandbox:
             overlap_chars=options.overlap_chars,
             section_max_chars=options.section_max_chars,
             max_text_chars=self._max_text_chars,
+            max_chunks=max_chunks,
             cpu_seconds=ceil(self._timeout.total_seconds()),
             questions=[(question.text, question.quote) for question in questions],
         )
@@ -132,44 +142,53 @@ class ParsingSandbox:
                 raise Transient("the parsing sandbox is closed")
             with await asyncio.to_thread(_opened, path) as file:
                 plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
-                reply = await self._exchange(_Task(request, file.fileno(), None if plain else tenant, tenant))
-        # In a thread: the event loop must not block while a large document's chunks are created.
-        return await asyncio.to_thread(_document, reply, len(questions), self._memory_bytes)
+                answer = await self._exchange(_Task(request, file.fileno(), None if plain else tenant, tenant))
+        return _document(answer, self._memory_bytes)
 
-    async def _exchange(self, task: _Task) -> ParseReply:
+    async def _exchange(self, task: _Task) -> _Answer:
         """The answer of a child; a used child may die of earlier files, so a new one tries again."""
         if used := await self._used_child(task.tenant):
             outcome = await self._ask(used, task)
-            if not isinstance(outcome, _Death) and outcome["outcome"] != "memory":
+            if not isinstance(outcome, _Death) and outcome.head.outcome != "memory":
                 return outcome
             os.lseek(task.file, 0, os.SEEK_SET)
-        outcome = await self._ask(await _ParserProcess.start(self._children), task)
+        outcome = await self._ask(await self._new_child(), task)
         if isinstance(outcome, _Death):
-            raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes))
+            raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes), detail=outcome.detail)
         return outcome
 
-    async def _ask(self, child: _ParserProcess, task: _Task) -> ParseReply | _Death:
+    async def _ask(self, child: _ParserProcess, task: _Task) -> _Answer | _Death:
+        """The child's answer. Whatever happens, the child is idle or ended afterwards."""
+        reusable = False
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                reply = await child.ask(task, max_bytes=self._max_bytes(task.request))
+                answer = await child.ask(task)
+            reusable = self._reusable(answer.head)
         except TimeoutError as error:
-            await child.end()
             raise Unreadable(_took_too_long(self._timeout)) from error
+        except InvalidReply as error:
+            return replace(await child.end(), fault="invalid reply", detail=str(error))
+        except _TooManyThreads:
+            return replace(await child.end(), fault="too many threads")
         except (EOFError, OSError):
             return await child.end()
-        except BaseException:
-            await child.end()
-            raise
-        await self._release(child, reply)
-        return reply
-
-    def _max_bytes(self, request: ParseRequest) -> int:
-        return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_SLOT + 65_536
+        else:
+            return answer
+        finally:
+            if reusable:
+                self._idle.append(child)
+            else:
+                await child.end()
 
     async def warm(self) -> None:
         """Start a child before the first file, and remove folders of killed workers."""
         await asyncio.to_thread(_remove_leftovers)
-        self._idle.append(await _ParserProcess.start(self._children))
+        self._idle.append(await self._new_child())
+
+    async def _new_child(self) -> _ParserProcess:
+        child = await _ParserProcess.start(self._children)
+        self._live = {live for live in self._live if not live.buried} | {child}
+        return child
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
         """An idle child that may read the tenant's files; if there is none, another tenant's child is replaced."""
@@ -183,41 +202,47 @@ class ParsingSandbox:
             await self._idle.pop(0).end()
         return child
 
-    async def _release(self, child: _ParserProcess, reply: ParseReply) -> None:
+    def _reusable(self, reply: ReplyHead) -> bool:
+        """Whether a child with this state may read another file."""
         worn = (
-            reply["native_files"] >= MAX_NATIVE_FILES
-            or reply["resident_bytes"] > self._memory_bytes // 2
-            or reply["cpu_seconds"] > self._timeout.total_seconds() * LIFETIMES
+            reply.native_files >= MAX_NATIVE_FILES
+            or reply.resident_bytes > self._memory_bytes // 2
+            or reply.cpu_seconds > self._timeout.total_seconds() * LIFETIMES
         )
-        if worn or self._closed or reply["outcome"] == "memory":
-            await child.end()
-        else:
-            self._idle.append(child)
+        return not (worn or self._closed or reply.outcome == "memory")
 
 
-def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> ParsedDocument:
-    match reply["outcome"]:
-        case "document" if reply["document"]:
-            try:
-                return restore(reply["document"], question_count)
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
-                raise Unreadable("the file crashed the parser (invalid reply)", detail=str(error)) from error
+def _document(answer: _Answer, memory_bytes: int) -> ParsedDocument:
+    head = answer.head
+    match head.outcome:
+        case "document" if answer.document:
+            return answer.document
         case "unreadable":
-            raise Unreadable(reply["reason"], detail=reply["detail"])
+            raise Unreadable(head.reason, detail=head.detail)
         case "memory":
             raise Unreadable(_needed_too_much(memory_bytes))
         case _:
             message = "the file could not be parsed; the log of the parse worker says why"
-            raise Unreadable(message, detail=reply["detail"])
+            raise Unreadable(message, detail=head.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A valid reply, and its document if it has one."""
+
+    head: ReplyHead
+    document: ParsedDocument | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """The end of a child; `peak_bytes` is 0 if its memory is unknown."""
+    """The end of a child; `peak_bytes` is 0 if its memory is unknown, `fault` the worker's reason if it killed it."""
 
     status: int
     peak_bytes: int
     last_words: bytes
+    fault: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +264,20 @@ class _Task:
     file: int
     taint: str | None
     tenant: str | None
+
+    @property
+    def limits(self) -> ReplyLimits:
+        """The largest reply; the text of a chunk may be twice as long as ordered, which no honest one needs."""
+        return ReplyLimits(
+            chunks=self.request["max_chunks"],
+            text_chars=self.request["max_text_chars"],
+            chunk_chars=self.request["max_chars"] * 2,
+            questions=len(self.request["questions"]),
+        )
+
+
+class _TooManyThreads(Exception):
+    """A child has more threads than parsing needs."""
 
 
 class _ParserProcess:
@@ -263,6 +302,8 @@ class _ParserProcess:
         self._channel = channel
         self._reader = reader
         self._writer = writer
+        self._burial: asyncio.Future[_Death] | None = None
+        self._most_threads = 0
 
     @classmethod
     async def start(cls, limits: ChildLimits) -> Self:
@@ -305,44 +346,77 @@ class _ParserProcess:
         except BaseException:
             await self.end()
             raise
+        self._most_threads = self._threads() + MORE_THREADS
         return self
 
     @property
     def alive(self) -> bool:
         return not self._reader.at_eof()
 
-    async def ask(self, task: _Task, *, max_bytes: int) -> ParseReply:
-        """The child's answer; EOFError or OSError means that it died or sent nonsense."""
+    @property
+    def buried(self) -> bool:
+        return self._burial is not None and self._burial.done()
+
+    async def ask(self, task: _Task) -> _Answer:
+        """The child's answer.
+
+        Raises:
+            InvalidReply: it sent nonsense.
+            _TooManyThreads: it started more threads than parsing needs.
+            EOFError, OSError: it died.
+        """
         self.tenant = task.taint or self.tenant
         body = orjson.dumps(task.request)
         # The file's descriptor bypasses the transport, which has nothing left to send: the child has answered.
         socket.send_fds(self._channel, [LENGTH.pack(len(body))], [task.file])
         self._writer.write(body)
-        body = await self._message(max_bytes)
+        answering, counting = asyncio.create_task(self._answer(task.limits)), asyncio.create_task(self._too_many())
         try:
-            reply: ParseReply = orjson.loads(body)
-            for _ in range(reply["parts"]):
-                max_bytes -= len(body)
-                body = await self._message(max_bytes)
-                assert reply["document"] is not None
-                reply["document"][-1] += orjson.loads(body)
-                await asyncio.sleep(0)  # a part that has arrived already is read without a pause
-        except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
-            raise EOFError("no reply that a child gives") from error
-        return reply
+            done, _ = await asyncio.wait((answering, counting), return_when=asyncio.FIRST_COMPLETED)
+            return await (answering if answering in done else counting)
+        finally:
+            for one in (answering, counting):
+                one.cancel()
+            await asyncio.gather(answering, counting, return_exceptions=True)
+
+    async def _answer(self, limits: ReplyLimits) -> _Answer:
+        head = read_head(await self._message(limits.head_bytes), limits)
+        if head.document is None:
+            return _Answer(head, None)
+        chunks, left = ReplyChunks(head, limits), limits.parts_bytes
+        for _ in range(head.parts):
+            body = await self._message(min(MAX_PART_BYTES, left))
+            left -= len(body)
+            await asyncio.to_thread(chunks.add, body)  # the event loop must not block for a large document
+        return _Answer(head, await asyncio.to_thread(chunks.document))
+
+    async def _too_many(self) -> NoReturn:
+        """Poll the number of threads until there are too many, because the filter of system calls cannot count."""
+        while True:
+            await asyncio.sleep(_THREADS_SECONDS)
+            if self._threads() > self._most_threads:
+                raise _TooManyThreads
+
+    def _threads(self) -> int:
+        """The number of its threads; 0 if it is unknown."""
+        with suppress(OSError):
+            return Path(f"/proc/{self._process.pid}/task").stat().st_nlink - 2
+        return 0
 
     async def _message(self, max_bytes: int) -> bytes:
         (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         if length > max_bytes:
-            raise EOFError(f"a message of {length} bytes")
+            raise InvalidReply(f"a message of {length} bytes")
         return await self._reader.readexactly(length)
 
     async def end(self) -> _Death:
-        """End it and its whole session; a child that died before keeps its exit status."""
-        self._writer.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        return await asyncio.shield(asyncio.to_thread(self._bury))
+        """End it and its whole session, once; a child that died before keeps its exit status."""
+        if self._burial is None:
+            self._writer.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._burial = asyncio.ensure_future(asyncio.to_thread(self._bury))
+        return await asyncio.shield(self._burial)
 
     def _bury(self) -> _Death:
         _, status, usage = os.wait4(self._process.pid, 0)
@@ -418,6 +492,8 @@ def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, fold
 
 def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
     """The readable reason of a child's death; native libraries without memory abort or crash in different ways."""
+    if death.fault:
+        return f"the file crashed the parser ({death.fault})"
     if death.status == -signal.SIGXCPU:
         return _took_too_long(timeout)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)

@@ -69,6 +69,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
         release=partial(work.release, "documents"),
+        expire=partial(work.release, "documents", lost=True),
         full=lambda: parser.wakeups.wake("parse"),
     )
 
@@ -89,7 +90,8 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
         poison.check(document.lost_leases)
         require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
         parsed = await _read(parser, document)
-        _require_size(parsed, parser.max_chunks)
+        if not parsed.chunks:
+            raise Unreadable("The document has no text.")
     except ForeaskError as error:
         if isinstance(error, Unreadable) and error.detail:
             _log_refusal(document, error)
@@ -100,15 +102,6 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
 
 
-def _require_size(parsed: ParsedDocument, most: int) -> None:
-    if not parsed.chunks:
-        raise Unreadable("The document has no text.")
-    if (count := len(parsed.chunks)) > most:
-        raise Unreadable(
-            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or let chunks be longer."
-        )
-
-
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
     async with parser.uploads.fetched(document.upload) as path:
         with timed(PARSE_SECONDS):
@@ -117,6 +110,7 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
                 filename=document.filename,
                 media_type=document.media_type,
                 options=parser.defaults.chunking_of(document.options),
+                max_chunks=parser.max_chunks,
                 questions=document.ready_questions or (),
                 tenant=document.tenant,
             )

@@ -112,6 +112,8 @@ class Heartbeats:
                 await self._execute(_BEAT, process | {"in_work": in_work()})
             except Unavailable as error:
                 log.warning("heartbeat.missed", role=role, reason=error.message)
+            except Exception:  # the process must stay visible after any error
+                log.exception("heartbeat.raised", role=role)
             await asyncio.sleep(BEAT_EVERY.total_seconds())
 
     async def _execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> None:

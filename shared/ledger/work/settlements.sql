@@ -429,6 +429,14 @@ UPDATE documents t SET {RELEASE_DOCUMENT.sets}, due_at = now(), leased_by = NULL
 -- End leases on chunks without an attempt.
 UPDATE chunks t SET due_at = now(), leased_by = NULL {valid_leases}
 
+-- name: expire_documents
+-- End leases on documents as if their worker had died: the next claim counts them as lost.
+UPDATE documents t SET due_at = now() {valid_leases}
+
+-- name: expire_chunks
+-- End leases on chunks in the same way.
+UPDATE chunks t SET due_at = now() {valid_leases}
+
 -- name: delete_old_replies
 -- Delete replies whose content was not needed since.
 DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(

@@ -56,6 +56,7 @@ SQL = statements.load(
 )
 _EXTEND = {"documents": SQL.extend_documents, "chunks": SQL.extend_chunks}
 _RELEASE = {"documents": SQL.release_documents, "chunks": SQL.release_chunks}
+_EXPIRE = {"documents": SQL.expire_documents, "chunks": SQL.expire_chunks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,9 @@ class Work:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return [rows.claimed_document(row, started.get(row["id"], row["version"])) for row in claimed]
+        return _decoded(
+            "parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed
+        )
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims held.
@@ -193,7 +196,7 @@ class Work:
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
-                chunks = [rows.chunk_to_generate(row) for row in claimed]
+                chunks = _decoded("generate", rows.chunk_to_generate, claimed)
                 taken = await _set_keys(connection, chunks, key_of) if key_of else []
                 paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
         except exc.IntegrityError as error:
@@ -274,7 +277,7 @@ class Work:
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
         _count_lost("index", claimed)
-        return list(map(rows.chunk_to_index, claimed))
+        return _decoded("index", rows.chunk_to_index, claimed)
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
         """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
@@ -419,11 +422,20 @@ class Work:
                 await connection.execute(SQL.extend_calls, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
-    async def release(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
-        """Release claims without an attempt: the rows are due at once. `spent` has their costs."""
+    async def release(
+        self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = (), *, lost: bool = False
+    ) -> None:
+        """Release claims without an attempt: the rows are due at once.
+
+        Args:
+            table: `documents` or `chunks`.
+            leases: leases of the claims.
+            spent: their costs.
+            lost: whether they count as lost, because the work itself may have been the reason.
+        """
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
-            await connection.execute(_RELEASE[table], rows.lease_rows(leases))
+            await connection.execute((_EXPIRE if lost else _RELEASE)[table], rows.lease_rows(leases))
             if table == "chunks":
                 await connection.execute(SQL.delete_calls, {"tokens": [lease.token for lease in leases]})
 
@@ -550,6 +562,20 @@ def _log_finished(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)
+
+
+def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
+    """Decode claimed rows. A row with a value that no release writes is skipped, so that it stops no other row.
+
+    It stays leased, and another claim finds it later.
+    """
+    decoded: list[T] = []
+    for row in claimed:
+        try:
+            decoded.append(decode(row))
+        except Exception:  # a bug, or a value that was changed by hand
+            log.exception("row.undecodable", stage=stage, id=str(row["id"]), tenant=row["tenant"])
+    return decoded
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:

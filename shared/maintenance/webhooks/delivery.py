@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import structlog
 
-from shared.domain.webhooks import DueDelivery
+from shared.domain.webhooks import Attempt, DueDelivery
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.maintenance.webhooks.sender import Sender
 
@@ -37,7 +37,7 @@ class Deliverer:
         return bool(due)
 
     async def _deliver(self, due: DueDelivery) -> None:
-        attempt = await self.sender.send(due)
+        attempt = await self._attempt(due)
         delivery = due.delivery
         disabled = await self.webhooks.settle(delivery, attempt)
         ids = {"delivery_id": str(delivery.id), "webhook_id": str(delivery.webhook_id)}
@@ -45,3 +45,10 @@ class Deliverer:
             log.info("delivery.failed", **ids, attempt=delivery.attempts, status=attempt.status, reason=attempt.error)
         if disabled:
             log.warning("webhook.disabled", webhook_id=str(delivery.webhook_id))
+
+    async def _attempt(self, due: DueDelivery) -> Attempt:
+        try:
+            return await self.sender.send(due)
+        except Exception as error:  # one message must not stop other tenants' messages
+            log.exception("delivery.raised", delivery_id=str(due.delivery.id))
+            return Attempt(error=f"not sent: {type(error).__name__}")

@@ -22,7 +22,7 @@ import numpy as np
 import structlog
 
 from shared.domain.collections import Baseline, Collection
-from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.errors import ForeaskError, InvalidInput, Transient
 from shared.domain.ids import question_point_id
 from shared.domain.vectors import Vectors
 from shared.ledger.builds.calibrations import Calibrations, PassedQuestion
@@ -136,6 +136,10 @@ class Calibrator:
                 if await self._has_grown(claim.collection):
                     await self._calibrate_automatically(claim.collection)
                     return True
+            except Transient:
+                raise
+            except Exception:  # other collections must be calibrated; this one is due again later
+                log.exception("calibration.raised", collection=str(claim.collection.id), tenant=claim.collection.tenant)
             finally:
                 await self._calibrations.release(claim)
         return True

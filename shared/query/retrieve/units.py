@@ -19,6 +19,7 @@ from shared.query.retrieve.chunks import RetrievedChunk
 from shared.vectors.hits import SectionKey
 from shared.vectors.index import Index
 
+MOST_CHARS = 100_000  # of white space in a section: no section may be longer
 CHILDREN = 4  # chunks that are read for each section to return
 _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embeddings
 
@@ -69,14 +70,20 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
 
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Join the parts of a span; parts may overlap, and the white space between them was not stored."""
-    text, end = str(parts[0]["text"]), parts[0]["span"][1]
+    """Join the parts of a span; parts may overlap, and the white space between them was not stored.
+
+    The result has at most `MOST_CHARS` of white space between parts, whatever their spans are.
+    """
+    texts, end = [str(parts[0]["text"])], parts[0]["span"][1]
+    left = MOST_CHARS
     for part in parts[1:]:
         start, stop = part["span"]
         body = part["text"][len(part["text"]) - (stop - start) :]
-        text += _white_space(start - end) + body[max(0, end - start) :]
+        space = _white_space(min(start - end, max(left, len("\n\n"))))
+        left -= len(space)
+        texts += (space, body[max(0, end - start) :])
         end = max(end, stop)
-    return text
+    return "".join(texts)
 
 
 def _white_space(chars: int) -> str:

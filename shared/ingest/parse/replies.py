@@ -1,0 +1,211 @@
+"""Validation of a child's reply. The author of a file may control its child, so a reply is untrusted input.
+
+A reply is checked while it arrives: first its head, then each part with chunks. The first wrong value ends it, so that
+a reply occupies little more memory than the document of the largest file that is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from shared.domain.chunks import ChunkContent
+from shared.ingest.parse.document import ParsedDocument
+from shared.ingest.parse.protocol import DETAIL_CHARS, REASON_CHARS, ParseReplyOutcome
+
+MAX_PART_BYTES = 2_000_000
+"""The size of a part: the child starts another one after a million bytes, and no chunk has that many."""
+
+_HEAD_BYTES = 65_536
+_BYTES_PER_SLOT = 12  # of the index of a chunk, for each ready-made question
+
+BYTES_PER_CHAR = 16
+"""A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
+
+_REPEATED = 8  # times that a character may be in chunks; overlaps and table headers need up to four
+_MEDIA_TYPE_CHARS = 200
+_FAULT_CHARS = 200
+_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Title = Annotated[str, Field(max_length=200)]
+_Page = Annotated[int, Field(ge=1, le=10_000_000)]
+_Language = Annotated[str, Field(pattern="^[a-z]{2}$")]
+
+
+class InvalidReply(Exception):
+    """A reply that no parser produces. The message names the wrong part and quotes none of its values."""
+
+
+class _Section(TypedDict):
+    __pydantic_config__ = _STRICT  # type: ignore[misc] # pydantic's name for the options of a dictionary
+
+    start: _Count
+    end: _Count
+
+
+# The fields of a chunk, in the order of `CONTENT_FIELDS`.
+_Chunk = tuple[
+    str,
+    tuple[_Count, _Count],
+    Annotated[list[_Title], Field(max_length=6, fail_fast=True)],
+    _Title | None,
+    _Page | None,
+    _Section | None,
+    _Language | None,
+]
+_CHUNKS = TypeAdapter(Annotated[list[_Chunk], Field(min_length=1, fail_fast=True)], config=ConfigDict(strict=True))
+
+
+class ReplyHead(BaseModel):
+    """A reply without its chunks.
+
+    Args:
+        document: title, length of the text, media type, for each ready-made question the index of its chunk, and no
+            chunks: these follow in `parts` messages.
+    """
+
+    model_config = _STRICT
+
+    outcome: ParseReplyOutcome
+    reason: Annotated[str, Field(max_length=REASON_CHARS)]
+    detail: Annotated[str, Field(max_length=DETAIL_CHARS)]
+    document: (
+        tuple[
+            _Title | None,
+            _Count,
+            Annotated[str, Field(max_length=_MEDIA_TYPE_CHARS)],
+            Annotated[list[_Count], Field(fail_fast=True)],
+            tuple[()],
+        ]
+        | None
+    )
+    parts: _Count
+    resident_bytes: _Count
+    cpu_seconds: Annotated[float, Field(ge=0)]
+    native_files: _Count
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """The largest reply to a request.
+
+    Args:
+        chunks: number of chunks.
+        text_chars: characters of the whole text.
+        chunk_chars: characters of a chunk's text.
+        questions: number of ready-made questions; each is assigned to a chunk.
+    """
+
+    chunks: int
+    text_chars: int
+    chunk_chars: int
+    questions: int
+
+    @property
+    def head_bytes(self) -> int:
+        return _HEAD_BYTES + self.questions * _BYTES_PER_SLOT
+
+    @property
+    def parts_bytes(self) -> int:
+        """The size of all parts."""
+        return self.text_chars * BYTES_PER_CHAR + _HEAD_BYTES
+
+
+def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
+    """The first message of a reply.
+
+    Raises:
+        InvalidReply: it has other values than a child sends.
+    """
+    try:
+        head = ReplyHead.model_validate_json(body)
+    except ValidationError as error:
+        raise _invalid(error) from None
+    document = head.document
+    if (document is None) == (head.outcome == "document") or (document is None and head.parts):
+        raise InvalidReply("the document does not fit the outcome")
+    if "\0" in head.reason or (document and ("\0" in (document[0] or "") or "\0" in document[2])):
+        raise InvalidReply("a text contains a NUL")
+    if document and document[1] > limits.text_chars:
+        raise InvalidReply("the text is longer than allowed")
+    return head
+
+
+class ReplyChunks:
+    """The chunks of a reply, part by part."""
+
+    def __init__(self, head: ReplyHead, limits: ReplyLimits) -> None:
+        self._document = head.document
+        self._limits = limits
+        self._chunks: list[ChunkContent] = []
+        self._chars = 0
+
+    def add(self, body: bytes) -> None:
+        """Add a part.
+
+        Raises:
+            InvalidReply: a chunk has other values than a child sends, or there are more chunks or texts than allowed.
+        """
+        try:
+            rows = _CHUNKS.validate_json(body)
+        except ValidationError as error:
+            raise _invalid(error) from None
+        if len(self._chunks) + len(rows) > self._limits.chunks:
+            raise InvalidReply("there are more chunks than allowed")
+        self._chunks += [self._content(*row) for row in rows]
+
+    def _content(  # noqa: PLR0917 - the fields of a chunk
+        self,
+        text: str,
+        span: tuple[int, int],
+        headings: list[str],
+        title: str | None,
+        page: int | None,
+        section: _Section | None,
+        language: str | None,
+    ) -> ChunkContent:
+        self._chars += len(text)
+        self._require_span(*span)
+        if span[1] - span[0] > len(text):
+            raise InvalidReply("a span is longer than its text")
+        if section:
+            self._require_span(section["start"], section["end"])
+        if len(text) > self._limits.chunk_chars or self._chars > self._text_chars * _REPEATED:
+            raise InvalidReply("the texts of the chunks are longer than allowed")
+        if "\0" in text or (title and "\0" in title) or any("\0" in heading for heading in headings):
+            raise InvalidReply("a text contains a NUL")
+        bounds = section and (section["start"], section["end"])
+        return ChunkContent(text, span, tuple(headings), title, page, bounds, language)
+
+    def _require_span(self, start: int, end: int) -> None:
+        if not start <= end <= self._text_chars:
+            raise InvalidReply("a span is outside the text")
+
+    @property
+    def _text_chars(self) -> int:
+        return self._document[1] if self._document else 0
+
+    def document(self) -> ParsedDocument:
+        """The document, after its last part.
+
+        Raises:
+            InvalidReply: a ready-made question has no chunk.
+        """
+        if self._document is None:
+            raise InvalidReply("there is no document")
+        title, text_chars, media_type, indexes, _ = self._document
+        count = len(self._chunks)
+        if count and (len(indexes) != self._limits.questions or any(index >= count for index in indexes)):
+            raise InvalidReply("a question has no chunk")
+        return ParsedDocument(title, text_chars, media_type, tuple(self._chunks), tuple(indexes) if count else ())
+
+
+def _invalid(error: ValidationError) -> InvalidReply:
+    """Name the first wrong part without its value, because values are texts of documents."""
+    first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part)[:_FAULT_CHARS] for part in first["loc"])
+    return InvalidReply(f"{where}: {first['type']}"[:_FAULT_CHARS])

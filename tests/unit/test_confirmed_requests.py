@@ -1,0 +1,17 @@
+"""Requests for many items: an item whose request fails is not confirmed, and affects no other."""
+
+import pytest
+
+from shared.domain.errors import Permanent, Unavailable
+from shared.ingest.index.finish import confirmed
+
+
+@pytest.mark.parametrize(
+    "error", [Unavailable("unavailable", component="qdrant"), Permanent("rejected"), KeyError("section")]
+)
+async def test_failing_request_leaves_others_confirmed(error):
+    async def request(item):
+        if item == 2:
+            raise error
+
+    assert await confirmed([1, 2, 3], request) == [1, 3]

@@ -1,0 +1,109 @@
+"""Each value of a parser's reply is checked, because the author of a file may control the process that sends it."""
+
+import pytest
+
+from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
+from shared.ingest.parse.document import ParsedDocument
+from shared.ingest.parse.replies import InvalidReply, ReplyChunks, ReplyLimits, read_head
+from tests.support.parser_replies import MISSING, SOUND, TEXT, changed, document_reply, messages_of, received
+
+LIMITS = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=0)
+CHUNK = ("document", 4, 0)
+FIELD = {name: (*CHUNK, position) for position, name in enumerate(CONTENT_FIELDS)}
+WRONG = {
+    "a number for a text": (FIELD["text"], 1),
+    "a NUL in a text": (FIELD["text"], "\0" + TEXT),
+    "a text longer than a chunk": (FIELD["text"], "a" * 201),
+    "an object for a language": (FIELD["language"], {"a": 1}),
+    "a NUL for a language": (FIELD["language"], "\0"),
+    "a long language": (FIELD["language"], "english"),
+    "a language with a line feed": (FIELD["language"], "en\n"),
+    "a span after the text": (FIELD["span"], [10**10, 10**10 + 1]),
+    "a span beyond the text": (FIELD["span"], [990, 1_001]),
+    "a span before the text": (FIELD["span"], [-4, 9]),
+    "a reversed span": (FIELD["span"], [9, 4]),
+    "a span longer than its text": (FIELD["span"], [0, len(TEXT) + 1]),
+    "a span of one number": (FIELD["span"], [0]),
+    "a fraction in a span": (FIELD["span"], [0, 1.5]),
+    "a truth value in a span": (FIELD["span"], [False, True]),
+    "a section beyond the text": (FIELD["section"], {"start": 0, "end": 1_001}),
+    "a reversed section": (FIELD["section"], {"start": 9, "end": 4}),
+    "a section without end": (FIELD["section"], {"start": 0}),
+    "a section with more": (FIELD["section"], {"start": 0, "end": 9, "more": 1}),
+    "page 0": (FIELD["page"], 0),
+    "a page after ten millions": (FIELD["page"], 10_000_001),
+    "a text for a page": (FIELD["page"], "3"),
+    "a long title of a chunk": (FIELD["title"], "a" * 201),
+    "a NUL in the title of a chunk": (FIELD["title"], "\0"),
+    "a long heading": (FIELD["heading_path"], ["a" * 201]),
+    "a NUL in a heading": (FIELD["heading_path"], ["\0"]),
+    "seven headings": (FIELD["heading_path"], ["a"] * 7),
+    "a text for headings": (FIELD["heading_path"], "Ferry"),
+    "a chunk with a field more": (CHUNK, [*document_reply()["document"][4][0], 1]),
+    "a chunk with a field less": (CHUNK, document_reply()["document"][4][0][:-1]),
+    "an empty list for a chunk": (CHUNK, []),
+    "no document": (("document",), None),
+    "a document without a field": (("document",), [None, 1_000, []]),
+    "a long title": (("document", 0), "a" * 201),
+    "a NUL in the title": (("document", 0), "\0"),
+    "a text longer than allowed": (("document", 1), 1_001),
+    "a negative length": (("document", 1), -1),
+    "a NUL in the media type": (("document", 2), "\0"),
+    "a number for a media type": (("document", 2), 1),
+    "an index without a question": (("document", 3), [0]),
+    "an unknown outcome": (("outcome",), "fine"),
+    "another outcome with a document": (("outcome",), "unreadable"),
+    "a NUL in the reason": (("reason",), "\0"),
+    "a long reason": (("reason",), "a" * 2_001),
+    "no state": (("native_files",), MISSING),
+    "a text in the state": (("resident_bytes",), "many"),
+    "a negative state": (("native_files",), -1),
+    "a time that is no number": (("cpu_seconds",), None),
+    "a field more": (("more",), 1),
+}
+
+
+def test_sound_reply_is_read_unchanged():
+    assert received(document_reply(), LIMITS) == SOUND
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG.values(), ids=WRONG)
+def test_reply_with_one_wrong_value_is_invalid(path, value):
+    with pytest.raises(InvalidReply):
+        received(changed(path, value), LIMITS)
+
+
+def test_question_indexes_must_fit_questions_and_chunks():
+    limits = ReplyLimits(chunks=10, text_chars=1_000, chunk_chars=200, questions=2)
+
+    assert received(changed(("document", 3), [0, 0]), limits).question_indexes == (0, 0)
+    for indexes in ([0], [0, 1], [0, -1], [0, 0, 0]):
+        with pytest.raises(InvalidReply):
+            received(changed(("document", 3), indexes), limits)
+
+
+def test_chunks_and_their_texts_are_limited():
+    chunk = ChunkContent("a" * 200, (0, 200))
+    short = ParsedDocument(None, 200, "text/plain", (chunk,) * 9)
+
+    assert len(received(document_reply(ParsedDocument(None, 1_000, "text/plain", (chunk,) * 10)), LIMITS).chunks) == 10
+    with pytest.raises(InvalidReply, match="more chunks than allowed"):
+        received(document_reply(ParsedDocument(None, 1_000, "text/plain", (chunk,) * 11)), LIMITS)
+    with pytest.raises(InvalidReply, match="longer than allowed"):
+        received(document_reply(short), LIMITS)  # nine times 200 characters of a text of 200
+
+
+def test_fault_names_the_value_without_quoting_it():
+    with pytest.raises(InvalidReply) as caught:
+        received(changed(FIELD["language"], "a secret"), LIMITS)
+
+    assert str(caught.value) == "0.6: string_pattern_mismatch"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff"])
+def test_message_without_reply_is_invalid(body):
+    head, *_ = messages_of(document_reply())
+    with pytest.raises(InvalidReply):
+        read_head(body, LIMITS)
+    with pytest.raises(InvalidReply):
+        ReplyChunks(read_head(head, LIMITS), LIMITS).add(body)
