@@ -250,9 +250,9 @@ def _app(pulse: Pulse) -> WSGIApplication:
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/health/live":
             return exported(environ, start_response)
-        status, state = ("200 OK", "live") if pulse.is_live else ("503 Service Unavailable", "blocked")
+        status, word = ("200 OK", "live") if pulse.is_live else ("503 Service Unavailable", "blocked")
         start_response(status, [("content-type", "application/json")])
-        reply = {"status": state, "role": pulse.role, "silent_seconds": round(pulse.silent_seconds(), 1)}
+        reply = {"status": word, "role": pulse.role, "silent_seconds": round(pulse.silent_seconds(), 1)}
         return [orjson.dumps(reply)]
 
     return answer

@@ -69,8 +69,8 @@ GROUP BY collection_id
 -- name: confirmed_points
 -- Count the points that Qdrant has confirmed for some chunks of live versions: of the text and of questions that passed.
 SELECT coalesce(sum(c.points), 0)::bigint AS points FROM (
-    SELECT 1 + CASE WHEN c.state = 'indexed' THEN c.questions_passed ELSE 0 END AS points
+    SELECT 1 + CASE WHEN c.state = {ChunkState.INDEXED} THEN c.questions_passed ELSE 0 END AS points
     FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
     WHERE d.collection_id = :collection AND {exists:d} AND c.points_token IS NOT NULL
-      AND c.state IN ('generating', 'generated', 'indexed')
+      AND c.state IN ({ChunkState.GENERATING}, {ChunkState.GENERATED}, {ChunkState.INDEXED})
     LIMIT :limit) c
