@@ -53,6 +53,8 @@ class Hour:
         await self.submit("waiting")  # a backup does not wait until all work is finished
 
     async def after(self):
+        async with self.services.database.begin() as connection:  # other documents need claims, too
+            await connection.exec_driver_sql("SELECT nextval('fencing') FROM generate_series(1, 1000)")
         await work(self.services)
         await self.submit("added")
         await self.submit("replaced", "second")
