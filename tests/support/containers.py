@@ -155,18 +155,27 @@ class Containers:
         assert reply.status_code == 202, reply.text
 
     def upload_reports(self, numbers: range) -> None:
-        """Upload documents of one chunk each in one request."""
+        """Upload documents of one chunk each; repeat the request until every document is accepted."""
         lines = [
             {"external_id": f"report-{number}", "text": f"# Report {number}\n\nIts number is {number * number}."}
             for number in numbers
         ]
-        reply = self.client.post(
-            f"/v1/documents:batch?collection={COLLECTION}",
-            content="".join(json.dumps(line) + "\n" for line in lines),
-            headers={"content-type": "application/x-ndjson"},
-        )
-        replies = [json.loads(line) for line in reply.raise_for_status().text.splitlines()]
-        assert [each["status"] for each in replies] == [202] * len(lines), replies[:3]
+        eventually(f"{numbers.stop} documents are accepted", lambda: self._accepts(lines))
+
+    def _accepts(self, lines: Sequence[Mapping[str, str]]) -> bool:
+        try:
+            reply = self.client.post(
+                f"/v1/documents:batch?collection={COLLECTION}",
+                content="".join(json.dumps(line) + "\n" for line in lines),
+                headers={"content-type": "application/x-ndjson"},
+            )
+        except httpx.TransportError:
+            return False
+        if reply.status_code == 503:
+            return False
+        statuses = {json.loads(line)["status"] for line in reply.raise_for_status().text.splitlines()}
+        assert statuses <= {200, 202, 503}, reply.text[:1000]
+        return 503 not in statuses
 
     def states(self) -> Counter[str]:
         """Return the number of documents in each state."""
