@@ -49,6 +49,7 @@ async def fuzz(client, size, folder, *more):
     return process.returncode, printed.decode()
 
 
+@pytest.mark.slow
 async def test_generated_requests_cause_no_server_error(services, settings, tmp_path, size):
     """With a key; in the long versions also without a key, and on a server without keys."""
     key = ["--header", f"authorization:Bearer {KEYS['alice']}"]

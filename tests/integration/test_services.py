@@ -111,6 +111,7 @@ async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
     assert [str(warning.message) for warning in recwarn] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", NEEDS)
 def test_roles_need_only_their_libraries_and_settings(role, tmp_path):
     variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
