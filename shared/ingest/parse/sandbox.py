@@ -378,7 +378,7 @@ class _ParserProcess:
     async def _limit_threads(self) -> None:
         """Kill it when it has too many threads, also while it is idle: the filter of system calls cannot count."""
         most = self._threads() + MORE_THREADS
-        while self._threads() <= most:
+        while self._threads() <= most:  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(_THREADS_SECONDS)
         self._fault = "too many threads"
         self._kill()
