@@ -386,12 +386,17 @@ async def test_parts_of_parser_reply_are_limited_together(taken_over):
     assert caught.value.detail == f"a message of {len(padded)} bytes"
 
 
+SMALL_STACKS = "threading.stack_size(1 << 16)"  # the memory limit has room for few large ones
+
+
 async def test_child_with_too_many_threads_is_ended(taken_over):
     before = children_of(os.getpid())
     start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 
     with pytest.raises(Unreadable, match=r"the file crashed the parser \(too many threads\)"):
-        await taken_over.parsed({"start": f"for _ in range({MORE_THREADS} + 1): {start}\ntime.sleep(600)"})
+        await taken_over.parsed(
+            {"start": f"{SMALL_STACKS}\nfor _ in range({MORE_THREADS} + 1): {start}\ntime.sleep(600)"}
+        )
     assert children_of(os.getpid()) <= before
 
 
@@ -399,7 +404,7 @@ async def test_idle_child_with_too_many_threads_is_ended(taken_over):
     start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
     on_signal = f"signal.signal(signal.SIGUSR1, lambda *_: [{start} for _ in range({MORE_THREADS} + 1)])"
     async with ParsingSandbox() as sandbox:
-        code = f"{on_signal}\n{writing(framed(messages_of(document_reply())))}"
+        code = f"{SMALL_STACKS}\n{on_signal}\n{writing(framed(messages_of(document_reply())))}"
         assert await taken_over.parsed_in(sandbox, {"answer": code}) == SOUND
 
         (idle,) = sandbox._idle
