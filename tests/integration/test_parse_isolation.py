@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from shared.ingest.parse.protocol import LENGTH
 from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import MISSING, SOUND, changed, document_reply, messages_of
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,13 +176,16 @@ class TakenOver:
 
     async def parsed(self, attempts: Mapping[str, str], **options: Any) -> ParsedDocument:
         """Return the document that the worker gets from the child that makes the attempts."""
-        self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
         async with ParsingSandbox(**options) as sandbox:
-            whole = ChunkingOptions(max_chars=100_000)
             try:
-                return await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
+                return await self.parsed_in(sandbox, attempts)
             finally:
                 self.children = sandbox.children
+
+    async def parsed_in(self, sandbox: ParsingSandbox, attempts: Mapping[str, str]) -> ParsedDocument:
+        self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
+        whole = ChunkingOptions(max_chars=100_000)
+        return await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
 
 
 @pytest.fixture
@@ -381,13 +386,30 @@ async def test_parts_of_parser_reply_are_limited_together(taken_over):
     assert caught.value.detail == f"a message of {len(padded)} bytes"
 
 
+SMALL_STACKS = "threading.stack_size(1 << 16)"  # the memory limit has room for few large ones
+
+
 async def test_child_with_too_many_threads_is_ended(taken_over):
     before = children_of(os.getpid())
     start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 
     with pytest.raises(Unreadable, match=r"the file crashed the parser \(too many threads\)"):
-        await taken_over.parsed({"start": f"for _ in range({MORE_THREADS}): {start}\ntime.sleep(600)"})
+        await taken_over.parsed(
+            {"start": f"{SMALL_STACKS}\nfor _ in range({MORE_THREADS} + 1): {start}\ntime.sleep(600)"}
+        )
     assert children_of(os.getpid()) <= before
+
+
+async def test_idle_child_with_too_many_threads_is_ended(taken_over):
+    start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    on_signal = f"signal.signal(signal.SIGUSR1, lambda *_: [{start} for _ in range({MORE_THREADS} + 1)])"
+    async with ParsingSandbox() as sandbox:
+        code = f"{SMALL_STACKS}\n{on_signal}\n{writing(framed(messages_of(document_reply())))}"
+        assert await taken_over.parsed_in(sandbox, {"answer": code}) == SOUND
+
+        (idle,) = sandbox._idle
+        os.kill(idle._process.pid, signal.SIGUSR1)
+        await eventually(lambda: not idle.alive)
 
 
 async def test_worker_requiring_isolation_does_not_start_without_it(settings, monkeypatch):

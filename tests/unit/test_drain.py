@@ -277,7 +277,7 @@ async def test_failed_drain_counts_its_leases_as_lost():
 
 async def test_raising_settlements_between_others_end_no_drain(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
-    shop = Shop(100, slots=4)
+    shop = Shop(10, slots=4)
     stage = shop.stage()
 
     async def settle(outcomes):
@@ -289,7 +289,7 @@ async def test_raising_settlements_between_others_end_no_drain(monkeypatch):
     object.__setattr__(stage, "slots", 1)
 
     assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
-    assert shop.settled == list(range(0, 100, 2))
+    assert shop.settled == list(range(0, 10, 2))
 
 
 async def test_raising_extension_is_retried_before_expiry():

@@ -19,7 +19,7 @@ from datetime import timedelta
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NoReturn, Self
+from typing import IO, Self
 
 import orjson
 
@@ -168,8 +168,6 @@ class ParsingSandbox:
             raise Unreadable(_took_too_long(self._timeout)) from error
         except InvalidReply as error:
             return replace(await child.end(), fault="invalid reply", detail=str(error))
-        except _TooManyThreads:
-            return replace(await child.end(), fault="too many threads")
         except (EOFError, OSError):
             return await child.end()
         else:
@@ -276,10 +274,6 @@ class _Task:
         )
 
 
-class _TooManyThreads(Exception):
-    """A child has more threads than parsing needs."""
-
-
 class _ParserProcess:
     """One process and the socket to it.
 
@@ -303,7 +297,8 @@ class _ParserProcess:
         self._reader = reader
         self._writer = writer
         self._burial: asyncio.Future[_Death] | None = None
-        self._most_threads = 0
+        self._limiting: asyncio.Task[None] | None = None
+        self._fault = ""
 
     @classmethod
     async def start(cls, limits: ChildLimits) -> Self:
@@ -346,7 +341,7 @@ class _ParserProcess:
         except BaseException:
             await self.end()
             raise
-        self._most_threads = self._threads() + MORE_THREADS
+        self._limiting = asyncio.create_task(self._limit_threads())
         return self
 
     @property
@@ -362,7 +357,6 @@ class _ParserProcess:
 
         Raises:
             InvalidReply: it sent nonsense.
-            _TooManyThreads: it started more threads than parsing needs.
             EOFError, OSError: it died.
         """
         self.tenant = task.taint or self.tenant
@@ -370,16 +364,7 @@ class _ParserProcess:
         # The file's descriptor bypasses the transport, which has nothing left to send: the child has answered.
         socket.send_fds(self._channel, [LENGTH.pack(len(body))], [task.file])
         self._writer.write(body)
-        answering, counting = asyncio.create_task(self._answer(task.limits)), asyncio.create_task(self._too_many())
-        try:
-            done, _ = await asyncio.wait((answering, counting), return_when=asyncio.FIRST_COMPLETED)
-            return await (answering if answering in done else counting)
-        finally:
-            for one in (answering, counting):
-                one.cancel()
-            await asyncio.gather(answering, counting, return_exceptions=True)
-
-    async def _answer(self, limits: ReplyLimits) -> _Answer:
+        limits = task.limits
         head = read_head(await self._message(limits.head_bytes), limits)
         if head.document is None:
             return _Answer(head, None)
@@ -390,12 +375,13 @@ class _ParserProcess:
             await asyncio.to_thread(chunks.add, body)  # the event loop must not block for a large document
         return _Answer(head, await asyncio.to_thread(chunks.document))
 
-    async def _too_many(self) -> NoReturn:
-        """Poll the number of threads until there are too many, because the filter of system calls cannot count."""
-        while True:
+    async def _limit_threads(self) -> None:
+        """Kill it when it has too many threads, also while it is idle: the filter of system calls cannot count."""
+        most = self._threads() + MORE_THREADS
+        while self._threads() <= most:  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(_THREADS_SECONDS)
-            if self._threads() > self._most_threads:
-                raise _TooManyThreads
+        self._fault = "too many threads"
+        self._kill()
 
     def _threads(self) -> int:
         """The number of its threads; 0 if it is unknown."""
@@ -412,11 +398,16 @@ class _ParserProcess:
     async def end(self) -> _Death:
         """End it and its whole session, once; a child that died before keeps its exit status."""
         if self._burial is None:
+            if self._limiting is not None:
+                self._limiting.cancel()
             self._writer.close()
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
             self._burial = asyncio.ensure_future(asyncio.to_thread(self._bury))
         return await asyncio.shield(self._burial)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _bury(self) -> _Death:
         _, status, usage = os.wait4(self._process.pid, 0)
@@ -425,7 +416,7 @@ class _ParserProcess:
         its_own = peak * NEAR_LIMIT > self._inherited_peak_bytes
         with self._scratch as scratch:
             scratch.seek(0)
-            return _Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536))
+            return _Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536), self._fault)
 
 
 def _remove_leftovers() -> None:

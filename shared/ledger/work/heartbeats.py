@@ -112,8 +112,8 @@ class Heartbeats:
                 await self._execute(_BEAT, process | {"in_work": in_work()})
             except Unavailable as error:
                 log.warning("heartbeat.missed", role=role, reason=error.message)
-            except Exception:  # the process must stay visible after any error
-                log.exception("heartbeat.raised", role=role)
+            except Exception as error:  # noqa: BLE001 - the process must stay visible after any error
+                log.warning("heartbeat.missed", role=role, reason=type(error).__name__)
             await asyncio.sleep(BEAT_EVERY.total_seconds())
 
     async def _execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> None:
