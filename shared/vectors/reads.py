@@ -143,7 +143,7 @@ class Reads(Connection):
     ) -> tuple[list[StoredPoint], str | None]:
         with self._if_exists():
             records, following = await self._client.scroll(
-                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=fields
+                location.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=list(fields)
             )
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
