@@ -215,11 +215,8 @@ def test_error_event_in_stream_raises_its_problem(separator):
 
 
 async def test_async_client_retries_with_key(monkeypatch):
-    async def sleep(seconds):
-        pass
-
     server = RecordingServer(problem(503), httpx.Response(202, json=ERASURE))
-    monkeypatch.setattr("asyncio.sleep", sleep)
+    monkeypatch.setattr("foreask_client.transport.seconds_until_next", lambda *_: 0.0)
     async with AsyncClient(URL, "secret", http_transport=httpx.MockTransport(server)) as foreask:
         erasure = await foreask.delete_collection("a/b")
 
