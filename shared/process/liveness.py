@@ -5,6 +5,7 @@ Only the standard library is imported, so that a health check costs little.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
@@ -17,7 +18,8 @@ from threading import Event, Thread
 
 LIVE_SECONDS = 30.0  # a loop that has not run for longer counts as blocked
 _SOCKETS = Path("/proc/net/unix")
-_NAME = "foreask/{role}/{pid}-"  # of a socket without a file: any process may read it, whatever its folders are
+# Of a socket without a file: any process may read it, whatever its folders are.
+_NAME = "foreask/{deployment}/{role}/{pid}-"
 _TIMEOUT_SECONDS = 2.0
 _PAUSE_SECONDS = 1.0  # after a failed accept
 
@@ -71,7 +73,9 @@ def answering(pulse: Pulse) -> Iterator[None]:
         yield
         return
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind("\0" + _NAME.format(role=pulse.role, pid=os.getpid()) + os.urandom(4).hex())
+        listener.bind(
+            "\0" + _NAME.format(deployment=_deployment(), role=pulse.role, pid=os.getpid()) + os.urandom(4).hex()
+        )
         listener.listen()
         closing = Event()
         thread = Thread(target=_answer_all, args=(listener, pulse, closing), name="liveness", daemon=True)
@@ -96,8 +100,8 @@ def _answer_all(listener: socket.socket, pulse: Pulse, closing: Event) -> None:
 
 
 def local_processes(role: str) -> Iterator[LocalProcess]:
-    """Yield the processes of a role on this machine, or in this container."""
-    prefix = "@" + _NAME.partition("{pid}")[0].format(role=role)
+    """Yield the processes of a role on this machine, or in this container, that use the ledger of this process."""
+    prefix = "@" + _NAME.partition("{pid}")[0].format(deployment=_deployment(), role=role)
     try:
         sockets = _SOCKETS.read_text()
     except OSError:  # not Linux
@@ -105,6 +109,12 @@ def local_processes(role: str) -> Iterator[LocalProcess]:
     for name in {line.split()[-1] for line in sockets.splitlines()}:
         if name.startswith(prefix):
             yield LocalProcess(int(name.removeprefix(prefix).partition("-")[0]), _ask("\0" + name[1:]))
+
+
+def _deployment() -> str:
+    """Return a name of the ledger in the environment, without its user and password: a machine may have several."""
+    address = os.environ.get("FOREASK_DATABASE_URL", "").rpartition("@")[2]
+    return hashlib.sha256(address.encode()).hexdigest()[:8]
 
 
 def _ask(address: str) -> float | None:

@@ -67,9 +67,9 @@ class BuildsOfScenario:
         finally:
             await database.aclose()
 
-    def begin(self) -> Build:
+    def start(self) -> Build:
         model = self._fleet.stack.settings.embedding_model
-        built: Build = self.do("begin", "default", self._name, options=CollectionOptions(), embedding_model=model)
+        built: Build = self.do("start", "default", self._name, options=CollectionOptions(), embedding_model=model)
         return built
 
     def state(self, number: int) -> str:
@@ -128,7 +128,7 @@ def test_kills_at_each_build_step_lose_nothing(fleet, provider, start_scenario, 
         fleet.kill("scheduler-1")
         scenario.delete([deleted])
 
-    builds.begin()
+    builds.start()
     change_and_kill(2)
     fleet.wait_until(lambda: builds.state(2) == "following", "the build was not filled", 120)
     change_and_kill(3)
@@ -164,7 +164,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, start_
         fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
 
     with fleet.holding(LOCK_DOCUMENT, scenario.collection, 1, 3) as wait:
-        builds.begin()
+        builds.start()
         wait()  # the second slice has found its documents
         kill_scheduler()
         assert builds.copied() == 2

@@ -96,6 +96,15 @@ def test_blocked_loop_is_reported_by_port_and_socket(short):
         wait_until(lambda: process.reply().status_code == 200)
 
 
+def test_process_of_another_deployment_is_not_found(monkeypatch):
+    monkeypatch.setenv("FOREASK_DATABASE_URL", "postgresql://app:a@one/foreask")
+    with LoopThread(None):
+        monkeypatch.setenv("FOREASK_DATABASE_URL", "postgresql://app:a@two/foreask")
+        assert not list(local_processes(ROLE))
+        monkeypatch.setenv("FOREASK_DATABASE_URL", "postgresql://owner:b@one/foreask")
+        assert [each.is_live for each in local_processes(ROLE)] == [True]
+
+
 def test_process_without_port_is_found_while_it_runs():
     with LoopThread(None) as process:
         assert process.port is None
