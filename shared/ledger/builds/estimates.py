@@ -90,7 +90,7 @@ def _stored(row: RowMapping) -> StoredChunk:
         content=ChunkContent.from_json(row["content"]),
         ready_questions=row["ready_questions"],
         content_key=row["content_key"],
-        has_points=row["stands"],
+        has_points=row["has_points"],
         reasons=tuple(row["reasons"]),
     )
 

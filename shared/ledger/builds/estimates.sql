@@ -3,7 +3,7 @@
 -- are random, so the ids below a bound are a sample.
 SELECT d.external_id, c.ordinal, v.filename, v.media_type, t.content,
        CASE WHEN c.ready_made THEN coalesce(cardinality(t.ready_questions), 0) END AS ready_questions,
-       c.content_key, c.points_token IS NOT NULL AS stands, coalesce(q.reasons, '{}') AS reasons
+       c.content_key, c.points_token IS NOT NULL AS has_points, coalesce(q.reasons, '{}') AS reasons
 FROM documents d
 JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
 CROSS JOIN LATERAL (
