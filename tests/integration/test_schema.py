@@ -1,6 +1,8 @@
 """Migrations: revisions, locks and concurrent runs."""
 
 import asyncio
+import importlib
+import pkgutil
 import re
 import shutil
 from contextlib import asynccontextmanager
@@ -14,9 +16,10 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.engine import make_url
 
+import shared.ledger
 from shared.domain.errors import Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.__main__ import run as run_schema
@@ -24,9 +27,11 @@ from shared.ledger.postgres import revision, schema
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.revision import SchemaNewer, SchemaOutdated
 from shared.ledger.postgres.schema import _MIGRATIONS
+from shared.ledger.postgres.statements import Statements
 from shared.services import build
 from tests.conftest import Library
 from tests.support.api import work
+from tests.support.tables import columns
 from tests.support.waiting import eventually
 
 HEAD_REVISION = revision.REVISION
@@ -235,6 +240,41 @@ async def test_code_ingests_on_schema_of_next_release(services, ledger, provider
     assert await ledger.rows(COMPAT) == [{"min_revision": HEAD_REVISION}]
     assert states == [DocumentState.READY] * 2
     assert restarted is True
+
+
+def ledger_statements():
+    """Return every statement of the ledger by its name."""
+    found = {}
+    for module in pkgutil.walk_packages(shared.ledger.__path__, "shared.ledger."):
+        if ".migrations" in module.name or module.name.endswith("__main__"):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            values = value.values() if isinstance(value, dict) else [value]
+            for number, each in enumerate(values):
+                named = vars(each) if isinstance(each, Statements) else {"": each}
+                texts = {key: text for key, text in named.items() if isinstance(text, TextClause)}
+                found |= {f"{module.name}.{name}.{number}.{key}": text for key, text in texts.items()}
+    return found
+
+
+async def test_added_columns_change_no_result_of_statements(ledger):
+    """PostgreSQL refuses a cached plan whose result has changed, so running code must not return `*`."""
+    found = ledger_statements()
+    async with ledger.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+
+        async def results():
+            compiled = {name: str(each.compile(dialect=connection.dialect)) for name, each in found.items()}
+            prepared = {name: await driver.prepare(each) for name, each in compiled.items()}
+            return {name: [column.name for column in each.get_attributes()] for name, each in prepared.items()}
+
+        before = await results()
+        for table in await columns(connection):
+            await driver.execute(f"ALTER TABLE {table} ADD COLUMN added text")
+        after = await results()
+
+    assert len(found) > 300
+    assert {name for name in found if before[name] != after[name]} == set()
 
 
 async def test_code_refuses_schema_that_needs_newer_code(ledger, tmp_path, monkeypatch, capsys):

@@ -5,11 +5,13 @@ EXISTS (
 
 -- name: list
 -- List the builds of a collection in order of their numbers.
-SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {has_live_build} ORDER BY build
+SELECT {collection_columns} FROM collections
+WHERE tenant = :tenant AND name = :name AND {has_live_build} ORDER BY build
 
 -- name: get
 -- Read one build.
-SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :number AND {has_live_build}
+SELECT {collection_columns} FROM collections
+WHERE tenant = :tenant AND name = :name AND build = :number AND {has_live_build}
 
 -- name: insert
 -- Insert a build without documents.
@@ -17,7 +19,7 @@ INSERT INTO collections
     (id, tenant, name, build, build_state, filled_until, options, embedding_model, index_name)
 VALUES (:id, :tenant, :name, :number, {START_BUILD.target}, '', CAST(:options AS jsonb), :embedding_model,
         :index_name)
-RETURNING *
+RETURNING {collection_columns}
 
 -- name: mark_followed
 -- Record at the live build whether other builds follow it. If none does, uploads need not read other rows.
@@ -28,11 +30,11 @@ WHERE tenant = :tenant AND name = :name AND {is_live}
 
 -- name: pause
 -- Stop the fill of a build.
-UPDATE collections SET {PAUSE_FILL.sets} WHERE id = :id RETURNING *
+UPDATE collections SET {PAUSE_FILL.sets} WHERE id = :id RETURNING {collection_columns}
 
 -- name: resume
 -- Resume the fill of a build.
-UPDATE collections SET {RESUME_FILL.sets} WHERE id = :id RETURNING *
+UPDATE collections SET {RESUME_FILL.sets} WHERE id = :id RETURNING {collection_columns}
 
 -- name: find_filling
 -- Find a build that is being filled.
@@ -67,11 +69,11 @@ WHERE tenant = :tenant AND name = :name AND {is_live}
 
 -- name: switch_to
 -- Make a build visible to queries.
-UPDATE collections SET {SWITCH_TO.sets}, live_until = NULL WHERE id = :id RETURNING *
+UPDATE collections SET {SWITCH_TO.sets}, live_until = NULL WHERE id = :id RETURNING {collection_columns}
 
 -- name: drop
 -- Mark a build for deletion.
-UPDATE collections SET {DROP_BUILD.sets}, filled_until = NULL WHERE id = :id RETURNING *
+UPDATE collections SET {DROP_BUILD.sets}, filled_until = NULL WHERE id = :id RETURNING {collection_columns}
 
 -- name: lock_dropping
 -- Lock a build to delete if no query or upload can have it cached any more.
@@ -104,7 +106,7 @@ RETURNING id
 
 -- name: list_emptied
 -- List builds without documents and without possible writers.
-SELECT * FROM collections WHERE emptied_at <= now() - CAST(:after AS interval)
+SELECT {collection_columns} FROM collections WHERE emptied_at <= now() - CAST(:after AS interval)
 
 -- name: move_cost_changes
 -- Reassign a deleted build's costs to its collection.

@@ -35,7 +35,7 @@ UPDATE collections SET calibrating_until = now() + :lease,
     ELSE least(CAST(:every AS interval), greatest(now() - created_at, CAST('{shortest_pause}' AS interval))) END
 WHERE id = (SELECT id {claimable} AND embedding_model = ANY(CAST(:embeddings AS text[]))
             ORDER BY calibration_due_at LIMIT 1)
-RETURNING *
+RETURNING {collection_columns}
 
 -- name: release
 -- End a claim unless it has expired: `calibrating_until` is the claim's token.
@@ -59,4 +59,4 @@ ORDER BY c.id
 -- Write a calibration; a calibration by labelled questions stays unless it may be replaced.
 UPDATE collections SET calibration = CAST(:calibration AS jsonb)
 WHERE id = :id AND tenant = :tenant AND (CAST(:replace_labelled AS boolean) OR {is_unlabelled})
-RETURNING *
+RETURNING {collection_columns}

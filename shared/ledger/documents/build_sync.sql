@@ -1,6 +1,6 @@
 -- name: builds
 -- List the builds of a collection that contain its submitted documents, the live one first.
-SELECT *, {is_live} AS is_live FROM collections
+SELECT {collection_columns}, {is_live} AS is_live FROM collections
 WHERE tenant = :tenant AND name = :name AND NOT {is_dropping}
 ORDER BY {is_live} DESC, build
 

@@ -18,7 +18,7 @@ from shared.ledger.model import states
 from shared.ledger.postgres import statements
 
 # The columns of a document `d` with the content `v` of its newest version.
-COLUMNS = "d.*, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
+COLUMNS = "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
 SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST)
 
 

@@ -4,7 +4,7 @@ tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)
 
 -- name: find_open
 -- Find a running erasure with the same scope.
-SELECT * FROM erasures
+SELECT {erasure_columns} FROM erasures
 WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
   AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
 
@@ -31,7 +31,7 @@ SELECT EXISTS (SELECT 1 FROM collections WHERE {is_in_scope} AND {is_live})
 INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, deleted)
 VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
         CAST(:deleted AS jsonb))
-RETURNING *
+RETURNING {erasure_columns}
 
 -- name: count_documents
 -- Count the rows of documents in builds.
@@ -63,13 +63,13 @@ WHERE q.id IN (
 
 -- name: get
 -- Read an erasure, and how many rows of its documents are left.
-SELECT e.*, (SELECT count(*) FROM documents d
+SELECT {erasure_columns}, (SELECT count(*) FROM documents d
              WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids)) AS documents_left
 FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
 
 -- name: lock_due
 -- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight.
-SELECT e.* FROM erasures e
+SELECT {erasure_columns} FROM erasures e
 WHERE e.finished_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
   AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = ANY(e.document_ids))
@@ -85,15 +85,15 @@ last_token = nextval('fencing')
 
 -- name: save_counts
 -- Count the deleted rows.
-UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING *
+UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING {erasure_columns}
 
 -- name: finish
 -- Finish an erasure.
-UPDATE erasures SET finished_at = now(), {fence} WHERE id = :id RETURNING *
+UPDATE erasures SET finished_at = now(), {fence} WHERE id = :id RETURNING {erasure_columns}
 
 -- name: list
 -- List erasures by scope, newest first. A tenant's erasure covers its collections and documents.
-SELECT * FROM erasures
+SELECT {erasure_columns} FROM erasures
 WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
   AND (CAST(:collection AS text) IS NULL OR collection = :collection)
   AND (CAST(:document_id AS uuid) IS NULL OR document_id = :document_id)

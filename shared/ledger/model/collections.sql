@@ -22,7 +22,7 @@ WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
 
 -- name: lock
 -- Lock a build of a collection while it is live. New documents wait, because each refers to the row.
-SELECT * FROM collections WHERE id = :id AND {is_live} FOR UPDATE
+SELECT {collection_columns} FROM collections WHERE id = :id AND {is_live} FOR UPDATE
 
 -- name: has_documents
 -- Return whether a collection has documents, including documents that are being deleted.
@@ -36,19 +36,20 @@ SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
 -- name: set_embedding
 -- Set another embedding of a locked collection; its calibration becomes invalid.
 UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
-WHERE id = :id RETURNING *
+WHERE id = :id RETURNING {collection_columns}
 
 -- name: set_options
 -- Replace the options of a locked collection.
-UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *
+UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING {collection_columns}
 
 -- name: find
 -- Read a collection by its name: its live build.
-SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {is_live}
+SELECT {collection_columns} FROM collections WHERE tenant = :tenant AND name = :name AND {is_live}
 
 -- name: page
 -- List a tenant's collections in order of name.
-SELECT * FROM collections WHERE tenant = :tenant AND name > :after AND {is_live} ORDER BY name LIMIT :limit
+SELECT {collection_columns} FROM collections
+WHERE tenant = :tenant AND name > :after AND {is_live} ORDER BY name LIMIT :limit
 
 -- name: index_names
 -- List the collections of Qdrant.

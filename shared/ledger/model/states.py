@@ -60,6 +60,7 @@ from typing import Literal
 
 from shared.domain.builds import BuildState
 from shared.domain.states import AcceptedState, ChunkState, DocumentState
+from shared.ledger.model import columns
 
 Table = Literal["collections", "documents", "chunks", "accepted_questions"]
 
@@ -256,4 +257,5 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
         if isinstance(transition, Transition)
         for expression in ("applies", "sets", "target")
     },
+    **columns.FRAGMENTS,
 }
