@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
     parser.addoption("--histories", type=int, help="number of random histories; by default as --faults says")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
+    parser.addoption("--previous-release", help="folder or git reference of the release that is updated to this one")
 
 
 def pytest_configure(config: pytest.Config) -> None:

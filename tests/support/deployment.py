@@ -157,9 +157,13 @@ class Deployment:
         log = self.data_dir / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         overrides = {f"FOREASK_{setting.upper()}": str(value) for setting, value in settings.items()}
-        process = self.launch(command, {**self.environment(), **overrides}, log)
+        process = self.launcher(name)(command, {**self.environment(), **overrides}, log)
         self.processes[name] = process
         return process
+
+    def launcher(self, name: str) -> Launch:
+        """Return the function that starts the process of this name."""
+        return self.launch
 
     def environment(self) -> Mapping[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}

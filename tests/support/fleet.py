@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,8 +87,9 @@ class Fleet(Deployment):
     Its client uses the key of one tenant at a time, initially the key of `default`.
     """
 
-    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch) -> None:
+    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch, crew: Sequence[str] = CREW) -> None:
         super().__init__(settings, data_dir, roles=(), launch=launch, durable=False)
+        self.crew = tuple(crew)
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
         self._jobs: dict[str, Job] = {}
@@ -210,8 +211,8 @@ class Fleet(Deployment):
         for name in self.processes:
             self.signal(name, signal.SIGCONT)
         with self._watched:
-            self._stop_processes(*(self.processes.keys() - CREW - {"api"}))
-        self.replace({name: worker(name) for name in CREW if self._jobs[name] != worker(name)})
+            self._stop_processes(*(self.processes.keys() - self.crew - {"api"}))
+        self.replace({name: worker(name) for name in self.crew if self._jobs[name] != worker(name)})
 
     @contextmanager
     def paused(self, *names: str) -> Iterator[None]:
@@ -296,8 +297,8 @@ class Fleet(Deployment):
         self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
         del self.processes["migrate"]
         self.assign("api", Job("api"))
-        before = {name: self.started(name) for name in CREW if not name.startswith("scheduler")}
-        for name in CREW:
+        before = {name: self.started(name) for name in self.crew if not name.startswith("scheduler")}
+        for name in self.crew:
             self.assign(name, worker(name))
         self._wait_for_api()
         self._wait_for_workers(before)

@@ -26,6 +26,7 @@ import orjson
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
+CLIENTS = ("python", "mcp", "evaluation")  # folders of the packages that the product imports
 _START_SECONDS = 120  # includes the server's imports on a busy machine
 _READ_BYTES = 65_536
 
@@ -76,14 +77,19 @@ class Forked:
 
 
 class ForkServer:
-    """The server as a process; a context manager that starts and stops it."""
+    """The server as a process; a context manager that starts and stops it.
 
-    def __init__(self) -> None:
+    Args:
+        root: folder of the code that the server imports and its children run.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._import_path = _import_path(root)
         # A library with threads could hold a lock at the moment of a fork.
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        environment = os.environ | self._import_path | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.forkserver"],
-            cwd=ROOT,
+            cwd=root,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -101,7 +107,7 @@ class ForkServer:
         with self._request_lock:
             number = len(self._children)
             self._children.append(child)
-            request = Request(number, list(command[2:]), dict(environment), str(log))
+            request = Request(number, list(command[2:]), {**environment, **self._import_path}, str(log))
             assert self._process.stdin is not None
             self._process.stdin.write(orjson.dumps(request) + b"\n")
             self._process.stdin.flush()
@@ -135,6 +141,14 @@ class ForkServer:
             if child.returncode is None:  # the server died
                 child.kill()
                 child.exited(-signal.SIGKILL)
+
+
+def _import_path(root: Path) -> dict[str, str]:
+    """Return the variable that makes Python import a tree's own packages instead of installed ones."""
+    if root == ROOT:
+        return {}
+    folders = (root, *(root / "clients" / name for name in CLIENTS))
+    return {"PYTHONPATH": os.pathsep.join(map(str, folders))}
 
 
 @dataclass(frozen=True)

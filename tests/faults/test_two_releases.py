@@ -1,0 +1,73 @@
+"""Processes of two releases run on the schema of the newer one, and are restarted at random, under load."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from shared.ledger.postgres.revision import REVISION
+from tests.faults.conftest import SETTINGS
+from tests.support.deployment import ROOT
+from tests.support.forkserver import ForkServer
+from tests.support.releases import (
+    APIS,
+    NEW_CREW,
+    OLD_CREW,
+    Load,
+    TwoReleases,
+    next_release,
+    previous_release,
+    revision_of,
+)
+
+DOCUMENTS = 1_000
+STEP = 50  # documents that are uploaded during each restart
+OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
+
+
+@pytest.fixture
+def fleet(provider_process, tmp_path, scale, request) -> Iterator[TwoReleases]:
+    """A deployment of the previous release, over engines of its own because its schema changes."""
+    previous = previous_release(request.config.getoption("--previous-release"), tmp_path / "previous")
+    following = ROOT if revision_of(previous) < REVISION else next_release(tmp_path / "next")
+    tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
+    settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
+    with ExitStack() as stack:
+        old, new = (stack.enter_context(ForkServer(tree)) for tree in (previous, following))
+        yield stack.enter_context(TwoReleases(settings, tmp_path / "fleet", old=old.launch, new=new.launch))
+
+
+def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
+    scenario = start_scenario("19", "two releases on the newer schema")
+    provider.script(latency_seconds=0.05, questions=2)
+    chance = random.Random(scenario.seed)
+    load = Load(scenario, fleet, scenario.corpus(DOCUMENTS, sections=1), chance)
+    options = {"questions_per_chunk": 2}
+
+    def set_options(api):
+        fleet.clients[api].put(f"/v1/collections/{scenario.collection}", json=options).raise_for_status()
+
+    with load.uploading() as upload:
+        set_options("api")
+        upload(4 * STEP)
+        fleet.wait_until(lambda: len(load.ids) >= STEP, "no documents were uploaded")
+        fleet.upgrade()
+        set_options("api-new")  # the old release reads the options that the new one has written
+        for number in range(DOCUMENTS // STEP - 4):
+            upload(STEP)
+            name = chance.choice((OLD, NEW)[number % 2])
+            fleet.end(name, chance.choice((signal.SIGKILL, signal.SIGTERM)))
+            load.change(3, version=number + 2)
+            load.delete(2)
+
+    scenario.settle(timeout=300, swept=True)
+    scenario.check(note=f"{scenario.deaths()} restarts, {load.changed} changed, {load.deleted} deleted")
+    assert load.failures == []
+    assert fleet.errors() == []
+    assert len(load.ids) == DOCUMENTS - load.deleted
+    assert scenario.deaths() == DOCUMENTS // STEP - 4
+    assert load.counts().keys() == set(APIS)
