@@ -17,7 +17,7 @@ from api.http.bodies import PROMPT_BODY
 from api.http.openapi import problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
-from api.schemas.calibration import CalibrationView
+from api.schemas.calibration import calibration_view
 from api.schemas.collections import (
     CollectionChange,
     CollectionOptionsView,
@@ -183,7 +183,7 @@ async def _views(
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
-            calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),
+            calibration=None if collection.calibration is None else calibration_view(collection.calibration),
         )
         for collection, count in zip(collections, points, strict=True)
     ]

@@ -35,6 +35,7 @@ from api.schemas.evaluations import (
 from api.state import EvaluationRunnerDep, ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
+from shared.domain.stored import known_fields
 from shared.ledger.feedback.evaluations import EvaluationRun, StoredLabelledSet
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
@@ -213,7 +214,9 @@ def _labelled(question: LabelledQuestion) -> evaluation.LabelledQuestion:
 
 
 def _set_view(stored: StoredLabelledSet) -> LabelledSetView:
-    questions = [LabelledQuestion(**question) for question in stored.questions]
+    questions = [
+        LabelledQuestion(**known_fields(question, LabelledQuestion.model_fields)) for question in stored.questions
+    ]
     return LabelledSetView(set=stored.name, questions=questions, changed_at=stored.changed_at)
 
 

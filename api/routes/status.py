@@ -17,6 +17,7 @@ from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, 
 from api.state import ReadinessDep, ServicesDep
 from shared.domain.estimates import KeptEstimate
 from shared.domain.states import DocumentState
+from shared.domain.stored import known_fields
 from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
@@ -101,7 +102,7 @@ def _kept(kept: KeptEstimate) -> KeptEstimateView:
     return KeptEstimateView(
         collection=kept.collection,
         at=kept.at,
-        estimate=EstimateView.model_validate(kept.estimate),
+        estimate=EstimateView.model_validate(known_fields(kept.estimate, EstimateView.model_fields)),
         since=SpentView(**dataclasses.asdict(kept.since)),
     )
 

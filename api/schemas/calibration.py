@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.errors import InvalidInput
+from shared.domain.stored import known_fields
 
 
 class LabelledQuestion(BodyModel):
@@ -80,3 +82,7 @@ class CalibrationView(ReplyModel):
     )
     baseline_spread: float = Field(0.0, description="Standard deviation of these cosines")
     chunks: int = Field(0, description="Number of chunks in the collection at that time")
+
+
+def calibration_view(stored: Mapping[str, Any]) -> CalibrationView:
+    return CalibrationView(**known_fields(stored, CalibrationView.model_fields))

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
+from shared.domain.stored import known_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Collection:
 
     @property
     def weights(self) -> Weights:
-        return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
+        weights = {} if self.calibration is None else self.calibration["weights"]
+        return Weights(**known_fields(weights, Weights.__dataclass_fields__))
 
     @property
     def baseline(self) -> Baseline:

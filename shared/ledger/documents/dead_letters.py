@@ -16,10 +16,11 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.dead_letters import Attempt, DeadLetter, DeadReason
+from shared.domain.dead_letters import DeadLetter, DeadReason
 from shared.domain.errors import NotFound
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
+from shared.ledger.model.rows import attempts
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -166,7 +167,7 @@ async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> Dea
     row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
     if row is None:
         raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead lists the dead letters.")
-    return dataclasses.replace(_letter(row), history=tuple(Attempt(**attempt) for attempt in row["history"]))
+    return dataclasses.replace(_letter(row), history=attempts(row["history"]))
 
 
 async def _require_target(connection: AsyncConnection, tenant: str, choice: Choice) -> None:

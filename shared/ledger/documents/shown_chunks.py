@@ -12,12 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
-from shared.domain.dead_letters import Attempt
 from shared.domain.questions import Acceptance, ChunkQuestion, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.model.rows import QUESTIONS, attempts
 from shared.ledger.postgres import statements
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
@@ -98,7 +97,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
         content=ChunkContent.from_json(row["content"]),
         state=ChunkState(row["state"]),
         error=row["error"],
-        history=tuple(Attempt(**attempt) for attempt in row["history"]),
+        history=attempts(row["history"]),
         usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
         calls=row["calls"],
         questions=(*_own(row), *_of_users(row)),

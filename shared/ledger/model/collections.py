@@ -16,6 +16,7 @@ from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.index_location import IndexNames
+from shared.domain.stored import known_fields
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -227,7 +228,8 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
 
 def options_of(value: Mapping[str, Any]) -> CollectionOptions:
     fields = tuple((name, kind) for name, kind in value.get("filterable", ()))
-    return CollectionOptions(**{**value, "filterable": fields})
+    known = known_fields(value, CollectionOptions.__dataclass_fields__)
+    return CollectionOptions(**known | {"filterable": fields})
 
 
 def options_json(options: CollectionOptions) -> dict[str, Any]:

@@ -14,11 +14,13 @@ import orjson
 from sqlalchemy import RowMapping
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.dead_letters import Attempt
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
+from shared.domain.stored import known_fields
 from shared.domain.usage import Cost, Usage
 from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 from shared.ledger.model.collections import options_of
@@ -60,12 +62,21 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         title=row["title"],
         media_type=row["media_type"],
         metadata=row["metadata"],
-        ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
+        ready_questions=None if questions is None else tuple(map(_ready_question, questions)),
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         live_version=row["live_version"],
         traceparent=row["traceparent"],
     )
+
+
+def _ready_question(value: Mapping[str, Any]) -> ReadyQuestion:
+    return ReadyQuestion(**known_fields(value, ReadyQuestion.__dataclass_fields__))
+
+
+def attempts(values: Sequence[Mapping[str, Any]]) -> tuple[Attempt, ...]:
+    """Return the failed attempts of a row's history."""
+    return tuple(Attempt(**known_fields(value, Attempt.__dataclass_fields__)) for value in values)
 
 
 def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:

@@ -12,6 +12,7 @@ from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.keys import Key, KeyLimits, NewKey, Scope
+from shared.domain.stored import known_fields
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
@@ -89,5 +90,5 @@ def _key_of(row: RowMapping) -> Key:
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
-        limits=KeyLimits(**row["limits"]),
+        limits=KeyLimits(**known_fields(row["limits"], KeyLimits.__dataclass_fields__)),
     )
