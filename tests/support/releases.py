@@ -232,7 +232,7 @@ def _is_error(line: str) -> bool:
 class Load:
     """Clients that upload, change, delete and query documents, at either API, while processes are restarted.
 
-    A request whose connection fails is sent to the next API, as behind a load balancer. A reply with a status of 500 or
+    A request whose connection fails is sent to the next API, as a load balancer does. A reply with a status of 500 or
     more is a failure, and so is a failed connection to an API that is not being restarted.
 
     Args:
