@@ -29,9 +29,10 @@ STEP = 50  # documents that are uploaded during each restart
 OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
 
-@pytest.fixture
-def fleet(provider_process, tmp_path, scale, request) -> Iterator[TwoReleases]:
+@pytest.fixture(scope="module")
+def fleet(provider_process, tmp_path_factory, scale, request) -> Iterator[TwoReleases]:
     """A deployment of the previous release, over engines of its own because its schema changes."""
+    tmp_path = tmp_path_factory.mktemp("releases")
     previous = previous_release(request.config.getoption("--previous-release"), tmp_path / "previous")
     following = ROOT if revision_of(previous) < REVISION else next_release(tmp_path / "next")
     tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
@@ -71,3 +72,20 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
     assert len(load.ids) == DOCUMENTS - load.deleted
     assert scenario.deaths() == DOCUMENTS // STEP - 4
     assert load.counts().keys() == set(APIS)
+
+
+def test_release_older_than_required_exits_with_sentence(fleet):
+    fleet.migrate()
+    (schema,) = fleet.query("SELECT min_revision, (SELECT version_num FROM alembic_version) FROM schema_compat")
+    try:
+        fleet.query("UPDATE schema_compat SET min_revision = $1", schema["version_num"])
+        outputs = [fleet.refusal(name) for name in OLD]
+    finally:
+        fleet.query("UPDATE schema_compat SET min_revision = $1", schema["min_revision"])
+
+    needed, revision = schema["version_num"], schema["min_revision"]
+    sentence = (
+        f"The ledger's schema is at revision {needed}, which needs code of revision {needed} or newer, and this code has"
+        f" {revision}: run the release that migrated it, or a newer one.\n"
+    )
+    assert outputs == [sentence] * len(OLD)

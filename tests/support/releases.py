@@ -157,7 +157,7 @@ class TwoReleases(Fleet):
 
     def upgrade(self) -> None:
         """Migrate the ledger with the new code while the old code runs, and start the processes of the new release."""
-        self._migrate()
+        self.migrate()
         port = free_port()
         self.clients["api-new"] = httpx.Client(
             base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60, headers=dict(self.client.headers)
@@ -170,12 +170,20 @@ class TwoReleases(Fleet):
         self._wait_for_workers(dict.fromkeys(workers, 0))
         self.wait_until(lambda: self._is_ready("api-new"), "the new API did not start", 120)
 
-    def _migrate(self) -> None:
+    def migrate(self) -> None:
+        """Bring the ledger to the new schema; safe to repeat."""
         command, log = [sys.executable, "-m", "shared.ledger"], self.data_dir / "logs" / "migrate-new.log"
         for _ in range(_MIGRATE_ATTEMPTS):  # a migration that waits too long for a lock asks to be run again
             if self._new(command, self.environment(), log).wait(timeout=120) == 0:
                 return
         raise AssertionError(f"the schema was not migrated\n{self.logs()}")
+
+    def refusal(self, name: str) -> str:
+        """Start another process of the old release, which must exit with an error; return its output."""
+        job, log = self._jobs[name], self.data_dir / "logs" / f"refused-{name}.log"
+        process = self.launch(job.command(), {**self.environment(), "FOREASK_API_PORT": str(free_port())}, log)
+        assert process.wait(timeout=120) == 1, name
+        return log.read_text()
 
     def end(self, name: str, number: int) -> None:
         """End a process by a signal, and wait until its successor works."""
