@@ -143,10 +143,12 @@ class TwoReleases(Fleet):
     Args:
         old: function that starts a process of the old release.
         new: function that starts a process of the new release.
+        revision: schema revision of the old code.
     """
 
-    def __init__(self, settings: Settings, data_dir: Path, *, old: Launch, new: Launch) -> None:
+    def __init__(self, settings: Settings, data_dir: Path, *, old: Launch, new: Launch, revision: str) -> None:
         super().__init__(settings, data_dir, launch=old, crew=OLD_CREW)
+        self.revision = revision
         self._new = new
         self._restarts: Counter[str] = Counter()
         self._restarting: set[str] = set()
