@@ -55,7 +55,7 @@ class Bug:
     hangs: bool = False
 
 
-class Verdict(StrEnum):
+class Result(StrEnum):
     CAUGHT = "caught"
     MISSED = "MISSED"
     NOT_RUN = "NOT RUN"
@@ -92,6 +92,7 @@ HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
+OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
@@ -464,6 +465,96 @@ BUGS = (
         "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
     ),
+    Bug(
+        "the checks of a parser's reply accept a NUL",
+        "tests/unit/test_parse_replies.py::test_reply_with_one_wrong_value_is_invalid[a NUL in a text]",
+        "shared/ingest/parse/replies.py",
+        (('if "\\0" in text or', "if"),),
+    ),
+    Bug(
+        "an item whose settlements fail is released as if its worker were sound",
+        "tests/unit/test_drain.py::test_failed_drain_counts_its_leases_as_lost",
+        "shared/ingest/drain.py",
+        (("(self._stage.expire if failed else self._stage.release)", "self._stage.release"),),
+    ),
+    Bug(
+        "a disconnected client does not pay for the received part of an answer",
+        "tests/unit/test_metering.py::test_closed_stream_reports_prompt_and_received_pieces",
+        "shared/query/metering.py",
+        (("pieces += 1", "pieces += 0"),),
+    ),
+    Bug(
+        "a header that arrives in pieces may have any length",
+        "tests/unit/test_api_protocol.py::test_large_headers_are_refused[long in pieces]",
+        "api/http/protocol.py",
+        (("if self._unfinished_bytes > MAX_HEADER_BYTES:", "if False:"),),
+    ),
+    Bug(
+        "the refusal of a request is written into a response",
+        "tests/unit/test_api_protocol.py::test_refusal_is_not_written_into_a_response",
+        "api/http/protocol.py",
+        (("        if self._is_idle:", "        if True:"),),
+    ),
+    Bug(
+        "the tokens of running queries do not count",
+        "tests/integration/test_query_budgets.py::test_tokens_count_before_they_are_sent",
+        "api/access/query_budgets.py",
+        (("self.tokens + unsent >= tokens", "self.tokens >= tokens"),),
+    ),
+    Bug(
+        "a key may retract the questions of other keys",
+        OF_KEYS + "test_key_retracts_only_its_own_questions",
+        "shared/ledger/feedback/feedback.sql",
+        (("(CAST(:key AS uuid) IS NULL OR accepted_by = :key)", "true"),),
+    ),
+    Bug(
+        "accepted questions belong to editors after a rebuild",
+        OF_KEYS + "test_owner_of_question_survives_a_rebuild",
+        "shared/ledger/documents/acceptance.py",
+        (('"accepted_by": question.accepted_by', '"accepted_by": None'),),
+    ),
+    Bug(
+        "replies to a public key contain the questions of other users",
+        OF_KEYS + "test_users_questions_are_shown_only_with_read",
+        "api/routes/queries.py",
+        (("if not caller.reads_users_questions:", "if False:"),),
+    ),
+    Bug(
+        "a process with a blocked loop is reported as live",
+        "tests/integration/test_liveness.py::test_blocked_loop_is_reported_by_port_and_socket",
+        "shared/process/metrics.py",
+        (("if pulse.is_live else", "if True else"),),
+    ),
+    Bug(
+        "a process that waits for the schema fails while the ledger is unavailable",
+        "tests/integration/test_schema.py::test_wait_outlasts_unavailable_ledger_until_its_time",
+        "shared/ledger/postgres/revision.py",
+        (("except (SchemaOutdated, Unavailable):", "except SchemaOutdated:"),),
+    ),
+    Bug(
+        "an erasure finishes before a settlement that writes paid results",
+        "tests/integration/test_erasure.py::test_unfinished_late_settlement_delays_erasure",
+        "shared/ledger/work/costs.sql",
+        (("ORDER BY id FOR SHARE", "ORDER BY id"),),
+    ),
+    Bug(
+        "a copy that starts while a pack is rewritten is renamed",
+        "tests/integration/test_erasure.py::test_copies_started_during_rewriting_keep_pack",
+        "shared/ledger/documents/unreferenced_objects.py",
+        (("        if len(found) <= len(locked):", "        if True:"),),
+    ),
+    Bug(
+        "the bytes of a document that is erased during the check of its pack remain",
+        "tests/integration/test_erasure.py::test_erasure_during_pack_check_leaves_no_bytes",
+        "shared/ledger/documents/unreferenced_objects.py",
+        (("            if list(named) == list(parts):", "            if True:"),),
+    ),
+    Bug(
+        "the late result of a message replaces the result of its retry",
+        "tests/integration/test_webhooks.py::test_late_result_does_not_replace_result_of_retry",
+        "shared/ledger/tenants/webhooks.sql",
+        ((" AND due_at = :claimed_until RETURNING", " AND (due_at = :claimed_until OR true) RETURNING"),),
+    ),
 )
 
 
@@ -496,8 +587,8 @@ def control(tests: Sequence[str]) -> Run:
         return run(tests, folder, _MIN_SECONDS * len(tests))
 
 
-def planted(bug: Bug, sound: Run) -> tuple[Verdict, str, float]:
-    """Run the test of a bug in a copy of the tree; return the verdict, its reason, and the duration in seconds.
+def planted(bug: Bug, sound: Run) -> tuple[Result, str, float]:
+    """Run the test of a bug in a copy of the tree; return the result, its reason, and the duration in seconds.
 
     Args:
         bug: the bug.
@@ -506,7 +597,7 @@ def planted(bug: Bug, sound: Run) -> tuple[Verdict, str, float]:
     name = bug.caught_by.partition("::")[2]
     before = [seconds for test, seconds in sound.times.items() if _is_of(test, name)]
     if reason := failure_without_bug(name, sound):
-        return Verdict.NOT_RUN, reason, 0.0
+        return Result.NOT_RUN, reason, 0.0
     with copied() as folder:
         plant(bug, folder / "tree")
         done = run([bug.caught_by], folder, max(_MIN_SECONDS, _TIMES_SLOWER * sum(before)))
@@ -523,20 +614,20 @@ def failure_without_bug(name: str, sound: Run) -> str:
     return ""
 
 
-def judged(done: Run, *, hangs: bool) -> tuple[Verdict, str]:
-    """Return the verdict on a run with a bug, and its reason.
+def judged(done: Run, *, hangs: bool) -> tuple[Result, str]:
+    """Return the result on a run with a bug, and its reason.
 
     A timeout counts only for a bug that makes its test hang: any test may be too slow on a busy machine.
     """
     if done.timed_out:
         reason = f"timeout after {done.seconds:.0f} s"
-        return (Verdict.CAUGHT, reason) if hangs else (Verdict.NOT_RUN, f"unexpected {reason}")
+        return (Result.CAUGHT, reason) if hangs else (Result.NOT_RUN, f"unexpected {reason}")
     if done.failures:
         failure = next(iter(done.failures.values()))
-        return (Verdict.NOT_RUN if failure.startswith(_INVALID) else Verdict.CAUGHT), failure
+        return (Result.NOT_RUN if failure.startswith(_INVALID) else Result.CAUGHT), failure
     if done.trouble:
-        return Verdict.NOT_RUN, done.trouble
-    return Verdict.MISSED, "the test passes"
+        return Result.NOT_RUN, done.trouble
+    return Result.MISSED, "the test passes"
 
 
 def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
@@ -549,7 +640,7 @@ def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
     """
     tree, report = folder / "tree", folder / "report.xml"
     options = ["-p", "no:cacheprovider", f"--basetemp={folder / 'run'}", f"--junit-xml={report}"]
-    # The installed packages may be those of the original tree.
+    # Installed packages may import the original tree.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / path) for path in ("", *_CLIENTS))}
     started = time.monotonic()
     with (folder / "output").open("w+") as output:
@@ -657,24 +748,24 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     bugs = chosen(options.names)
     unfit = {bug: wrong for bug in bugs if (wrong := misfits(bug))}
-    verdicts = [_report(bug, Verdict.NOT_RUN, "; ".join(wrong), 0.0) for bug, wrong in unfit.items()]
+    results = [_report(bug, Result.NOT_RUN, "; ".join(wrong), 0.0) for bug, wrong in unfit.items()]
     fit = [bug for bug in bugs if bug not in unfit]
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
         files = by_file(fit)
         sound = dict(zip(files, pool.map(control, files.values()), strict=True))
 
-        def judge(bug: Bug) -> Verdict:
+        def judge(bug: Bug) -> Result:
             return _report(bug, *planted(bug, sound[bug.caught_by.partition("::")[0]]))
 
-        verdicts += pool.map(judge, fit)
-    print(", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict))
-    return 0 if set(verdicts) <= {Verdict.CAUGHT} else 1
+        results += pool.map(judge, fit)
+    print(", ".join(f"{results.count(result)} {result}" for result in Result))
+    return 0 if set(results) <= {Result.CAUGHT} else 1
 
 
-def _report(bug: Bug, verdict: Verdict, reason: str, seconds: float) -> Verdict:
+def _report(bug: Bug, result: Result, reason: str, seconds: float) -> Result:
     scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
-    print(f"{scenario}: {bug.means}: {verdict}: {reason} ({seconds:.0f} s)", flush=True)
-    return verdict
+    print(f"{scenario}: {bug.means}: {result}: {reason} ({seconds:.0f} s)", flush=True)
+    return result
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.support.deployment import ROOT
-from tests.support.mutations import BUGS, Run, Verdict, failure_without_bug, judged, read_report
+from tests.support.mutations import BUGS, Run, Result, failure_without_bug, judged, read_report
 
 REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite>
 <testcase classname="tests.unit.a" name="test_passes[one]" time="1.5" />
@@ -31,22 +31,22 @@ def test_planted_bug_fits_the_tree(bug):
 
 
 @pytest.mark.parametrize(
-    ("run", "hangs", "verdict"),
+    ("run", "hangs", "result"),
     [
-        (Run(9, failures={"test": "AssertionError"}), False, Verdict.CAUGHT),
-        (Run(9, times={"test": 8.0}), False, Verdict.MISSED),
-        (Run(9, timed_out=True), False, Verdict.NOT_RUN),
-        (Run(9, timed_out=True), True, Verdict.CAUGHT),
-        (Run(9, failures={"test": "NameError: name 'x' is not defined"}), False, Verdict.NOT_RUN),
-        (Run(9, trouble="failed on setup"), False, Verdict.NOT_RUN),
+        (Run(9, failures={"test": "AssertionError"}), False, Result.CAUGHT),
+        (Run(9, times={"test": 8.0}), False, Result.MISSED),
+        (Run(9, timed_out=True), False, Result.NOT_RUN),
+        (Run(9, timed_out=True), True, Result.CAUGHT),
+        (Run(9, failures={"test": "NameError: name 'x' is not defined"}), False, Result.NOT_RUN),
+        (Run(9, trouble="failed on setup"), False, Result.NOT_RUN),
     ],
     ids=["failure", "success", "timeout", "expected timeout", "invalid code", "error of a fixture"],
 )
-def test_verdict_follows_the_reason_of_a_failure(run, hangs, verdict):
-    assert judged(run, hangs=hangs)[0] is verdict
+def test_verdict_follows_the_reason_of_a_failure(run, hangs, result):
+    assert judged(run, hangs=hangs)[0] is result
 
 
-def test_report_tells_failures_from_errors():
+def test_report_separates_failures_and_errors():
     assert read_report(REPORT) == (
         {"test_fails": "AssertionError: 1"},
         {"test_passes[one]": 1.5, "test_passes[two]": 0.5},
@@ -64,6 +64,6 @@ def test_report_tells_failures_from_errors():
         ("test_passes[three]", "the test does not run without the bug: failed on setup"),
     ],
 )
-def test_test_that_fails_without_the_bug_proves_nothing(name, reason):
+def test_test_failing_without_bug_proves_nothing(name, reason):
     failures, times, errors = read_report(REPORT)
     assert failure_without_bug(name, Run(9, failures, times, *errors.values())) == reason
