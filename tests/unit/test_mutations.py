@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.support.deployment import ROOT
-from tests.support.mutations import BUGS, Run, Result, failure_without_bug, judged, read_report
+from tests.support.mutations import BUGS, Result, Run, failure_without_bug, judged, read_report
 
 REPORT = """<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite>
 <testcase classname="tests.unit.a" name="test_passes[one]" time="1.5" />
@@ -42,7 +42,7 @@ def test_planted_bug_fits_the_tree(bug):
     ],
     ids=["failure", "success", "timeout", "expected timeout", "invalid code", "error of a fixture"],
 )
-def test_verdict_follows_the_reason_of_a_failure(run, hangs, result):
+def test_timeouts_and_invalid_code_catch_no_bug(run, hangs, result):
     assert judged(run, hangs=hangs)[0] is result
 
 
