@@ -16,7 +16,7 @@ from shared.domain.usage import Usage
 from shared.query import metering
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 KEY = uuid4()
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
@@ -174,6 +174,7 @@ async def process(settings, url, now=time.monotonic):
     """Budgets as a process of the API has them; a token costs 0.1."""
     use = TenantUse(url)
     yield QueryBudgets(settings, use, lambda _kind, usage, _model: usage.prompt_tokens / 10, now)
+    metering.report_to(None)
     await use.aclose()
 
 
@@ -207,7 +208,8 @@ async def test_tokens_count_before_they_are_sent(settings):
         await budgets.aclose()
 
 
-async def test_spending_of_other_processes_counts_after_seconds(services, settings):
+async def test_spending_of_other_processes_counts_after_seconds(services, settings, monkeypatch):
+    monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
     limits, clock, url = KeyLimits(tokens_per_day=10), Clock(), settings.redis_url.get_secret_value()
     async with process(settings, url, clock) as budgets, process(settings, url, clock) as other:
         await budgets.admit("alice", KEY, limits)

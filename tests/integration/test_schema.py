@@ -304,6 +304,7 @@ async def test_wait_outlasts_unavailable_ledger_until_its_time():
     await eventually(lambda: clock.reads > 10 or waiting.done())
     assert not waiting.done()
     waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(Unavailable):  # a pause does not exceed the time
