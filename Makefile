@@ -64,7 +64,7 @@ audit: $(VENV)/.audit ## check installed packages for known vulnerabilities, and
 	$(IN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict
 	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
 
-planted: $(VENV)/.dev ## plant bugs, and check that the fault suite detects each
+planted: $(VENV)/.dev ## plant bugs, and check that a test detects each
 	$(IN) -m tests.support.mutations
 
 bench: $(VENV)/.dev ## run the benchmarks

@@ -107,6 +107,23 @@ async def test_key_retracts_only_its_own_questions(client, chunks):
     assert await accepted(client) == []
 
 
+async def test_key_that_writes_documents_retracts_only_its_own(client, chunks):
+    writer = await key(client, "writer", "ask", "feedback", "read", "write")
+    await edit(client, "What did an editor add?", chunks["leave"])
+
+    assert await outcome(client, writer, "What did an editor add?", chunks["leave"], helpful=False) == "not_accepted"
+
+
+async def test_question_accepted_again_belongs_to_its_new_key(client, chunks):
+    website, staff = await key(client, "website"), await key(client, "staff")
+    for helpful in (True, False):
+        await outcome(client, staff, "What was asked twice?", chunks["leave"], helpful=helpful)
+
+    assert await outcome(client, website, "What was asked twice?", chunks["leave"]) == "accepted"
+    assert await outcome(client, staff, "What was asked twice?", chunks["leave"], helpful=False) == "not_accepted"
+    assert await outcome(client, website, "What was asked twice?", chunks["leave"], helpful=False) == "taken_back"
+
+
 async def test_key_displaces_only_its_own_questions(client, chunks):
     website, staff = await key(client, "website"), await key(client, "staff")
     await edit(client, "What did an editor add?", chunks["leave"])
@@ -146,10 +163,21 @@ async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
     await work(services, "index")
     built = await client.post("/v1/collections/default/builds", json={}, headers=EDITOR)
     assert built.status_code in {200, 201, 202}, built.text
-    async with services.database.begin() as connection:
-        owners = await connection.exec_driver_sql("SELECT DISTINCT accepted_by IS NOT NULL FROM accepted_questions")
-        assert owners.scalars().all() == [True]
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    assert await are_keys_questions(services) == [True, True]  # of the live build, and of the new one
     assert await outcome(client, website, "What did the staff ask?", chunks["leave"], helpful=False) == "not_accepted"
+
+    await edit(client, "What did the staff ask?", chunks["leave"])
+    assert await are_keys_questions(services) == [False, False]
+
+
+async def are_keys_questions(services):
+    """Return for each accepted question of each build whether a key accepted it."""
+    async with services.database.begin() as connection:
+        rows = await connection.exec_driver_sql("SELECT accepted_by IS NOT NULL FROM accepted_questions")
+        return list(rows.scalars())
 
 
 async def everything(client, headers, question, chunk_id):
@@ -227,6 +255,8 @@ async def test_feedback_on_chunk_hidden_by_filter_is_rejected(client, chunks, se
 async def test_reviewed_feedback_waits_for_an_editor(services, keyed, client, chunks):
     website = await key(client, "website")
     async with calling(keyed.model_copy(update={"feedback_review": True}), services) as reviewing:
+        assert await outcome(reviewing, EDITOR, "What may editors do?", chunks["leave"]) == "accepted"
+        assert await outcome(reviewing, EDITOR, "What may editors do?", chunks["leave"], helpful=False) == "taken_back"
         assert await outcome(reviewing, website, "What may staff do?", chunks["pay"]) == "held"
         assert await accepted(reviewing) == []
         asked = (await reviewing.get("/v1/collections/default/queries", headers=EDITOR)).json()["items"]
@@ -239,3 +269,14 @@ async def test_reviewed_feedback_waits_for_an_editor(services, keyed, client, ch
         assert await outcome(reviewing, website, "What may staff do?", chunks["pay"]) == "already_accepted"
         assert await outcome(reviewing, website, "What may staff do?", chunks["pay"], helpful=False) == "not_accepted"
         assert await accepted(reviewing) == [("What may staff do?", False)]
+
+
+async def test_question_of_deleted_chunk_is_not_held(services, keyed, client, chunks):
+    website = await key(client, "website")
+    async with calling(keyed.model_copy(update={"feedback_review": True}), services) as reviewing:
+        query_id, found = await ask(reviewing, website, "What is paid?")
+        await client.delete(f"/v1/documents/{found['pay'].document_id}", headers=EDITOR)
+
+        reply = await give(reviewing, website, query_id, chunks["pay"])
+
+        assert (reply.status_code, reply.json()["field"]) == (404, "chunk_id")

@@ -111,6 +111,7 @@ def test_process_without_port_is_found_while_it_runs():
         assert [each.is_live for each in local_processes(ROLE)] == [True]
         assert not list(local_processes("test"))
     assert not list(local_processes(ROLE))
+    assert "liveness" not in {thread.name for thread in threading.enumerate()}
 
 
 @asynccontextmanager

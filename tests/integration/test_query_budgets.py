@@ -1,13 +1,24 @@
 """Limits of a key, and daily budgets of queries: other keys and tenants are not affected."""
 
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import uuid4
+
 import pytest
 from redis.asyncio import Redis
 
+from api.access.query_budgets import QueryBudgets
+from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse
+from shared.domain.keys import KeyLimits
+from shared.domain.usage import Usage
+from shared.query import metering
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
+KEY = uuid4()
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 QUESTION = {"question": "How many days of leave are there?"}
 CHAT = {
@@ -142,15 +153,87 @@ async def test_unlimited_queries_do_not_call_the_broker(client, settings):
         limited = await key(client, "limited", tokens_per_day=1_000)
         await retrieve(client, limited)
         await settled(client)
+        spent = accounts_of(client)
+        await retrieve(client, website)
+        await settled(client)
+        assert accounts_of(client) == spent
         names = [name async for name in redis.scan_iter("foreask:use:*:queries:*")]
         assert len(names) == 1
         assert await redis.pttl(names[0]) > 0
 
 
-async def test_queries_are_counted_locally_during_broker_outage():
-    use = TenantUse("redis://127.0.0.1:1")
-    assert await use.spend("alice", 1, 0.5) is None
+class Clock:
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@asynccontextmanager
+async def process(settings, url, now=time.monotonic):
+    """Budgets as a process of the API has them; a token costs 0.1."""
+    use = TenantUse(url)
+    yield QueryBudgets(settings, use, lambda _kind, usage, _model: usage.prompt_tokens / 10, now)
+    metering.report_to(None)
     await use.aclose()
+
+
+def spend(tokens):
+    """Report tokens as a query does that was just admitted."""
+    metering._spend("embed", "model", Usage(tokens))
+
+
+@pytest.mark.parametrize("limits", [KeyLimits(tokens_per_day=10), KeyLimits(cost_per_day=1.0)])
+async def test_queries_are_counted_locally_during_broker_outage(settings, limits):
+    async with process(settings, "redis://127.0.0.1:1") as budgets:
+        for tokens in (9, 1):
+            await budgets.admit("alice", KEY, limits)
+            spend(tokens)
+            await budgets.aclose()
+
+        (account,) = budgets._accounts.values()
+        assert (account.tokens, dict(account.unsent)) == (10, {})
+        with pytest.raises(TooManyRequests):
+            await budgets.admit("alice", KEY, limits)
+
+
+async def test_tokens_count_before_they_are_sent(settings):
+    async with process(settings, "redis://127.0.0.1:1") as budgets:
+        for tokens in (9, 1):
+            await budgets.admit("alice", KEY, KeyLimits(tokens_per_day=10))
+            spend(tokens)
+
+        with pytest.raises(TooManyRequests):
+            await budgets.admit("alice", KEY, KeyLimits(tokens_per_day=10))
+        await budgets.aclose()
+
+
+async def test_spending_of_other_processes_counts_after_seconds(services, settings, monkeypatch):
+    monkeypatch.setattr("shared.broker.tenant_use._TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+    limits, clock, url = KeyLimits(tokens_per_day=10), Clock(), settings.redis_url.get_secret_value()
+    async with process(settings, url, clock) as budgets, process(settings, url, clock) as other:
+        await budgets.admit("alice", KEY, limits)
+        await other.admit("alice", KEY, limits)
+        spend(10)
+        await other.aclose()
+
+        clock.seconds = 4.9
+        await budgets.admit("alice", KEY, limits)  # without a call to the broker
+        clock.seconds = 5.0
+        with pytest.raises(TooManyRequests):
+            await budgets.admit("alice", KEY, limits)
+
+
+async def test_budget_of_next_day_is_unused(settings):
+    limits = KeyLimits(tokens_per_day=10)
+    async with process(settings, "redis://127.0.0.1:1") as budgets:
+        await budgets.admit("alice", KEY, limits)
+        spend(10)
+        await budgets.aclose()
+        (account,) = budgets._accounts.values()
+        account.day -= timedelta(days=1)
+
+        await budgets.admit("alice", KEY, limits)
 
 
 async def test_key_limits_tokens_of_a_reply(client):

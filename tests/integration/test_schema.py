@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import os
 import pkgutil
 import re
 import shutil
@@ -20,6 +21,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.engine import make_url
 
 import shared.ledger
+from cli.commands import server
 from shared.domain.errors import Unavailable
 from shared.domain.states import DocumentState
 from shared.ledger.__main__ import run as run_schema
@@ -32,7 +34,7 @@ from shared.services import build
 from tests.conftest import Library
 from tests.support.api import work
 from tests.support.tables import columns
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 HEAD_REVISION = revision.REVISION
 NEXT = f"{int(HEAD_REVISION) + 1:04}"  # the revision of the next release
@@ -333,6 +335,31 @@ async def test_wait_returns_when_schema_and_role_appear(services):
         async with ledger.begin() as connection:
             await connection.exec_driver_sql(f"DROP OWNED BY {role}")
             await connection.exec_driver_sql(f"DROP ROLE {role}")
+
+
+async def test_wait_outlasts_unavailable_ledger_until_its_time():
+    unavailable = Database("postgresql://nobody:x@127.0.0.1:1/none", pool_size=1)
+    clock = Clock()
+    waiting = asyncio.create_task(revision.wait_for_schema(unavailable, timedelta(hours=1), clock, SOON))
+    await eventually(lambda: clock.reads > 10 or waiting.done())
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        with pytest.raises(Unavailable):  # a pause does not exceed the time
+            await revision.wait_for_schema(unavailable, timedelta(seconds=0.1), poll=timedelta(hours=1))
+    await unavailable.aclose()
+
+
+def test_schema_command_passes_its_time(monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda _, arguments: started.append(arguments[1:]))
+
+    for wait in (None, 2.5):
+        server.schema(wait)
+
+    assert started == [["-m", "shared.ledger"], ["-m", "shared.ledger", "--wait", "2.5"]]
 
 
 async def test_wait_fails_with_sentence_after_its_time(services, monkeypatch):

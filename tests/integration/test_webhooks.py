@@ -277,6 +277,26 @@ async def test_webhook_is_deleted_during_settlement(open_client, services, deliv
     assert await services.ledger.webhooks.list("default") == []
 
 
+async def test_result_is_recorded_despite_deadlock(open_client, services, deliverer, receiver):
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    hooks = services.ledger.webhooks
+    (due,) = await hooks.claim(webhooks=10, of_one=10, lease=timedelta(minutes=1))
+    statement = "UPDATE {} SET created_at = created_at"
+
+    async with services.database.engine.connect() as other:
+        await other.execute(text(statement.format("webhooks")))
+        settling = asyncio.create_task(hooks.settle(due.delivery, Attempt(error="refused")))
+        await eventually(partial(is_waiting, services))
+        with suppress(DBAPIError):  # PostgreSQL may end either transaction
+            await other.execute(text(statement.format("webhook_deliveries")))
+    await settling
+
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["error"]) == ("waiting", "refused")
+
+
 async def is_waiting(services):
     """Return whether a transaction waits for a lock."""
     return await services.database.rows(text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))

@@ -1,22 +1,37 @@
 """Bugs that the tests must catch: each is planted into a copy of the tree, where its test must fail.
 
-`python -m tests.support.mutations [NAME...]` plants the bugs whose test or meaning contains a NAME, or all bugs. It
-exits with status 1 if the tests miss a bug, and runs nothing if a bug no longer fits the tree.
+`python -m tests.support.mutations [--jobs N] [NAME...]` plants the bugs whose test or meaning contains a NAME, or all
+bugs, N at a time. The tests run first in a copy without a bug: a test that fails there proves nothing, so its bugs are
+not planted. The command exits with status 1 if a bug was missed or its test could not be run.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from tests.support.deployment import ROOT
 
-_TIMEOUT_SECONDS = 300
+_MIN_SECONDS = 300.0  # time limit of a test, if it takes less without the bug
+_TIMES_SLOWER = 5  # a test with a bug may take this multiple of its time without the bug
+_STOP_SECONDS = 30.0  # time in which an interrupted test stops its engines
+_RAN = (0, 1)  # exit codes of pytest: all tests passed, or some failed
+# Errors of a planted text that is not valid code: they would fail any test.
+_INVALID = ("SyntaxError", "IndentationError", "NameError", "ImportError", "ModuleNotFoundError")
+_CLIENTS = ("clients/python", "clients/mcp", "clients/evaluation")
 
 
 @dataclass(frozen=True)
@@ -24,12 +39,45 @@ class Bug:
     """A deliberate bug: the first text of each edit occurs exactly once in `file` and is replaced by the second.
 
     The texts are short and on one line, so that a change of the surrounding code does not affect them.
+
+    Args:
+        means: the bug in words.
+        caught_by: the test that must fail.
+        file: the file with the bug.
+        edits: the replaced texts and their replacements.
+        hangs: whether the test cannot end with the bug, so that a timeout is its failure.
     """
 
     means: str
     caught_by: str
     file: str
     edits: tuple[tuple[str, str], ...]
+    hangs: bool = False
+
+
+class Result(StrEnum):
+    CAUGHT = "caught"
+    MISSED = "MISSED"
+    NOT_RUN = "NOT RUN"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of tests.
+
+    Args:
+        seconds: duration of the run.
+        failures: first line of the failure, by the name of each failed test.
+        times: durations of the tests that passed, by name.
+        trouble: reason why the tests did not run, such as an error of a fixture.
+        timed_out: whether the run was interrupted.
+    """
+
+    seconds: float
+    failures: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
+    trouble: str = ""
+    timed_out: bool = False
 
 
 WORKERS = "tests/faults/test_workers_die.py::"
@@ -44,6 +92,7 @@ HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
+OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
@@ -416,6 +465,96 @@ BUGS = (
         "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
     ),
+    Bug(
+        "the checks of a parser's reply accept a NUL",
+        "tests/unit/test_parse_replies.py::test_reply_with_one_wrong_value_is_invalid[a NUL in a text]",
+        "shared/ingest/parse/replies.py",
+        (('if "\\0" in text or', "if"),),
+    ),
+    Bug(
+        "an item whose settlements fail is released as if its worker were sound",
+        "tests/unit/test_drain.py::test_failed_drain_counts_its_leases_as_lost",
+        "shared/ingest/drain.py",
+        (("(self._stage.expire if failed else self._stage.release)", "self._stage.release"),),
+    ),
+    Bug(
+        "a disconnected client does not pay for the received part of an answer",
+        "tests/unit/test_metering.py::test_closed_stream_reports_prompt_and_received_pieces",
+        "shared/query/metering.py",
+        (("pieces += 1", "pieces += 0"),),
+    ),
+    Bug(
+        "a header that arrives in pieces may have any length",
+        "tests/unit/test_api_protocol.py::test_large_headers_are_refused[long in pieces]",
+        "api/http/protocol.py",
+        (("if self._unfinished_bytes > MAX_HEADER_BYTES:", "if False:"),),
+    ),
+    Bug(
+        "the refusal of a request is written into a response",
+        "tests/unit/test_api_protocol.py::test_refusal_is_not_written_into_a_response",
+        "api/http/protocol.py",
+        (("        if self._is_idle:", "        if True:"),),
+    ),
+    Bug(
+        "the tokens of running queries do not count",
+        "tests/integration/test_query_budgets.py::test_tokens_count_before_they_are_sent",
+        "api/access/query_budgets.py",
+        (("self.tokens + unsent >= tokens", "self.tokens >= tokens"),),
+    ),
+    Bug(
+        "a key may retract the questions of other keys",
+        OF_KEYS + "test_key_retracts_only_its_own_questions",
+        "shared/ledger/feedback/feedback.sql",
+        (("(CAST(:key AS uuid) IS NULL OR accepted_by = :key)", "true"),),
+    ),
+    Bug(
+        "accepted questions belong to editors after a rebuild",
+        OF_KEYS + "test_owner_of_question_survives_a_rebuild",
+        "shared/ledger/documents/acceptance.py",
+        (('"accepted_by": question.accepted_by', '"accepted_by": None'),),
+    ),
+    Bug(
+        "replies to a public key contain the questions of other users",
+        OF_KEYS + "test_users_questions_are_shown_only_with_read",
+        "api/routes/queries.py",
+        (("if not caller.reads_users_questions:", "if False:"),),
+    ),
+    Bug(
+        "a process with a blocked loop is reported as live",
+        "tests/integration/test_liveness.py::test_blocked_loop_is_reported_by_port_and_socket",
+        "shared/process/metrics.py",
+        (("if pulse.is_live else", "if True else"),),
+    ),
+    Bug(
+        "a process that waits for the schema fails while the ledger is unavailable",
+        "tests/integration/test_schema.py::test_wait_outlasts_unavailable_ledger_until_its_time",
+        "shared/ledger/postgres/revision.py",
+        (("except (SchemaOutdated, Unavailable):", "except SchemaOutdated:"),),
+    ),
+    Bug(
+        "an erasure finishes before a settlement that writes paid results",
+        "tests/integration/test_erasure.py::test_unfinished_late_settlement_delays_erasure",
+        "shared/ledger/work/costs.sql",
+        (("ORDER BY id FOR SHARE", "ORDER BY id"),),
+    ),
+    Bug(
+        "a copy that starts while a pack is rewritten is renamed",
+        "tests/integration/test_erasure.py::test_copies_started_during_rewriting_keep_pack",
+        "shared/ledger/documents/unreferenced_objects.py",
+        (("        if len(found) <= len(locked):", "        if True:"),),
+    ),
+    Bug(
+        "the bytes of a document that is erased during the check of its pack remain",
+        "tests/integration/test_erasure.py::test_erasure_during_pack_check_leaves_no_bytes",
+        "shared/ledger/documents/unreferenced_objects.py",
+        (("            if list(named) == list(parts):", "            if True:"),),
+    ),
+    Bug(
+        "the late result of a message replaces the result of its retry",
+        "tests/integration/test_webhooks.py::test_late_result_does_not_replace_result_of_retry",
+        "shared/ledger/tenants/webhooks.sql",
+        ((" AND due_at = :claimed_until RETURNING", " AND (due_at = :claimed_until OR true) RETURNING"),),
+    ),
 )
 
 
@@ -428,9 +567,10 @@ def misfits(bug: Bug) -> list[str]:
     wrong = [
         f"{bug.file} contains {old!r} {count} times instead of once" for old, count in counts.items() if count != 1
     ]
-    if f"def {test.partition('[')[0]}(" not in (ROOT / file).read_text():
+    tests = (ROOT / file).read_text() if (ROOT / file).exists() else ""
+    if f"def {test.partition('[')[0]}(" not in tests:
         wrong.append(f"{file} does not contain {test}")
-    return [f"{bug.means}: {reason}" for reason in wrong]
+    return wrong
 
 
 def plant(bug: Bug, tree: Path) -> None:
@@ -441,26 +581,138 @@ def plant(bug: Bug, tree: Path) -> None:
     path.write_text(code)
 
 
-def caught(bug: Bug, folder: Path) -> str | None:
-    """Return the test's failure in a copy of the tree with this bug, or None if the test passes."""
-    tree = folder / "tree"
-    copy_of(tree)
-    plant(bug, tree)
-    command = [sys.executable, "-m", "pytest", bug.caught_by, "-p", "no:cacheprovider", f"--basetemp={folder / 'run'}"]
+def control(tests: Sequence[str]) -> Run:
+    """Run tests in a copy of the tree without a bug."""
+    with copied() as folder:
+        return run(tests, folder, _MIN_SECONDS * len(tests))
+
+
+def planted(bug: Bug, sound: Run) -> tuple[Result, str, float]:
+    """Run the test of a bug in a copy of the tree; return the result, its reason, and the duration in seconds.
+
+    Args:
+        bug: the bug.
+        sound: the run of the test, and of others, without a bug.
+    """
+    name = bug.caught_by.partition("::")[2]
+    before = [seconds for test, seconds in sound.times.items() if _is_of(test, name)]
+    if reason := failure_without_bug(name, sound):
+        return Result.NOT_RUN, reason, 0.0
+    with copied() as folder:
+        plant(bug, folder / "tree")
+        done = run([bug.caught_by], folder, max(_MIN_SECONDS, _TIMES_SLOWER * sum(before)))
+    return *judged(done, hangs=bug.hangs), done.seconds
+
+
+def failure_without_bug(name: str, sound: Run) -> str:
+    """Return why a test proves nothing: it fails or does not run without a bug. Empty if it passes."""
+    failures = [failure for test, failure in sound.failures.items() if _is_of(test, name)]
+    if failures:
+        return f"the test fails without the bug: {failures[0]}"
+    if not any(_is_of(test, name) for test in sound.times):
+        return f"the test does not run without the bug: {sound.trouble or 'it is not selected'}"
+    return ""
+
+
+def judged(done: Run, *, hangs: bool) -> tuple[Result, str]:
+    """Return the result on a run with a bug, and its reason.
+
+    A timeout counts only for a bug that makes its test hang: any test may be too slow on a busy machine.
+    """
+    if done.timed_out:
+        reason = f"timeout after {done.seconds:.0f} s"
+        return (Result.CAUGHT, reason) if hangs else (Result.NOT_RUN, f"unexpected {reason}")
+    if done.failures:
+        failure = next(iter(done.failures.values()))
+        return (Result.NOT_RUN if failure.startswith(_INVALID) else Result.CAUGHT), failure
+    if done.trouble:
+        return Result.NOT_RUN, done.trouble
+    return Result.MISSED, "the test passes"
+
+
+def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
+    """Run tests in the copy of the tree in a folder.
+
+    Args:
+        tests: node ids of the tests.
+        folder: the folder; pytest's files are written there, too.
+        seconds: time limit.
+    """
+    tree, report = folder / "tree", folder / "report.xml"
+    options = ["-p", "no:cacheprovider", f"--basetemp={folder / 'run'}", f"--junit-xml={report}"]
+    # Installed packages may import the original tree.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / path) for path in ("", *_CLIENTS))}
+    started = time.monotonic()
+    with (folder / "output").open("w+") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *tests, *options],
+            cwd=tree,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        timed_out = not _ends_within(process, seconds)
+        output.seek(0)
+        text = output.read()
+    duration = time.monotonic() - started
+    trouble = "" if process.returncode in _RAN else _end_of(text)
+    if not report.exists():
+        return Run(duration, trouble=trouble or _end_of(text), timed_out=timed_out)
+    failures, times, errors = read_report(report.read_text())
+    return Run(duration, failures, times, trouble or next(iter(errors.values()), ""), timed_out)
+
+
+def read_report(report: str) -> tuple[dict[str, str], dict[str, float], dict[str, str]]:
+    """Return the failures of a JUnit report, the times of passed tests and the errors of fixtures, each by test."""
+    failures: dict[str, str] = {}
+    times: dict[str, float] = {}
+    errors: dict[str, str] = {}
+    for case in ET.fromstring(report).iter("testcase"):
+        name = case.get("name", "")
+        if (failure := case.find("failure")) is not None:
+            failures[name] = _first_line(failure)
+        elif (error := case.find("error")) is not None:
+            errors[name] = _first_line(error)
+        elif case.find("skipped") is None:
+            times[name] = float(case.get("time", "0"))
+    return failures, times, errors
+
+
+def _first_line(element: ET.Element) -> str:
+    lines = element.get("message", "").strip().splitlines()
+    return lines[0][:120] if lines else "no message"
+
+
+def _end_of(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:200] if lines else "pytest printed nothing"
+
+
+def _is_of(case: str, name: str) -> bool:
+    """Whether a test of a report has this name; without parameters a name means all tests of its function."""
+    return case == name or case.partition("[")[0] == name
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a run; at its time limit interrupt it, so that it stops its engines, and kill it if it does not stop."""
     try:
-        done = subprocess.run(command, cwd=tree, check=False, timeout=_TIMEOUT_SECONDS, capture_output=True, text=True)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
-        return "timeout"
-    if done.returncode == 0:
-        return None
-    failures = [line[2:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
-    if done.returncode != 1 or "1 failed" not in done.stdout or not failures:
-        sys.exit(f"{bug.caught_by} could not be run:\n{done.stdout}{done.stderr}")
-    return failures[0][:120]
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return False
+    return True
 
 
-def copy_of(tree: Path) -> None:
-    """Copy the working tree: all files that git tracks, and new files that it does not ignore."""
+@contextmanager
+def copied() -> Iterator[Path]:
+    """Yield a folder with a copy of the working tree: files that git tracks, and new files that it does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -468,29 +720,52 @@ def copy_of(tree: Path) -> None:
         capture_output=True,
         text=True,
     )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (source := ROOT / name).exists():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, tree / name)
+    with tempfile.TemporaryDirectory(prefix="planted-", ignore_cleanup_errors=True) as folder:
+        tree = Path(folder) / "tree"
+        for name in filter(None, listed.stdout.split("\0")):
+            if (source := ROOT / name).exists():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, tree / name)
+        yield Path(folder)
 
 
-def chosen(names: list[str]) -> list[Bug]:
+def chosen(names: Sequence[str]) -> list[Bug]:
     return [bug for bug in BUGS if not names or any(name in bug.caught_by + bug.means for name in names)]
 
 
-def main(names: list[str]) -> int:
-    if wrong := [reason for bug in BUGS for reason in misfits(bug)]:
-        sys.exit("\n".join(wrong))
-    missed = 0
-    for bug in chosen(names):
-        started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            failure = caught(bug, Path(folder))
-        missed += failure is None
-        scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
-        result = f"caught: {failure}" if failure else "MISSED"
-        print(f"{scenario}: {bug.means}: {result} ({time.monotonic() - started:.0f} s)", flush=True)
-    return 1 if missed else 0
+def by_file(bugs: Sequence[Bug]) -> dict[str, list[str]]:
+    """Return the distinct tests of bugs by their file: tests of a file share engines in the run without a bug."""
+    tests: dict[str, list[str]] = {}
+    for test in dict.fromkeys(bug.caught_by for bug in bugs):
+        tests.setdefault(test.partition("::")[0], []).append(test)
+    return tests
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.mutations")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="part of a test's name or of a bug's meaning")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of tests that run at the same time")
+    options = parser.parse_args(arguments)
+    bugs = chosen(options.names)
+    unfit = {bug: wrong for bug in bugs if (wrong := misfits(bug))}
+    results = [_report(bug, Result.NOT_RUN, "; ".join(wrong), 0.0) for bug, wrong in unfit.items()]
+    fit = [bug for bug in bugs if bug not in unfit]
+    with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        files = by_file(fit)
+        sound = dict(zip(files, pool.map(control, files.values()), strict=True))
+
+        def judge(bug: Bug) -> Result:
+            return _report(bug, *planted(bug, sound[bug.caught_by.partition("::")[0]]))
+
+        results += pool.map(judge, fit)
+    print(", ".join(f"{results.count(result)} {result}" for result in Result))
+    return 0 if set(results) <= {Result.CAUGHT} else 1
+
+
+def _report(bug: Bug, result: Result, reason: str, seconds: float) -> Result:
+    scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
+    print(f"{scenario}: {bug.means}: {result}: {reason} ({seconds:.0f} s)", flush=True)
+    return result
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -22,10 +23,17 @@ served = []
 async def app(scope, receive, send):
     """Reply with the length of the body."""
     served.append(scope["path"])
+    if scope["path"] == "/early":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+        await send({"type": "http.response.body", "body": b"started", "more_body": True})
+    if scope["path"] == "/slow":
+        await asyncio.sleep(2 * protocol.HEADER_SECONDS)
     size, more = 0, True
     while more:
         message = await receive()
         size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    if scope["path"] == "/early":
+        return
     headers = [(b"content-length", b"%d" % len(str(size)))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": str(size).encode()})
@@ -133,6 +141,43 @@ async def test_slow_headers_end_the_connection(monkeypatch):
     second = await replies_to(START + b"\r\n", START, then_close=False)
     assert second.startswith(OK)
     assert b"HTTP/1.1 408" in second
+
+
+async def test_empty_lines_after_a_request_end_the_connection(monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
+    async with connections() as connect, asyncio.timeout(60):
+        reader, writer = await connect()
+        writer.write(START + b"\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n0")).startswith(OK)
+        writer.write(b"\r\n")
+
+        assert (await reader.read()).startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
+async def test_slow_response_is_not_a_slow_header(monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
+
+    reply = await replies_to(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", then_close=False)
+
+    assert reply.startswith(OK)
+
+
+async def test_refusal_is_not_written_into_a_response():
+    async with connections() as connect, asyncio.timeout(60):
+        reader, writer = await connect()
+        writer.write(CHUNKED.replace(b"POST / ", b"POST /early "))
+        started = await reader.readuntil(b"started")
+        with suppress(ConnectionError):
+            writer.write(b"0\r\n" + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n")
+            assert started + await reader.read() == started
+        writer.close()
+
+
+def test_connections_leave_files_for_engines_and_uploads():
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    assert protocol.max_connections() == max(1, files - 200)
 
 
 async def test_connections_beyond_the_limit_are_refused(monkeypatch):

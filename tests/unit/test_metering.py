@@ -70,6 +70,16 @@ def test_complete_stream_reports_billed_tokens(spent):
     assert spent == {("generate", "model"): 25}
 
 
+def test_open_stream_has_reported_its_prompt(spent):
+    async def read_one():
+        stream = MeteredChat(Chat()).stream(REQUEST)
+        await anext(stream)
+        assert spent == {("generate", "model"): ESTIMATE}
+        await stream.aclose()
+
+    run(read_one())
+
+
 def test_closed_stream_reports_prompt_and_received_pieces(spent):
     async def read_one():
         stream = MeteredChat(Chat()).stream(REQUEST)

@@ -117,6 +117,7 @@ def test_repeatedly_killed_child_restarts_without_delay(supervised):
     ("runs", "delays"),
     [
         ([7] * 16, [1] * 16),
+        ([5, 5], [1, 1]),  # an early exit is before five seconds
         ([0, 0, 0, 0, 0], [1, 2, 4, 8, 8]),
         ([0, 0, 0, 7, 0], [1, 2, 4, 4, 8]),  # a short useful run does not show that the cause is repaired
         ([0, 0, 0, 30, 30, 0], [1, 2, 4, 4, 1, 1]),
