@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
+from starlette.routing import BaseRoute
 
 from api.access import auth
 from api.access.collection_cache import CollectionCache
@@ -94,6 +95,48 @@ _TAGS = [
     {"name": "health", "description": "Probes for the operator; no key is required."},
 ]
 
+_PARTS = (
+    documents,
+    chunks,
+    contents,
+    uploads,
+    collections,
+    builds,
+    calibration,
+    evaluations,
+    dead_letters,
+    verification,
+    erasures,
+    estimates,
+    trials,
+    queries,
+    similarity,
+    chat,
+    feedback,
+    asked,
+    status,
+    usage,
+    events,
+    keys,
+    me,
+    operators,
+    webhooks,
+    health,
+)
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Return the routes, which all applications of a process share.
+
+    FastAPI prepares a route's models at its first request, and again for each application that includes its router.
+    """
+    router = APIRouter()
+    for part in _PARTS:
+        router.include_router(part.router)
+    router.include_router(erasures.operator_router)
+    return tuple(router.routes)
+
 
 def create(settings: Settings, services: ApiServices | None = None, shutdown: Shutdown | None = None) -> FastAPI:
     """Create the application.
@@ -119,42 +162,13 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
         docs_url=None,  # FastAPI's page loads its scripts from a CDN
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
+        routes=list(_routes()),
     )
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
     app.add_middleware(BodyMiddleware, settings=settings)  # outside: a refused client keeps no slot
     problems.install(app)
     openapi.install(app)
     reference.install(app)
-    for part in (
-        documents,
-        chunks,
-        contents,
-        uploads,
-        collections,
-        builds,
-        calibration,
-        evaluations,
-        dead_letters,
-        verification,
-        erasures,
-        estimates,
-        trials,
-        queries,
-        similarity,
-        chat,
-        feedback,
-        asked,
-        status,
-        usage,
-        events,
-        keys,
-        me,
-        operators,
-        webhooks,
-        health,
-    ):
-        app.include_router(part.router)
-    app.include_router(erasures.operator_router)
     if settings.page:
         page.install(app)
     mcp.install(app)

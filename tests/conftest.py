@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[gc_collect_iterations_key] = 1  # five collections, pytest's default, take seconds per process
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Exclude modules and collected tests from garbage collections, because none of them is ever deleted."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,13 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist's scheduler is not typed
     """Runs the tests of a group in one process, which shares their fixtures.
 
-    A file is a group. The fault suite has two: each of its groups starts a deployment.
+    A file is a group. The fault suite has two, and one if only its fast tests run: each group starts a deployment.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file.startswith("tests/faults/"):
-            return "faults of workers" if Path(file).stem in FAULTS_OF_WORKERS else "faults"
+            is_apart = Path(file).stem in FAULTS_OF_WORKERS and not self.config.option.markexpr
+            return "faults of workers" if is_apart else "faults"
         return file
 
 
