@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cli import demo_documents, output
 from cli.client import Client
-from cli.ingestion import SEARCHABLE, DocumentProgress, Until, UploadBatch, follow, upload
+from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload
 from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
@@ -24,8 +24,8 @@ from shared.settings import Settings, load
 
 COLLECTION = "demo"
 URGENT = tuple(f"packages/{name}" for name in demo_documents.PACKAGES[:3])  # contain the answers to the questions below
-FIRST = URGENT[0]  # answers the first question
-GENERATION_SECONDS = 180.0  # longest wait for the generated questions of the first document
+FIRST = URGENT[:1]  # answers the first question
+GENERATION_SECONDS = 180.0  # longest wait for the generated questions of the urgent documents
 QUESTIONS = (
     "Does HTTPX support HTTP/2?",
     "Does orjson support PyPy?",
@@ -78,12 +78,12 @@ def _show(show: Show, data_dir: Path) -> None:
     if not was_stored:
         show.say(f"\nFound by its text, {show.seconds} s after the start. Now a model generates questions:")
         _follow(show, batch)
-        if _is_reached(batch, "ready"):
+        if _is_reached(batch, FIRST, "ready"):
             matched = _matched_question(show.ask(first))
             by = "now found by a generated one." if matched else "still found by its text."
             show.say(f"\nThe same question, {by}")
-        else:
-            show.say("This machine is slow or busy: the next start finds more generated questions.")
+        if not _is_reached(batch, URGENT, "ready"):
+            show.say("\nThis machine is slow or busy: the next start finds more generated questions.")
     for question in others:
         show.ask(question)
     _sum_up(show, batch)
@@ -103,10 +103,10 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         for lane, some in _in_order(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
-        was_stored = any(_is_first(document) and document.state in SEARCHABLE for document in batch.documents.values())
+        was_stored = any(document.state in SEARCHABLE for document in _some(batch, FIRST).documents.values())
         for count in follow(show.client, batch, "searchable"):
             meter.show(count)
-            if _is_reached(batch, "searchable"):
+            if _is_reached(batch, FIRST, "searchable"):
                 break
     if batch.rejected or batch.states()["failed"]:
         output.print_batch(show.console, batch)
@@ -116,23 +116,29 @@ def _upload(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
 
 
 def _follow(show: Show, batch: UploadBatch) -> None:
-    """Follow the documents until all are searchable and the first one is ready, or until a timeout for the latter."""
+    """Show progress until the urgent documents are ready, or a timeout, and all documents are searchable."""
     started = time.monotonic()
     with Meter(show.console) as meter:
-        for count in follow(show.client, batch):
-            meter.show(count)
-            enough = _is_reached(batch, "ready") or time.monotonic() - started > GENERATION_SECONDS
+        for _ in follow(show.client, batch):
+            meter.show(_some(batch, URGENT).count())
+            enough = _is_reached(batch, URGENT, "ready") or time.monotonic() - started > GENERATION_SECONDS
             if enough and not any(batch.is_pending(name, "searchable") for name in batch.documents):
                 return
 
 
-def _is_reached(batch: UploadBatch, until: Until) -> bool:
-    """Return whether the first document is searchable, or ready."""
-    return not any(_is_first(document) and batch.is_pending(name, until) for name, document in batch.documents.items())
+def _is_reached(batch: UploadBatch, prefixes: tuple[str, ...], until: Until) -> bool:
+    """Return whether the documents with these prefixes of their external ids are searchable, or ready."""
+    some = _some(batch, prefixes)
+    return not any(some.is_pending(name, until) for name in some.documents)
 
 
-def _is_first(document: DocumentProgress) -> bool:
-    return document.external_id.startswith(FIRST)
+def _some(batch: UploadBatch, prefixes: tuple[str, ...]) -> UploadBatch:
+    """Return the uploaded documents with these prefixes of their external ids."""
+    chosen = {name: d for name, d in batch.documents.items() if d.external_id.startswith(prefixes)}
+    some = UploadBatch(len(chosen))
+    for name, document in chosen.items():
+        some.record(name, document)
+    return some
 
 
 def _matched_question(answer: Answer) -> str | None:

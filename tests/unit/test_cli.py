@@ -224,6 +224,52 @@ def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch
     assert "wait for more questions" not in shown
 
 
+class StaggeredServer(DemoServer):
+    """Finishes another document in each round, in the order of the uploads."""
+
+    def __init__(self):
+        super().__init__("searchable")
+        self.uploaded = []
+        self.ready = []
+
+    def upload(self, path, *, external_id, **options):
+        self.uploaded.append(external_id)
+        return super().upload(path, external_id=external_id, **options).model_copy(update={"state": "queued"})
+
+    def documents(self, ids):
+        documents, ready = super().documents(ids), self.ready
+        self.ready = self.uploaded[: len(ready) + 1]
+        return [d.model_copy(update={"state": "ready"}) if d.id in ready else d for d in documents]
+
+    def query_events(self, question, collection, top_k):
+        self.questions.append((question, set(self.ready)))
+        yield Event(name="done", data=replies.answer(form="extractive"))
+
+
+def test_demo_waits_for_questions_of_answering_documents(tmp_path, monkeypatch):
+    server = StaggeredServer()
+
+    shown = demo_output(server, tmp_path, monkeypatch)
+
+    first, *others = demo.QUESTIONS
+    assert [question for question, _ in server.questions] == [first, first, *others]
+    answering = {"packages/httpx.md", "packages/orjson.md", "packages/asyncpg.rst"}
+    assert all(ready >= answering for _, ready in server.questions[1:])
+    assert "documents 3 of 3" in shown
+    assert "This machine is slow" not in shown
+
+
+def test_demo_continues_after_bound_of_generation(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "GENERATION_SECONDS", -1.0)
+    server = StaggeredServer()
+
+    shown = demo_output(server, tmp_path, monkeypatch)
+
+    first, *others = demo.QUESTIONS
+    assert [question for question, _ in server.questions] == [first, first, *others]  # its own questions are generated
+    assert "This machine is slow or busy" in shown
+
+
 def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
