@@ -372,10 +372,61 @@ async def test_private_addresses_are_rejected_at_creation_and_delivery(
         "64:ff9b::a00:1",
         "2002:a00:1::",
         "ff02::1",
+        "168.63.129.16",
+        "192.0.0.1",
+        "192.0.0.9",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.88.99.1",
+        "192.175.48.1",
+        "198.18.0.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "240.0.0.1",
+        "::a00:1",
+        "::ffff:0:a00:1",
+        "::ffff:0:808:808",
+        "::ffff:168.63.129.16",
+        "64:ff9b:1::1",
+        "100::1",
+        "100:0:0:1::1",
+        "2001::1",
+        "2001:1::1",
+        "2001:2::1",
+        "2001:4:112::1",
+        "2001:10::1",
+        "2001:20::1",
+        "2001:30::1",
+        "2001:db8::1",
+        "2620:4f:8000::1",
+        "3fff::1",
+        "4000::1",
+        "5f00::1",
+        "fe80::1",
+        "fec0::1",
     ],
 )
-def test_private_address_is_not_public(address):
+def test_special_address_is_not_public(address):
     assert not addresses.is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "8.8.8.8",
+        "93.184.216.34",
+        "168.63.129.17",
+        "192.0.1.1",
+        "::ffff:8.8.8.8",
+        "2001:200::1",
+        "2606:2800:220:1::1",
+        "2a00:1450:4001::1",
+    ],
+)
+def test_ordinary_address_is_public(address):
+    assert addresses.is_public(address)
 
 
 async def test_host_with_one_private_address_is_refused(monkeypatch):

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from shared.domain.errors import InvalidInput
@@ -17,8 +17,42 @@ _RESOLVE_SECONDS = 5
 # An unresponsive name server blocks these threads only, and no other work of the process.
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 _PORTS = {"http": 80, "https": 443}
-# Addresses that a gateway translates to IPv4, possibly of this network.
-_TRANSLATED = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
+# IANA allocates IPv6 addresses of hosts from this network alone. All translated, mapped, site-local and link-local
+# addresses are outside it, as are multicast and segment routing.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+# The networks of IANA's special-purpose registries , except IPv6 networks outside 2000::/3. The tables include
+# globally reachable networks of anycast services, which receive no webhooks. `is_global` is not used, because its result
+# depends on the release of Python.
+_SPECIAL_IPV4 = {
+    "0.0.0.0/8": "this network",
+    "10.0.0.0/8": "private",
+    "100.64.0.0/10": "shared by the customers of a carrier; metadata of Alibaba Cloud",
+    "127.0.0.0/8": "loopback",
+    "168.63.129.16/32": "host of virtual machines in Azure; not in a registry",
+    "169.254.0.0/16": "link-local; metadata of most clouds",
+    "172.16.0.0/12": "private",
+    "192.0.0.0/24": "protocol assignments; metadata of Oracle Cloud",
+    "192.0.2.0/24": "documentation",
+    "192.31.196.0/24": "AS112",
+    "192.52.193.0/24": "multicast tunnels (AMT)",
+    "192.88.99.0/24": "relays of 6to4",
+    "192.168.0.0/16": "private",
+    "192.175.48.0/24": "AS112",
+    "198.18.0.0/15": "benchmarks",
+    "198.51.100.0/24": "documentation",
+    "203.0.113.0/24": "documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved, and broadcast",
+}
+_SPECIAL_IPV6 = {
+    "2001::/23": "protocol assignments: Teredo, benchmarks, AMT, AS112, ORCHID, DRIP",
+    "2001:db8::/32": "documentation",
+    "2002::/16": "6to4, which is translated to IPv4",
+    "2620:4f:8000::/48": "AS112",
+    "3fff::/20": "documentation",
+}
+_IPV4_NETWORKS = tuple(map(IPv4Network, _SPECIAL_IPV4))
+_IPV6_NETWORKS = tuple(map(IPv6Network, _SPECIAL_IPV6))
 
 
 class ForbiddenAddress(Exception):
@@ -71,11 +105,10 @@ async def resolve(parts: SplitResult, *, private: bool) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet, and of one host."""
-    parsed: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
+    """Whether an address is a global unicast address, and not in a network with a special purpose."""
+    parsed: IPv4Address | IPv6Address | None = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            parsed = parsed.ipv4_mapped
-        elif any(parsed in network for network in _TRANSLATED):
-            return False
-    return parsed.is_global and not parsed.is_multicast
+        if parsed in _GLOBAL_UNICAST:
+            return not any(parsed in network for network in _IPV6_NETWORKS)
+        parsed = parsed.ipv4_mapped
+    return parsed is not None and not any(parsed in network for network in _IPV4_NETWORKS)
