@@ -196,7 +196,7 @@ COMPAT = text("SELECT min_revision FROM schema_compat")
 SOON = timedelta(seconds=0.02)
 
 
-class Clock:
+class ReadCounter:
     """A clock that does not advance and counts its reads; each failed check reads it."""
 
     def __init__(self):
@@ -272,7 +272,7 @@ async def test_wait_returns_when_schema_and_role_appear(services):
     async with empty_database(services) as ledger:
         url = make_url(url_of(ledger)).set(username=f"app_{uuid4().hex}", password="x")
         late = Database(url.render_as_string(hide_password=False), pool_size=1)
-        clocks = (Clock(), Clock())
+        clocks = (ReadCounter(), ReadCounter())
         waiting = [
             asyncio.create_task(revision.wait_for_schema(database, timedelta(hours=1), clock, SOON))
             for database, clock in zip((ledger, late), clocks, strict=True)

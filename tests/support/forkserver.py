@@ -101,7 +101,7 @@ class ForkServer:
         with self._request_lock:
             number = len(self._children)
             self._children.append(child)
-            request = Request(number, list(command[2:]), dict(environment), str(log))
+            request = SpawnRequest(number, list(command[2:]), dict(environment), str(log))
             assert self._process.stdin is not None
             self._process.stdin.write(orjson.dumps(request) + b"\n")
             self._process.stdin.flush()
@@ -138,7 +138,7 @@ class ForkServer:
 
 
 @dataclass(frozen=True)
-class Request:
+class SpawnRequest:
     """The command of a child; `number` identifies the child in events."""
 
     number: int
@@ -147,7 +147,7 @@ class Request:
     log: str
 
 
-class Server:
+class ForkServer:
     """Forks a child for each request and reports each exit. It has one thread, so no lock is held at a fork."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def serve(self) -> Request | None:
+    def serve(self) -> SpawnRequest | None:
         """Serve until the input ends; in a child, return its request."""
         with selectors.DefaultSelector() as selector:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
@@ -177,15 +177,15 @@ class Server:
                         if self._fork(request):
                             return request
 
-    def _requests(self) -> list[Request] | None:
+    def _requests(self) -> list[SpawnRequest] | None:
         """Return the complete requests that have arrived, or None at the end of the input."""
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
         if not data:
             return None
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [Request(**orjson.loads(line)) for line in lines]
+        return [SpawnRequest(**orjson.loads(line)) for line in lines]
 
-    def _fork(self, request: Request) -> bool:
+    def _fork(self, request: SpawnRequest) -> bool:
         """Fork a child; return True in the child."""
         pid = os.fork()
         if pid == 0:
@@ -195,7 +195,7 @@ class Server:
         _send_event(number=request.number, pid=pid)
         return False
 
-    def _become(self, request: Request) -> None:
+    def _become(self, request: SpawnRequest) -> None:
         signal.set_wakeup_fd(-1)
         os.close(self._child_exited)
         os.close(self._wakeup)
@@ -261,7 +261,7 @@ def main() -> None:
     assert psutil.Process().num_threads() == 1
     gc.collect()
     gc.freeze()  # a garbage collection in a child would copy the pages shared with the server
-    request = Server().serve()
+    request = ForkServer().serve()
     if request is not None:
         module, *arguments = request.arguments
         sys.argv[1:] = arguments

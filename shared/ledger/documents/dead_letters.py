@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.dead_letters import Attempt, DeadLetter, DeadReason
+from shared.domain.dead_letters import DeadLetter, DeadReason, FailedAttempt
 from shared.domain.errors import NotFound
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import states
@@ -166,7 +166,7 @@ async def _get(connection: AsyncConnection, tenant: str, letter_id: UUID) -> Dea
     row = (await connection.execute(SQL.page, parameters)).mappings().one_or_none()
     if row is None:
         raise NotFound(f"There is no dead letter {letter_id}. GET /v1/dead lists the dead letters.")
-    return dataclasses.replace(_letter(row), history=tuple(Attempt(**attempt) for attempt in row["history"]))
+    return dataclasses.replace(_letter(row), history=tuple(FailedAttempt(**attempt) for attempt in row["history"]))
 
 
 async def _require_target(connection: AsyncConnection, tenant: str, choice: Choice) -> None:
