@@ -23,7 +23,7 @@ from shared.services.start import check_start
 from shared.settings import Settings, load
 
 
-class _Server(uvicorn.Server):
+class _ApiServer(uvicorn.Server):
     """Stops in three steps: report that it is not ready, refuse connections, wait for running requests.
 
     A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
@@ -74,7 +74,7 @@ def main() -> None:
     )
     gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
-    _Server(config, shutdown, settings.api_drain).run()
+    _ApiServer(config, shutdown, settings.api_drain).run()
 
 
 async def _require_complete(settings: Settings) -> None:

@@ -215,7 +215,7 @@ class AlertWatch:
         self._thread.join()
 
 
-class Load:
+class AlertTraffic:
     """Uploads of both lanes, unreadable files and searches, a few a second, until it is stopped."""
 
     def __init__(self, port: int) -> None:
@@ -497,7 +497,7 @@ def main() -> int:
         prometheus = exits.enter_context(Prometheus(deployment.metrics, folder, options.hurry))
         watch = exits.enter_context(AlertWatch(prometheus))
         watch.reset()
-        load, since = exits.enter_context(Load(deployment.port)), time.time()
+        load, since = exits.enter_context(AlertTraffic(deployment.port)), time.time()
         site = Site(deployment, provider)
         work(site, options.minutes)
         print(f"{options.minutes:g} minutes of load: answers {dict(load.answers)}")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import qdrant_edge
 import snowballstemmer
-from foreask_evaluation.labelled import LabelledSet, read_set
+from foreask_evaluation.labelled import LabelledCorpus, read_set
 
 from bench.__main__ import EVALDATA
 from shared.domain.chunks import ChunkContent
@@ -39,7 +39,7 @@ _DEPTH = 10
 
 
 @dataclass
-class Texts:
+class PostingLists:
     """Texts by their ids, each with the weights of its terms, and the texts that have a term."""
 
     postings: dict[int, list[tuple[str, float]]] = field(default_factory=lambda: defaultdict(list))
@@ -88,13 +88,13 @@ def of_qdrant(language: str | None) -> qdrant_edge.Bm25:
         return qdrant_edge.Bm25(qdrant_edge.Bm25Config(**config))
 
 
-def quality(of: LabelledSet, texts: Texts, cut: Callable[[str], Terms]) -> float:
+def quality(of: LabelledCorpus, texts: PostingLists, cut: Callable[[str], Terms]) -> float:
     rankings = {query: texts.best(cut(text)) for query, text in of.queries.items()}
     measured = scores(of.judgements, rankings)["ndcg@10"]
     return sum(measured.values()) / len(measured)
 
 
-def contents_of(of: LabelledSet) -> dict[str, ChunkContent]:
+def contents_of(of: LabelledCorpus) -> dict[str, ChunkContent]:
     found = [with_languages([ChunkContent.whole(passage.text)])[0] for passage in of.passages]
     return {passage.id: content for passage, content in zip(of.passages, found, strict=True)}
 
@@ -109,10 +109,10 @@ def _terms(content: ChunkContent) -> Terms:
     return dict(zip(vector.indices, vector.values, strict=True))
 
 
-def measure(of: LabelledSet, contents: Mapping[str, ChunkContent]) -> tuple[float, float, float]:
+def measure(of: LabelledCorpus, contents: Mapping[str, ChunkContent]) -> tuple[float, float, float]:
     spoken = Counter(content.language for content in contents.values())
     engine = of_qdrant(spoken.most_common(1)[0][0])
-    before, qdrant, now = Texts(), Texts(), Texts()
+    before, qdrant, now = PostingLists(), PostingLists(), PostingLists()
     for name, content in contents.items():
         before.add(name, weighed(terms_before(content.text)))
         vector = engine.embed_document(content.text)
@@ -126,8 +126,8 @@ def measure(of: LabelledSet, contents: Mapping[str, ChunkContent]) -> tuple[floa
     )
 
 
-def together(sets: Sequence[LabelledSet], contents: Sequence[Mapping[str, ChunkContent]]) -> list[float]:
-    texts = Texts()
+def together(sets: Sequence[LabelledCorpus], contents: Sequence[Mapping[str, ChunkContent]]) -> list[float]:
+    texts = PostingLists()
     for of, found in zip(sets, contents, strict=True):
         for name, content in found.items():
             texts.add(f"{of.name}/{name}", _terms(content))

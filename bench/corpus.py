@@ -71,7 +71,7 @@ class Poll:
         return self.counts[0]
 
 
-class Load:
+class CorpusUpload:
     """The command that uploads the corpus, and the measurements of the deployment meanwhile."""
 
     def __init__(self, deployment: Deployment, provider: ScriptedProvider, s3: S3, corpus: Path, count: int) -> None:
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 @contextmanager
-def _loading(corpus: Path, count: int) -> Iterator[Load]:
+def _loading(corpus: Path, count: int) -> Iterator[CorpusUpload]:
     """A new deployment with a new provider and a new object store."""
     provider = ScriptedProvider()
     try:
@@ -192,12 +192,12 @@ def _loading(corpus: Path, count: int) -> Iterator[Load]:
             store = {"store_url": s3.make(_BUCKET), "store_options": SecretStr(s3.options_json())}
             with Deployment(provider.settings(**store), Path(folder)) as deployment:
                 deployment.wait_for_workers()
-                yield Load(deployment, provider, s3, corpus, count)
+                yield CorpusUpload(deployment, provider, s3, corpus, count)
     finally:
         provider.close()
 
 
-def _interrupt(load: Load, times: int) -> None:
+def _interrupt(load: CorpusUpload, times: int) -> None:
     """Load the corpus while the command and a worker are killed `times` times, at equal intervals of documents."""
     load.start()
     for n, role in zip(range(1, times + 1), itertools.cycle(_KILLED), strict=False):
@@ -207,23 +207,23 @@ def _interrupt(load: Load, times: int) -> None:
     load.follow()
 
 
-def _durable(load: Load) -> int:
+def _durable(load: CorpusUpload) -> int:
     return load.polls[-1].durable if load.polls else 0
 
 
-def _print_rates(load: Load) -> None:
+def _print_rates(load: CorpusUpload) -> None:
     for stage, name in enumerate(_STAGES):
         seconds = load.seconds(stage)
         print(f"all {name:12}{seconds:10.1f} s{load.count / seconds:10,.0f} documents a second", flush=True)
 
 
-def _print_cpu(load: Load) -> None:
+def _print_cpu(load: CorpusUpload) -> None:
     print(f"{'processor, ms a document':42}{'':20}{'in all':>10}")
     for name, seconds in load.cpu().items():
         print(f"{name:42}{seconds * 1000 / load.count:20.2f}{seconds:8.1f} s", flush=True)
 
 
-def _print_room(load: Load) -> None:
+def _print_room(load: CorpusUpload) -> None:
     sizes = load.s3.sizes(_BUCKET)
     counts = _rows(load, _COUNTS)[0]
     qdrant = on_disk(load.deployment.data_dir / "qdrant")
@@ -233,7 +233,7 @@ def _print_room(load: Load) -> None:
     print(f"Qdrant{qdrant / 1e6:36,.1f} MB, {load.deployment.points(_COLLECTION):,} points", flush=True)
 
 
-def _print_counts(load: Load) -> None:
+def _print_counts(load: CorpusUpload) -> None:
     """Print the number of stored, duplicate and missing rows, objects and points."""
     counts = _rows(load, _COUNTS)[0]
     named = {row["object"] for row in _rows(load, _OBJECTS)}
@@ -258,7 +258,7 @@ def _print_counts(load: Load) -> None:
     )
 
 
-def _rows(load: Load, statement: str) -> list[dict[str, Any]]:
+def _rows(load: CorpusUpload, statement: str) -> list[dict[str, Any]]:
     url = load.deployment.stack.settings.database_url
     assert url is not None
 

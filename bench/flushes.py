@@ -45,7 +45,7 @@ _COLLECTION = {
 
 
 @dataclass
-class Server:
+class MeasuredServer:
     """A server and the latencies of its queries.
 
     Args:
@@ -70,12 +70,12 @@ def main() -> None:
             child = process.child(directory / name, port, directory / f"{name}.log")
             command = [sys.executable, "-c", prelude + _MAIN, *child.command[3:]]
             children.append(replace(child, name=name, command=command))
-            servers.append(Server(name, process.url(port)))
+            servers.append(MeasuredServer(name, process.url(port)))
         with Supervisor(children):
             asyncio.run(measure(servers, total))
 
 
-async def measure(servers: Sequence[Server], total: float) -> None:
+async def measure(servers: Sequence[MeasuredServer], total: float) -> None:
     """Load the servers in turns and print a row for each."""
     vectors = [[random.gauss(0, 1) for _ in range(_DIMENSIONS)] for _ in range(_DISTINCT)]
     for server in servers:
@@ -96,7 +96,9 @@ async def measure(servers: Sequence[Server], total: float) -> None:
         print(f"{server.name:<15}{len(server.seconds):>8}{''.join(f'{c:>8.0f}' for c in cells)}{server.points:>10}")
 
 
-async def write_until(until: float, client: httpx.AsyncClient, server: Server, vectors: list[list[float]]) -> None:
+async def write_until(
+    until: float, client: httpx.AsyncClient, server: MeasuredServer, vectors: list[list[float]]
+) -> None:
     due = time.monotonic()
     while time.monotonic() < until:
         await write(client, server, vectors)
@@ -104,7 +106,7 @@ async def write_until(until: float, client: httpx.AsyncClient, server: Server, v
         await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-async def write(client: httpx.AsyncClient, server: Server, vectors: list[list[float]]) -> None:
+async def write(client: httpx.AsyncClient, server: MeasuredServer, vectors: list[list[float]]) -> None:
     numbers = range(server.points, server.points + _POINTS_AT_ONCE)
     body = orjson.dumps({"points": [point(number, vectors) for number in numbers]})
     (await client.put("/collections/c/points", params={"wait": "true"}, content=body)).raise_for_status()
@@ -118,14 +120,14 @@ def point(number: int, vectors: list[list[float]]) -> dict[str, Any]:
     return {"id": number, "vector": {"text": vectors[number % _DISTINCT], "words": sparse}, "payload": payload}
 
 
-async def query_until(until: float, server: Server, vectors: list[list[float]]) -> None:
+async def query_until(until: float, server: MeasuredServer, vectors: list[list[float]]) -> None:
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, asyncio.TaskGroup() as group:
         while time.monotonic() < until:
             group.create_task(query(client, server, random.choice(vectors)))
             await asyncio.sleep(random.expovariate(_QUERIES_A_SECOND))
 
 
-async def query(client: httpx.AsyncClient, server: Server, vector: list[float]) -> None:
+async def query(client: httpx.AsyncClient, server: MeasuredServer, vector: list[float]) -> None:
     body = {"searches": [{"query": vector, "using": "text", "limit": 10, "with_payload": True}]}
     started = time.perf_counter()
     (await client.post("/collections/c/points/query/batch", json=body)).raise_for_status()

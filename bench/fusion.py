@@ -49,7 +49,7 @@ Change = Callable[[QuestionSet], QuestionSet]
 
 
 @dataclass(frozen=True)
-class Embedding:
+class CachedEmbedding:
     """The embedded model with a cache; a text is embedded once."""
 
     cache: EvaluationCache
@@ -123,7 +123,7 @@ def drawn(change: Callable[..., QuestionSet], **more: int) -> tuple[Change, ...]
     return tuple(partial(change, seed=seed, **more) for seed in SEEDS)
 
 
-def found_in(of: QuestionSet, baseline: float, embedding: Embedding) -> Founds:
+def found_in(of: QuestionSet, baseline: float, embedding: CachedEmbedding) -> Founds:
     """Return the hits of each channel for each question, with scores as in a calibrated collection."""
     inputs = (of.texts, [question for _, question in of.questions], of.queries)
     texts, questions, queries = (with_baseline(embedding.of(part), baseline) for part in inputs)
@@ -162,7 +162,7 @@ def alone(found: Founds, channel: Channel) -> Iterator[list[str]]:
         yield list(channels[channel].scores)
 
 
-def measure(of: QuestionSet, condition: Condition, embedding: Embedding) -> dict[str, Values]:
+def measure(of: QuestionSet, condition: Condition, embedding: CachedEmbedding) -> dict[str, Values]:
     """nDCG@10 of each question by fusion or channel, the mean over the draws."""
     drawn_values: list[dict[str, Values]] = []
     for change in condition.changes:
@@ -188,7 +188,7 @@ def print_condition(name: str, condition: str, values: dict[str, Values]) -> flo
     return difference.mean
 
 
-def print_weights(name: str, of: QuestionSet, embedding: Embedding) -> None:
+def print_weights(name: str, of: QuestionSet, embedding: CachedEmbedding) -> None:
     """Print the gain on the other questions by weights that some questions choose, as calibration does."""
     tried = candidates()
     equal, *others = ndcg(found_in(of, 0.0, embedding), of.relevant, [EQUAL, *tried])
@@ -206,7 +206,7 @@ def print_weights(name: str, of: QuestionSet, embedding: Embedding) -> None:
             print(f"{name:16} weights by {count} questions: {np.mean(gains):+.4f}, draws {low:+.4f} to {high:+.4f}")
 
 
-def print_titles(name: str, of: QuestionSet, embedding: Embedding) -> None:
+def print_titles(name: str, of: QuestionSet, embedding: CachedEmbedding) -> None:
     """Print the gain if BM25 reads titles, or if they are embedded with the texts or with the questions."""
     untitled = replace(of, titles=[""] * len(of.titles))
     titled = [(index, f"{of.titles[index]}: {question}") for index, question in of.questions]
@@ -233,7 +233,7 @@ def print_titles(name: str, of: QuestionSet, embedding: Embedding) -> None:
         )
 
 
-def embedded_apart(of: QuestionSet, words: QuestionSet, embedding: Embedding) -> Founds:
+def embedded_apart(of: QuestionSet, words: QuestionSet, embedding: CachedEmbedding) -> Founds:
     """Search the vectors of one set's texts and questions, and the words of another's."""
     questions = embedding.of([question for _, question in of.questions])
     searched = Searched(replace(words, questions=of.questions), embedding.of(of.texts), questions)
@@ -251,7 +251,7 @@ def main() -> None:
         f"{'set':16} {'condition':30} {'mean':>6} {'default':>8} {'difference':>11}   95 %                 best channel"
     )
     with EvaluationCache(arguments.cache) as cache:
-        embedding = Embedding(cache, MiniLM(1))
+        embedding = CachedEmbedding(cache, MiniLM(1))
         sets = {folder.name: folder for folder in arguments.folders}
         for name, folder in sets.items():
             for condition in conditions(read(folder, 0)):

@@ -61,7 +61,7 @@ class Attack:
         return "\r\n".join([*lines, f"content-type: {self.media_type}", "", ""]).encode()
 
 
-class Connection:
+class RawConnection:
     """One connection, opened again after the server has closed it."""
 
     def __init__(self, port: int) -> None:
@@ -196,10 +196,10 @@ class Loud:
 
     async def _keep_sending(self, attacks: Iterator[Attack], rate: float, at_once: int) -> None:
         """Send at a rate; a request for which no connection is idle is counted as late and not sent."""
-        idle = deque(Connection(self.port) for _ in range(at_once))
+        idle = deque(RawConnection(self.port) for _ in range(at_once))
         running = set[asyncio.Task[None]]()
 
-        async def send(attack: Attack, connection: Connection) -> None:
+        async def send(attack: Attack, connection: RawConnection) -> None:
             outcome = await connection.send(attack, self.key)
             self.replies[f"{attack.name}: {outcome}"] += 1
             idle.append(connection)

@@ -51,7 +51,7 @@ def text_of(document: int, sections: int, edition: int = 0) -> str:
 
 
 @dataclass
-class Load:
+class BackgroundLoad:
     """Queries, edits and deletions at their rates, in a thread each, until it is stopped."""
 
     deployment: Deployment
@@ -164,7 +164,9 @@ def measure(deployment: Deployment, provider: ScriptedProvider, documents: int, 
         f"{documents * sections:,} chunks of {documents:,} documents ingested in {time.perf_counter() - started:.0f} s",
         flush=True,
     )
-    load = Load(deployment, documents, sections, ids={d["external_id"]: d["id"] for d in deployment.documents()})
+    load = BackgroundLoad(
+        deployment, documents, sections, ids={d["external_id"]: d["id"] for d in deployment.documents()}
+    )
     provider.reset()
     wait_for_rest(deployment)
     threads = load.start()
@@ -229,7 +231,7 @@ def at_rest(deployment: Deployment, number: int) -> bool:
     return sum(build["documents"].get(state, 0) for state in _FINAL) == build["copied"]
 
 
-def switch(deployment: Deployment, load: Load, number: int) -> None:
+def switch(deployment: Deployment, load: BackgroundLoad, number: int) -> None:
     """Switch, edit, and switch back; print the durations and whether the newest edits are found."""
     started = time.perf_counter()
     body = {"despite": True}

@@ -43,7 +43,7 @@ BATCH = 200
 GREEN_SECONDS = 25  # longer than the calm after which the embedded engine joins segments
 
 
-class Texts:
+class ZipfTexts:
     """Words by Zipf's law, as in a language."""
 
     def __init__(self, seed: int = 7) -> None:
@@ -55,7 +55,7 @@ class Texts:
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
 
 
-def points(location: IndexLocation, chunks: int, texts: Texts) -> Iterator[list[Point]]:
+def points(location: IndexLocation, chunks: int, texts: ZipfTexts) -> Iterator[list[Point]]:
     generator = np.random.default_rng(7)
     document_id = uuid4()
     for ordinal in range(chunks):
@@ -77,7 +77,7 @@ def points(location: IndexLocation, chunks: int, texts: Texts) -> Iterator[list[
         yield points_of(content, context, vectors[0], list(zip(questions, vectors[1:], strict=True)))
 
 
-async def fill(deployment: Deployment, chunks: int, texts: Texts) -> str:
+async def fill(deployment: Deployment, chunks: int, texts: ZipfTexts) -> str:
     """Write points without a model and return the name of their collection in Qdrant."""
     urls = deployment.stack.environment()
     database = Database(urls["FOREASK_DATABASE_URL"])
@@ -106,7 +106,7 @@ async def wait_for_graphs(deployment: Deployment, name: str) -> None:
             green = green + 1 if info["status"] == "green" else 0
 
 
-async def ask(url: str, clients: int, requests: int, texts: Texts) -> list[dict[str, float]]:
+async def ask(url: str, clients: int, requests: int, texts: ZipfTexts) -> list[dict[str, float]]:
     """Return the milliseconds of each request, by stage; `client` is the client's latency."""
     questions = iter([texts.draw(8) for _ in range(requests)])
     times: list[dict[str, float]] = []
@@ -146,7 +146,7 @@ def cpu_seconds(deployment: Deployment) -> dict[str, float]:
     return seconds
 
 
-def measure(deployment: Deployment, clients: int, requests: int, texts: Texts) -> None:
+def measure(deployment: Deployment, clients: int, requests: int, texts: ZipfTexts) -> None:
     before = cpu_seconds(deployment)
     times = asyncio.run(ask(str(deployment.client.base_url), clients, requests, texts))
     after = cpu_seconds(deployment)
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=100_000)
     wanted = parser.parse_args().points
     provider = ScriptedProvider()
-    texts = Texts()
+    texts = ZipfTexts()
     scripted = provider.settings()
     settings = scripted.model_copy(
         update={"embedding_base_url": None, "embedding_model": None, "embedding_api_key": None}

@@ -27,7 +27,7 @@ _REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge]] = {
 }
 
 
-class Client(foreask_client.Client):
+class CliClient(foreask_client.Client):
     """The API at a URL, for the tenant of a key. It can be shared by threads.
 
     Every method raises `Unavailable` if the server is unreachable or fails, and `Rejected` if it rejects the request.

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.client import Client
+    from cli.client import CliClient
 
 Url = Annotated[str, typer.Option(envvar="FOREASK_URL", help="URL of the server.", rich_help_panel="Server")]
 Key = Annotated[
@@ -21,8 +21,8 @@ AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="O
 LOCAL = "http://127.0.0.1:8350"
 
 
-def client_of(url: str, key: str | None) -> Client:
-    from cli.client import Client as Http
+def client_of(url: str, key: str | None) -> CliClient:
+    from cli.client import CliClient as Http
 
     return Http(url, key)
 

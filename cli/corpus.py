@@ -82,7 +82,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CorpusRow:
     """A row with its number, from 1: a document in the form of the API, or the reason why it is not valid."""
 
     number: int
@@ -91,7 +91,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class CorpusSurvey:
     """Size and sample of a corpus.
 
     Args:
@@ -117,7 +117,7 @@ class Corpus(Protocol):
 
     name: str
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         """Yield the rows, in order.
 
         Raises:
@@ -125,7 +125,7 @@ class Corpus(Protocol):
         """
         ...
 
-    def survey(self) -> Survey:
+    def survey(self) -> CorpusSurvey:
         """Read the file once and return its size and a sample."""
         ...
 
@@ -166,22 +166,22 @@ class JsonLinesCorpus:
         self._columns = columns
         self.name = path.name
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         for number, line in _lines(self._path):
             yield self._row(number, line)
 
-    def _row(self, number: int, line: bytes | None) -> Row:
+    def _row(self, number: int, line: bytes | None) -> CorpusRow:
         if line is None:
-            return Row(number, rejection=f"It has more than {_LONGEST_LINE:,} bytes.")
+            return CorpusRow(number, rejection=f"It has more than {_LONGEST_LINE:,} bytes.")
         try:
             values = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return Row(number, rejection=f"It is not JSON: {error}.")
+            return CorpusRow(number, rejection=f"It is not JSON: {error}.")
         if not isinstance(values, dict):
-            return Row(number, rejection="It is not a JSON object.")
+            return CorpusRow(number, rejection="It is not a JSON object.")
         return _row(number, values, self._columns, self.name)
 
-    def survey(self) -> Survey:
+    def survey(self) -> CorpusSurvey:
         rows = size = seen = 0
         generator = random.Random(0)  # noqa: S311 - the same sample each time
         sample: list[tuple[int, bytes]] = []
@@ -200,7 +200,7 @@ class JsonLinesCorpus:
         documents = [row.document for row in (self._row(*item) for item in sample) if row.document is not None]
         sample_size = sum(len(line) for _, line in sample)
         texts = sum(len(document["text"].encode()) for document in documents)
-        return Survey(rows, round(texts * size / sample_size) if sample_size else None, documents)
+        return CorpusSurvey(rows, round(texts * size / sample_size) if sample_size else None, documents)
 
 
 class ParquetCorpus:
@@ -216,7 +216,7 @@ class ParquetCorpus:
         with self._open() as file:
             self._columns = columns.among(file.schema_arrow.names, path.name)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CorpusRow]:
         with self._open() as file:
             number = 0
             for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=self._names):
@@ -224,7 +224,7 @@ class ParquetCorpus:
                     number += 1
                     yield _row(number, values, self._columns, self.name)
 
-    def survey(self) -> Survey:
+    def survey(self) -> CorpusSurvey:
         with self._open() as file:
             groups = file.num_row_groups
             chosen = sorted({groups * n // _SAMPLED_GROUPS for n in range(_SAMPLED_GROUPS)}) if groups else []
@@ -236,7 +236,7 @@ class ParquetCorpus:
                 rows = (_row(0, of_row, self._columns, self.name) for of_row in values)
                 sample += [row.document for row in rows if row.document is not None]
             fitting = list(_fitting(sample, lambda document: len(document["text"])))
-            return Survey(file.metadata.num_rows, None, fitting)
+            return CorpusSurvey(file.metadata.num_rows, None, fitting)
 
     @property
     def _names(self) -> list[str]:
@@ -253,11 +253,11 @@ class ParquetCorpus:
             raise InvalidInput(f"{self._path} cannot be read as Parquet: {error}", field="paths") from error
 
 
-def _row(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> Row:
+def _row(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> CorpusRow:
     try:
-        return Row(number, _document(number, values, columns, name))
+        return CorpusRow(number, _document(number, values, columns, name))
     except ValueError as error:
-        return Row(number, rejection=str(error))
+        return CorpusRow(number, rejection=str(error))
 
 
 def _document(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> Json:

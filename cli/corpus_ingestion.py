@@ -12,8 +12,8 @@ from typing import Literal
 import orjson
 from foreask_client import BatchLine
 
-from cli.client import Client, problem_of
-from cli.corpus import Corpus, Row, Truncated
+from cli.client import CliClient, problem_of
+from cli.corpus import Corpus, CorpusRow, Truncated
 from shared.domain.errors import NotFound, Transient
 
 BATCHES_AT_ONCE = 4
@@ -65,7 +65,7 @@ class CorpusLoad:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _RowBatch:
     """The encoded rows of one request."""
 
     numbers: list[int] = field(default_factory=list)
@@ -84,7 +84,7 @@ class _Batch:
         return len(self.lines) >= _BATCH_ROWS or self.size_bytes >= _BATCH_BYTES
 
 
-def upload_rows(client: Client, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
+def upload_rows(client: CliClient, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
     """Upload every row, several batches at once, and yield after each batch.
 
     Rows with the same external id are uploaded one after another, and the last one wins. An interrupted upload can be
@@ -95,7 +95,7 @@ def upload_rows(client: Client, corpus: Corpus, collection: str, load: CorpusLoa
         Unavailable: the server was unavailable for all attempts.
     """
     pool = ThreadPoolExecutor(BATCHES_AT_ONCE)
-    running: deque[tuple[Future[list[BatchLine]], _Batch]] = deque()
+    running: deque[tuple[Future[list[BatchLine]], _RowBatch]] = deque()
     truncated: list[Truncated] = []
     try:
         for batch in _batches(_until_truncated(corpus.rows(), truncated), load):
@@ -112,13 +112,13 @@ def upload_rows(client: Client, corpus: Corpus, collection: str, load: CorpusLoa
         raise truncated[0]
 
 
-def _record_first(running: deque[tuple[Future[list[BatchLine]], _Batch]], load: CorpusLoad) -> None:
+def _record_first(running: deque[tuple[Future[list[BatchLine]], _RowBatch]], load: CorpusLoad) -> None:
     future, batch = running.popleft()
     for number, line in zip(batch.numbers, future.result(), strict=True):
         load.record(number, line)
 
 
-def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
+def _until_truncated(rows: Iterable[CorpusRow], truncated: list[Truncated]) -> Iterator[CorpusRow]:
     """Yield the rows. If the file is truncated, append the error to a list instead of raising it."""
     try:
         yield from rows
@@ -126,8 +126,8 @@ def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterato
         truncated.append(error)
 
 
-def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_Batch]:
-    batch = _Batch()
+def _batches(rows: Iterable[CorpusRow], load: CorpusLoad) -> Iterator[_RowBatch]:
+    batch = _RowBatch()
     for row in rows:
         if row.document is None:
             load.reject(row.number, row.rejection or "")
@@ -135,7 +135,7 @@ def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_Batch]:
         name = row.document["external_id"]
         if name in batch.ids or batch.full:
             yield batch
-            batch = _Batch()
+            batch = _RowBatch()
         try:
             batch.add(row.number, name, orjson.dumps(row.document))
         except orjson.JSONEncodeError as error:
@@ -145,7 +145,7 @@ def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_Batch]:
 
 
 def follow(
-    client: Client,
+    client: CliClient,
     collection: str,
     until: Until,
     sleep: Callable[[float], None] = time.sleep,
@@ -180,7 +180,7 @@ def pending_documents(states: Mapping[str, int], until: Until) -> int:
     return sum(states.get(state, 0) for state in (*_NOT_SEARCHABLE, *(("searchable",) if until == "ready" else ())))
 
 
-def states_of(client: Client, collection: str) -> Mapping[str, int]:
+def states_of(client: CliClient, collection: str) -> Mapping[str, int]:
     """Return the number of documents in each state; empty if the collection does not exist."""
     try:
         return client.collection(collection).documents

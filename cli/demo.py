@@ -13,7 +13,7 @@ from foreask_client.models import Lane
 from rich.console import Console
 
 from cli import demo_documents, output
-from cli.client import Client
+from cli.client import CliClient
 from cli.ingestion import SEARCHABLE, Until, UploadBatch, follow, upload
 from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
@@ -41,7 +41,7 @@ def run(data_dir: Path, console: Console) -> None:
     announce_restarts(console)
     with stoppable(launcher), hardening.private_files():
         try:
-            with launcher, Client(launcher.url, _key()) as client:
+            with launcher, CliClient(launcher.url, _key()) as client:
                 _show(Show(client, console, started), data_dir)
                 _print_farewell(launcher, data_dir, console, time.monotonic() - started)
         except StopRequested:
@@ -53,7 +53,7 @@ def run(data_dir: Path, console: Console) -> None:
 class Show:
     """The client, the console and the start time (monotonic clock) of a demo."""
 
-    client: Client
+    client: CliClient
     console: Console
     started: float
 

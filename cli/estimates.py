@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from foreask_client.models import Json
 
 from cli import output
-from cli.client import Client
+from cli.client import CliClient
 from shared.ingest.parse import kinds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.corpus import Survey
+    from cli.corpus import CorpusSurvey
 
 FEW_FILES = 20
 """Largest number of files that are uploaded without an estimate."""
@@ -50,7 +50,7 @@ def of_files(files: Mapping[str, Path]) -> tuple[Json | None, int]:
     return {"count": len(texts), "bytes": size_bytes, "sample": sample}, len(files) - len(texts)
 
 
-def of_corpus(survey: Survey) -> Json:
+def of_corpus(survey: CorpusSurvey) -> Json:
     """Describe a corpus, as the field `documents` of POST /v1/estimates."""
     sample = []
     for document in survey.sample:
@@ -61,7 +61,7 @@ def of_corpus(survey: Survey) -> Json:
     return {"count": max(1, survey.rows), "sample": sample} | size
 
 
-def is_confirmed(client: Client, console: Console, body: Json, question: str, *, yes: bool) -> bool:
+def is_confirmed(client: CliClient, console: Console, body: Json, question: str, *, yes: bool) -> bool:
     """Print the cost of a load or a rebuild, ask for confirmation of a large one, and return whether to start it.
 
     Without a terminal, as in a script, no confirmation is needed. The server keeps a confirmed estimate, so that the

@@ -15,8 +15,8 @@ from typing import Literal, Self
 from foreask_client import Document
 from foreask_client.models import Lane
 
-from cli.client import Client
-from cli.meter import Count
+from cli.client import CliClient
+from cli.meter import IngestCounts
 from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
@@ -82,10 +82,10 @@ class UploadBatch:
         """Return whether a document is not yet in the awaited state, nor in a final one."""
         return self.documents[document_id].state not in _ENDS[until]
 
-    def count(self, until: Until = "ready") -> Count:
+    def count(self, until: Until = "ready") -> IngestCounts:
         states, chunks = self._states, self._chunks
         indexed = chunks["indexed"] if until == "ready" else chunks["searchable"]
-        return Count(
+        return IngestCounts(
             documents=self.total,
             documents_done=sum(states[state] for state in _ENDS[until]) + len(self.rejected),
             searchable=sum(states[state] for state in SEARCHABLE),
@@ -99,7 +99,7 @@ class UploadBatch:
 
 
 def upload(
-    client: Client, files: Mapping[str, Path], collection: str, lane: Lane | None, batch: UploadBatch
+    client: CliClient, files: Mapping[str, Path], collection: str, lane: Lane | None, batch: UploadBatch
 ) -> Iterator[str]:
     """Upload the files, several at once, and yield each external id when the server has stored or rejected it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
@@ -123,12 +123,12 @@ def upload(
 
 
 def follow(
-    client: Client,
+    client: CliClient,
     batch: UploadBatch,
     until: Until = "ready",
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Count]:
+) -> Iterator[IngestCounts]:
     """Yield counts of the batch until each document is searchable, or in a final state.
 
     A round polls a part of the pending documents, and the next round continues after it.
@@ -153,7 +153,7 @@ def follow(
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
 
 
-def _poll_some(client: Client, batch: UploadBatch, until: Until, pending: deque[str]) -> None:
+def _poll_some(client: CliClient, batch: UploadBatch, until: Until, pending: deque[str]) -> None:
     """Poll the first pending documents. Documents that are still pending move to the end of the queue."""
     slices = ceil(len(pending) / _SLICE)
     for _ in range(min(slices, _SLICES)):

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NewKey:
+class GeneratedKey:
     """A key for its holder, and the server's setting: a hash, from which the key cannot be recovered."""
 
     tenant: str
@@ -34,19 +34,19 @@ class NewKey:
         return sha256 if self.tenant == OPERATOR else f"{self.tenant}:{sha256}"
 
 
-def make(tenant: str) -> NewKey:
+def make(tenant: str) -> GeneratedKey:
     """Create a key of 256 random bits for the settings.
 
     Raises:
         InvalidInput: the tenant's name is not valid.
     """
     require_tenant(tenant)
-    return NewKey(tenant, keys.draw())
+    return GeneratedKey(tenant, keys.draw())
 
 
-def make_operators() -> NewKey:
+def make_operators() -> GeneratedKey:
     """Create an operator's key for the settings."""
-    return NewKey(OPERATOR, keys.draw())
+    return GeneratedKey(OPERATOR, keys.draw())
 
 
 def require_tenant(name: str) -> None:

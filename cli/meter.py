@@ -18,7 +18,7 @@ _LINE_EVERY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class IngestCounts:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
     A `searchable` document can be found, at least by its text.
@@ -87,7 +87,7 @@ class Meter:
         if self._bars is not None:
             self._bars[0].stop()
 
-    def show(self, count: Count) -> None:
+    def show(self, count: IngestCounts) -> None:
         if count.chunks:  # chunks that were done before this ingest do not count for its rate
             self._rate.note(count.chunks_done)
         if self._bars is None:
@@ -98,7 +98,7 @@ class Meter:
         progress.update(documents, total=count.documents, completed=count.documents_done, note=note)
         progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._rate_note(count))
 
-    def _rate_note(self, count: Count) -> str:
+    def _rate_note(self, count: IngestCounts) -> str:
         if count.chunks == count.chunks_done:
             return ""
         parts = [f"{count.chunks_generated} generated"]
@@ -109,7 +109,7 @@ class Meter:
             parts.append(f"{eta} left" if count.complete else f"at least {eta} left")
         return ", ".join(parts)
 
-    def _line(self, count: Count) -> None:
+    def _line(self, count: IngestCounts) -> None:
         now = self._clock()
         is_finished = count.documents_done == count.documents
         if now < self._next_line and not is_finished:
@@ -123,7 +123,7 @@ class Meter:
             self._last = line
 
 
-def _notes(count: Count) -> list[str]:
+def _notes(count: IngestCounts) -> list[str]:
     """Return the numbers of documents that are searchable and that failed."""
     found = [f"{count.searchable} searchable"] if count.searchable > count.documents_done - count.failed else []
     return [*found, *([f"{count.failed} failed"] if count.failed else [])]

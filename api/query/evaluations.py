@@ -17,7 +17,7 @@ from api.http.problems import TooManyRequests
 from shared.domain.collections import Collection
 from shared.domain.errors import ForeaskError, Misconfigured, Transient
 from shared.ledger.feedback.evaluations import EvaluationRun, Evaluations, RunState
-from shared.query.evaluate.collection import EvaluationProgress, LabelledQuestion, evaluate_collection
+from shared.query.evaluate.collection import EvaluationProgress, EvaluationQuestion, evaluate_collection
 from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import Strategy
 from shared.query.retrieve import LiveRetriever
@@ -48,7 +48,7 @@ class EvaluationRunner:
         self,
         collection: Collection,
         labelled_set: str | None,
-        questions: Sequence[LabelledQuestion],
+        questions: Sequence[EvaluationQuestion],
         strategies: Sequence[Strategy],
         baseline: str,
         *,
@@ -84,7 +84,7 @@ class EvaluationRunner:
         self,
         run: EvaluationRun,
         collection: Collection,
-        questions: Sequence[LabelledQuestion],
+        questions: Sequence[EvaluationQuestion],
         strategies: Sequence[Strategy],
         baseline: str,
         *,

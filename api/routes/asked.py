@@ -17,7 +17,7 @@ from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
 from api.schemas.common import CollectionName
 from api.state import ServicesDep
-from shared.ledger.feedback.query_log import AskedQuestion
+from shared.ledger.feedback.query_log import LoggedQuestion
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 
@@ -46,7 +46,7 @@ async def page(
     collection = await services.ledger.collections.get(tenant, name)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     days = services.settings.query_retention_days
-    asked: Sequence[AskedQuestion] = ()
+    asked: Sequence[LoggedQuestion] = ()
     if days:
         oldest = datetime.now(UTC) - timedelta(days=days)
         asked = await services.ledger.query_log.asked(tenant, collection.name, max(since or oldest, oldest))
@@ -60,7 +60,7 @@ async def page(
     return JsonReply(AskedQuestionPage(kept_days=days, items=[_view(q) for q in shown], next_cursor=following))
 
 
-def _view(question: AskedQuestion) -> AskedQuestionView:
+def _view(question: LoggedQuestion) -> AskedQuestionView:
     return AskedQuestionView(
         query_id=question.id,
         question=question.question,

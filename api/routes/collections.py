@@ -33,7 +33,7 @@ from shared.domain.states import DocumentState
 from shared.ledger import Collections
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
-from shared.vectors.sizes import Count, Sizes
+from shared.vectors.sizes import CachedCount, Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
 
@@ -205,7 +205,7 @@ def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str 
 
 async def _points(
     collections: Sequence[Collection], markers: Sequence[Hashable], ledger: Collections, sizes: Sizes
-) -> list[Count | None]:
+) -> list[CachedCount | None]:
     """Return the number of points of each collection.
 
     The result has None for a collection that Qdrant refuses to count, or has never counted and does not count within
@@ -213,11 +213,11 @@ async def _points(
     """
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def count(collection: Collection, marker: Hashable) -> Count | None:
+    async def count(collection: Collection, marker: Hashable) -> CachedCount | None:
         async with gate:
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
-                    counted: Count | None = await sizes.at(collection.location, marker)
+                    counted: CachedCount | None = await sizes.at(collection.location, marker)
             except (Transient, Permanent):
                 return None
             except TimeoutError:

@@ -16,7 +16,7 @@ from api.schemas.operators import TenantName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.erasures import Erasure
 from shared.domain.errors import Unavailable
-from shared.maintenance.erasure_check import Scope
+from shared.maintenance.erasure_check import ErasureScope
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
 operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
@@ -70,7 +70,7 @@ async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     Tables are read whole, and the store is listed, which may take a while. Backups are not covered.
     """
     try:
-        findings = await services.erasure_check.run(Scope(tenant))
+        findings = await services.erasure_check.run(ErasureScope(tenant))
     except OSError as error:
         raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
     remains = [RemainView(engine=each.engine, place=each.part, count=each.count) for each in findings]

@@ -28,7 +28,7 @@ from api.submission.multipart import read_sample
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
-from shared.ingest.costs.estimator import Load, SampleText
+from shared.ingest.costs.estimator import PlannedLoad, SampleText
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 
@@ -102,7 +102,7 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
     if texts:
         count = len(texts) if fields.count is None else max(1, round(fields.count * len(texts) / len(files)))
         collection = await services.ledger.collections.find(tenant, fields.collection)
-        load = Load(count, None, [SampleText(text) for text in texts])
+        load = PlannedLoad(count, None, [SampleText(text) for text in texts])
         made = await services.estimator.estimate_load(tenant, collection, load)
     left_out = [file.filename for file, is_text in zip(files, plain, strict=True) if not is_text]
     shown = None if made is None else EstimateView(**dataclasses.asdict(made))
@@ -135,4 +135,4 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
 async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices) -> Estimate:
     collection = await services.ledger.collections.find(tenant, name)
     sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
-    return await services.estimator.estimate_load(tenant, collection, Load(load.count, load.bytes, sample))
+    return await services.estimator.estimate_load(tenant, collection, PlannedLoad(load.count, load.bytes, sample))

@@ -183,7 +183,7 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
 
 
 async def _missing_labels(
-    services: ApiServices, collection: Collection, questions: Sequence[evaluation.LabelledQuestion]
+    services: ApiServices, collection: Collection, questions: Sequence[evaluation.EvaluationQuestion]
 ) -> list[str]:
     """Return a note with the number of labels that refer to nothing searchable, or an empty list.
 
@@ -209,8 +209,8 @@ def _rows(questions: Sequence[LabelledQuestion]) -> list[Mapping[str, Any]]:
     return [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
 
 
-def _labelled(question: LabelledQuestion) -> evaluation.LabelledQuestion:
-    return evaluation.LabelledQuestion(question.question, question.external_ids, [str(c) for c in question.chunk_ids])
+def _labelled(question: LabelledQuestion) -> evaluation.EvaluationQuestion:
+    return evaluation.EvaluationQuestion(question.question, question.external_ids, [str(c) for c in question.chunk_ids])
 
 
 def _set_view(stored: StoredLabelledSet) -> LabelledSetView:

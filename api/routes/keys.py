@@ -20,7 +20,7 @@ from api.schemas.keys import KeyBody, KeyLimitsView, KeyPage, KeyView, NewKeyVie
 from api.state import KeyCacheDep, ServicesDep
 from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
-from shared.domain.keys import UNLIMITED, Key, KeyLimits, NewKey, Scope
+from shared.domain.keys import UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions
 
@@ -72,7 +72,7 @@ async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, key_cache
     return Response(status_code=204)
 
 
-def _new_key(body: KeyBody, tenant: str) -> NewKey:
+def _new_key(body: KeyBody, tenant: str) -> KeySpecification:
     if body.filter is not None:
         require_int64(body.filter)
         caller_conditions(body.filter, None)  # reject a filter that no query could apply
@@ -80,10 +80,10 @@ def _new_key(body: KeyBody, tenant: str) -> NewKey:
             raise InvalidInput(f"The filter of a key has at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
     lifetime = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
     limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
-    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime, limits)
+    return KeySpecification(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime, limits)
 
 
-def _require_may_create(caller: Caller, new: NewKey, services: ApiServices) -> None:
+def _require_may_create(caller: Caller, new: KeySpecification, services: ApiServices) -> None:
     if services.settings.is_keyless:
         raise Conflict(
             "This server does not require keys, so a key would have no effect. Set FOREASK_API_KEYS or"

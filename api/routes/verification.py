@@ -28,7 +28,7 @@ from api.schemas.verification import (
     VerifyBody,
 )
 from api.state import QuotasDep, ServicesDep
-from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
+from shared.maintenance.verification import DifferingPoint, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
@@ -99,7 +99,7 @@ async def run_verification(
     if "text/event-stream" in request.headers.get("accept", ""):
         events = _events(verification, services, with_cursors=with_cursors)
         return event_stream(end_with_error(events, request.scope))
-    findings = [item async for item in _limit_findings(verification) if isinstance(item, Finding)]
+    findings = [item async for item in _limit_findings(verification) if isinstance(item, DifferingPoint)]
     _wake_indexers(verification, services)
     counts = asdict(verification.so_far)
     return JsonReply(VerificationReply(**counts, findings=[FindingView(**asdict(finding)) for finding in findings]))
@@ -111,7 +111,7 @@ async def _events(
     try:
         async with aclosing(_limit_findings(verification)) as items:
             async for item in items:
-                if isinstance(item, Finding):
+                if isinstance(item, DifferingPoint):
                     yield event("finding", FindingView(**asdict(item)))
                 elif not with_cursors:
                     yield event("progress", VerificationCountsView(**asdict(item)))
@@ -123,12 +123,12 @@ async def _events(
         _wake_indexers(verification, services)
 
 
-async def _limit_findings(verification: Verification) -> AsyncGenerator[Finding | VerificationCounts, None]:
+async def _limit_findings(verification: Verification) -> AsyncGenerator[DifferingPoint | VerificationCounts, None]:
     """Yield all counts, and only the first findings."""
     findings = 0
     async for item in verification.run():
-        findings += isinstance(item, Finding)
-        if findings <= _FINDINGS_MAX or not isinstance(item, Finding):
+        findings += isinstance(item, DifferingPoint)
+        if findings <= _FINDINGS_MAX or not isinstance(item, DifferingPoint):
             yield item
 
 

@@ -77,7 +77,7 @@ def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
     )
 
 
-def _question(question: questions.ChunkQuestion) -> ChunkQuestion:
+def _question(question: questions.QuestionDetail) -> ChunkQuestion:
     accepted = question.accepted
     return ChunkQuestion(
         text=question.text,

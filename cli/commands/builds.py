@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foreask_client.models import Json
     from rich.console import Console
 
-    from cli.client import Client
+    from cli.client import CliClient
 
 CLOSED = 4  # exit code: the gate is closed
 INTERRUPTED = 130
@@ -100,7 +100,7 @@ def migrate(
     console.print(f"{collection} is answered by build {number}; undo with: foreask builds rollback {collection}")
 
 
-def _start_or_find(client: Client, console: Console, collection: str, change: Json, *, yes: bool) -> int:
+def _start_or_find(client: CliClient, console: Console, collection: str, change: Json, *, yes: bool) -> int:
     """Print the cost of a build and start it. Without changes, find the build that is being filled."""
     from cli import estimates
     from shared.domain.errors import InvalidInput
@@ -116,27 +116,27 @@ def _start_or_find(client: Client, console: Console, collection: str, change: Js
     return open_builds[-1].build
 
 
-def _follow(client: Client, console: Console, collection: str, number: int) -> None:
+def _follow(client: CliClient, console: Console, collection: str, number: int) -> None:
     """Wait until a build contains every document, and each document is indexed."""
-    from cli.meter import Count, Meter
+    from cli.meter import IngestCounts, Meter
 
     with Meter(console) as meter:
         for build in _poll(client, collection, number):
             done = sum(build.documents.get(state, 0) for state in ("ready", "degraded", "failed"))
-            count = Count(build.source_documents, done, build.documents.get("failed", 0))
+            count = IngestCounts(build.source_documents, done, build.documents.get("failed", 0))
             meter.show(count)
             if build.state == "following" and done == build.copied:
                 return
 
 
-def _poll(client: Client, collection: str, number: int) -> Iterator[Build]:
+def _poll(client: CliClient, collection: str, number: int) -> Iterator[Build]:
     while True:
         yield client.build(collection, number)
         time.sleep(_POLL_SECONDS)
 
 
 def _gate(
-    client: Client, console: Console, collection: str, number: int, *, labelled: Path | None, accept_failures: int
+    client: CliClient, console: Console, collection: str, number: int, *, labelled: Path | None, accept_failures: int
 ) -> Json:
     from cli import output
     from cli.commands.calibrate import read_labelled

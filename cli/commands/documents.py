@@ -13,7 +13,7 @@ from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cli.client import Client
+    from cli.client import CliClient
 
 documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` one.", invoke_without_command=True)
 
@@ -73,7 +73,7 @@ def status(  # noqa: PLR0917 - all are options
                 return
 
 
-def _print_deployment(client: Client, *, as_json: bool) -> None:
+def _print_deployment(client: CliClient, *, as_json: bool) -> None:
     from cli import output
 
     deployment, tenants = client.deployment_status(), list(client.tenants())
@@ -96,7 +96,7 @@ def _show_workers(*, as_json: bool) -> None:
         console_of().print(table(processes))
 
 
-def _status(client: Client) -> tuple[str, RenderableType]:
+def _status(client: CliClient) -> tuple[str, RenderableType]:
     from cli import output
 
     health = client.health()
@@ -135,7 +135,7 @@ def declare(
         print(f"{collection}: {', '.join(f'{name} ({kind})' for name, kind in filterable.items())}")
 
 
-def _declare(client: Client, collection: str, fields: dict[str, str]) -> dict[str, str]:
+def _declare(client: CliClient, collection: str, fields: dict[str, str]) -> dict[str, str]:
     """Add filterable fields to a collection, keep its other options, and return all its filterable fields."""
     from shared.domain.errors import NotFound
 

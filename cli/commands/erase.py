@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from shared.domain.erasures import Erasure
     from shared.ledger.erasure.erasures import Erasures
-    from shared.maintenance.erasure_check import Finding, Scope
+    from shared.maintenance.erasure_check import ErasureScope, Leftover
 
 REMAINS = 1  # exit code
 
@@ -46,9 +46,9 @@ def check(
         raise typer.BadParameter("Add tenant, collection or document to erase one, or --check.")
     import asyncio
 
-    from shared.maintenance.erasure_check import Scope
+    from shared.maintenance.erasure_check import ErasureScope
 
-    findings = asyncio.run(_checked(Scope(tenant, collection, document)))
+    findings = asyncio.run(_checked(ErasureScope(tenant, collection, document)))
     for finding in findings:
         print(f"{finding.engine:12}{finding.part:40}{finding.count:>10,}")
     left = sum(finding.count for finding in findings)
@@ -109,7 +109,7 @@ async def _started(tenant: str, collection: str | None, document: UUID | None) -
         return await (erasures.start(tenant, collection) if document is None else erasures.start_document(document))
 
 
-async def _checked(scope: Scope) -> Sequence[Finding]:
+async def _checked(scope: ErasureScope) -> Sequence[Leftover]:
     from contextlib import AsyncExitStack
 
     from shared.services.parts import Parts

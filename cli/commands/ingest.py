@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foreask_client.models import Json
     from rich.console import Console
 
-    from cli.client import Client
+    from cli.client import CliClient
     from cli.corpus import Corpus
     from cli.corpus_ingestion import CorpusLoad
     from cli.files import Selection
@@ -96,7 +96,7 @@ def ingest(
 
 
 def _ingest_files(
-    client: Client,
+    client: CliClient,
     console: Console,
     selection: Selection,
     *,
@@ -125,7 +125,7 @@ def _ingest_files(
         raise typer.Exit(FAILED)
 
 
-def _confirm_files(client: Client, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
+def _confirm_files(client: CliClient, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
     from cli import estimates, output
 
     files = len(selection.files)
@@ -139,7 +139,7 @@ def _confirm_files(client: Client, console: Console, selection: Selection, colle
 
 
 def _upload(
-    client: Client,
+    client: CliClient,
     console: Console,
     selection: Selection,
     batch: UploadBatch,
@@ -173,7 +173,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
 
 
 def _ingest_corpus(
-    client: Client, console: Console, corpus: Corpus, *, collection: str, wait: WaitFor, yes: bool
+    client: CliClient, console: Console, corpus: Corpus, *, collection: str, wait: WaitFor, yes: bool
 ) -> None:
     from cli import estimates, output
     from cli.corpus import Truncated
@@ -202,7 +202,7 @@ def _ingest_corpus(
 
 
 def _follow_corpus(
-    client: Client, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, wait: WaitFor
+    client: CliClient, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, wait: WaitFor
 ) -> int:
     """Upload a corpus, follow it, and return the number of documents of the collection that failed meanwhile."""
     from cli.corpus_ingestion import follow, pending_documents, states_of, upload_rows
@@ -221,7 +221,7 @@ def _follow_corpus(
     return max(0, states.get("failed", 0) - before.get("failed", 0))
 
 
-def _is_confirmed(client: Client, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:
+def _is_confirmed(client: CliClient, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:
     from cli import estimates
 
     return estimates.is_confirmed(

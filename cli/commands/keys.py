@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foreask_client.models import Json, KeyScope
 
     from shared.domain.keys import Key as LedgerKey
-    from shared.domain.keys import NewKey
+    from shared.domain.keys import KeySpecification
 
 keys_app = typer.Typer(
     help="Create, list or revoke API keys. With --tenant or --operator: in the ledger, without a server.",
@@ -165,17 +165,17 @@ def _limit(text: str) -> tuple[str, float]:
 
 def _new_key(  # noqa: PLR0917 - the options of a key
     owner: str, name: str, scopes: Sequence[str], filter_: Json | None, limits: Json | None, days: int | None
-) -> NewKey:
-    from shared.domain.keys import OPERATOR, KeyLimits, NewKey, Scope
+) -> KeySpecification:
+    from shared.domain.keys import OPERATOR, KeyLimits, KeySpecification, Scope
     from shared.vectors.filters import caller_conditions
 
     caller_conditions(filter_, None)  # rejects a filter that is not valid in queries
     chosen = {Scope.OPERATOR} if owner == OPERATOR else set(map(Scope, scopes))
     lifetime = None if days is None else timedelta(days=days)
-    return NewKey(owner, name, chosen, filter_, lifetime, KeyLimits(**(limits or {})))
+    return KeySpecification(owner, name, chosen, filter_, lifetime, KeyLimits(**(limits or {})))
 
 
-def _make_in_ledger(new: NewKey) -> str:
+def _make_in_ledger(new: KeySpecification) -> str:
     from cli import keys
     from shared.domain.keys import draw, hash_of
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foreask_client import Event
     from rich.console import Console
 
-    from cli.client import Client
+    from cli.client import CliClient
 
 DIFFERS = 4  # exit code
 
@@ -67,7 +67,7 @@ def verify(
         raise typer.Exit(DIFFERS)
 
 
-def _names(client: Client, tenant: str | None) -> list[str]:
+def _names(client: CliClient, tenant: str | None) -> list[str]:
     if tenant is None:
         return [each.name for each in client.collections()]
     return [each["name"] for each in client.tenant_collections(tenant)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class ApiError(Exception):
+class ErrorReply(Exception):
     """A reply in Qdrant's error shape."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -15,20 +15,20 @@ class ApiError(Exception):
         self.message = message
 
 
-def not_found(name: str) -> ApiError:
-    return ApiError(404, f"Not found: {name}")
+def not_found(name: str) -> ErrorReply:
+    return ErrorReply(404, f"Not found: {name}")
 
 
-def wrong_input(message: str) -> ApiError:
-    return ApiError(400, f"Wrong input: {message}")
+def wrong_input(message: str) -> ErrorReply:
+    return ErrorReply(400, f"Wrong input: {message}")
 
 
-def malformed(message: str) -> ApiError:
-    return ApiError(400, f"Format error in JSON body: {message}")
+def malformed(message: str) -> ErrorReply:
+    return ErrorReply(400, f"Format error in JSON body: {message}")
 
 
-def unsupported(feature: str) -> ApiError:
-    return ApiError(
+def unsupported(feature: str) -> ErrorReply:
+    return ErrorReply(
         501, f"Not supported by the embedded engine: {feature}. Give QDRANT_URL of a Qdrant server to use it."
     )
 
@@ -38,7 +38,7 @@ def engine_errors() -> Iterator[None]:
     """Map the engine's exceptions to replies: bare `Exception`s that differ only in their text."""
     try:
         yield
-    except ApiError:
+    except ErrorReply:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise malformed(_first_line(error)) from error
@@ -48,11 +48,11 @@ def engine_errors() -> Iterator[None]:
         raise _engine_error(str(error)) from error
 
 
-def _engine_error(message: str) -> ApiError:
+def _engine_error(message: str) -> ErrorReply:
     if message.startswith("No point with id"):
         return not_found(message)
     if "internal error" in message or "Out of memory" in message:
-        return ApiError(500, f"Service internal error: {message}")
+        return ErrorReply(500, f"Service internal error: {message}")
     return wrong_input(message)
 
 

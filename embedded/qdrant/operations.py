@@ -7,7 +7,7 @@ from typing import Any
 
 import qdrant_edge as engine
 
-from embedded.qdrant.errors import ApiError, malformed, unsupported, wrong_input
+from embedded.qdrant.errors import ErrorReply, malformed, unsupported, wrong_input
 from embedded.qdrant.filters import optional_filter, parse_filter, point_ids
 from embedded.qdrant.schema import Json, Shape
 
@@ -94,13 +94,13 @@ def _payload(request: Json) -> Json:
     return payload
 
 
-def _then_refuse(made: Iterator[Counted], refusal: ApiError | None) -> Iterator[Counted]:
+def _then_refuse(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterator[Counted]:
     yield from made
     if refusal is not None:
         raise refusal
 
 
-def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ApiError | None]:
+def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ErrorReply | None]:
     """The points to write, and the refusal of a point with a vector that the collection does not have."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
@@ -136,9 +136,9 @@ def _vector(name: str, vector: Any, shape: Shape) -> Any:
         raise _no_such_vector(name) if name not in shape.dense else malformed(f"vector `{name}` must be a list")
     indices, values = vector["indices"], vector["values"]
     if len(indices) != len(values):
-        raise ApiError(422, "Validation error in JSON body: a sparse vector's indices and values differ in length")
+        raise ErrorReply(422, "Validation error in JSON body: a sparse vector's indices and values differ in length")
     if len(set(indices)) != len(indices):
-        raise ApiError(422, "Validation error in JSON body: a sparse vector's indices must be unique")
+        raise ErrorReply(422, "Validation error in JSON body: a sparse vector's indices must be unique")
     return engine.SparseVector(indices, values)
 
 

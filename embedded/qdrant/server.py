@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from embedded.qdrant import operations, queries
-from embedded.qdrant.errors import ApiError, engine_errors, unsupported
+from embedded.qdrant.errors import ErrorReply, engine_errors, unsupported
 from embedded.qdrant.filters import point_ids
 from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import Make, Shard, parse
@@ -54,7 +54,7 @@ def _endpoint(api: Api, handler: Handler) -> Callable[[Request], Awaitable[Respo
         try:
             reply = {"result": await handler(api, request), "status": "ok"}
             status = 200
-        except ApiError as error:
+        except ErrorReply as error:
             reply, status = {"status": {"error": error.message}}, error.status
         reply["time"] = time.perf_counter() - started
         content = orjson.dumps(reply, default=queries.encode)

@@ -29,7 +29,7 @@ import qdrant_edge as engine
 import structlog
 
 from embedded.qdrant import operations, schema
-from embedded.qdrant.errors import ApiError, engine_errors
+from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.operations import Counted
 from embedded.qdrant.schema import Json
 
@@ -282,7 +282,7 @@ class Shard:
         """Apply the first `most` recorded operations to the optimized shard."""
         recorded = self._recorded or deque()
         for _ in range(min(most, len(recorded))):
-            with suppress(ApiError), engine_errors():  # operations that the engine refused before are refused again
+            with suppress(ErrorReply), engine_errors():  # operations that the engine refused before are refused again
                 optimized.update(recorded.popleft())
 
     def _take_over(self, optimized: engine.EdgeShard, points: int) -> None:
@@ -346,9 +346,9 @@ def parse(body: bytes) -> Json:
     try:
         value = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError as error:
-        raise ApiError(400, f"Format error in JSON body: {error}") from error
+        raise ErrorReply(400, f"Format error in JSON body: {error}") from error
     if not isinstance(value, dict):
-        raise ApiError(400, "Format error in JSON body: an object is expected")
+        raise ErrorReply(400, "Format error in JSON body: an object is expected")
     return value
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import structlog
 
 from embedded.qdrant import schema
-from embedded.qdrant.errors import ApiError, not_found, wrong_input
+from embedded.qdrant.errors import ErrorReply, not_found, wrong_input
 from embedded.qdrant.schema import Json
 from embedded.qdrant.shard import CONFIGURATION, Shard
 
@@ -64,7 +64,7 @@ class Store:
 
     def create(self, name: str, request: Json) -> None:
         if self.exists(name):
-            raise ApiError(409, f"Wrong input: Collection `{name}` already exists!")
+            raise ErrorReply(409, f"Wrong input: Collection `{name}` already exists!")
         if not name or len(quote(name, safe="")) > MAX_NAME_BYTES or name in (".", ".."):
             raise wrong_input("a collection's name must have 1 to 200 characters")
         directory = self._path(name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.dead_letters import Attempt
-from shared.domain.questions import ChunkQuestion
+from shared.domain.dead_letters import PastAttempt
+from shared.domain.questions import QuestionDetail
 from shared.domain.states import ChunkState
 from shared.domain.usage import Usage
 
@@ -31,7 +31,7 @@ class ChunkDetail:
     content: ChunkContent
     state: ChunkState
     error: str | None
-    history: tuple[Attempt, ...]
+    history: tuple[PastAttempt, ...]
     usage: Usage
     calls: int
-    questions: tuple[ChunkQuestion, ...]
+    questions: tuple[QuestionDetail, ...]

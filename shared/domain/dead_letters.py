@@ -9,7 +9,7 @@ from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PastAttempt:
     """A failed attempt; `at` is a time in ISO 8601."""
 
     at: str
@@ -30,7 +30,7 @@ class DeadLetter:
     reason: str
     attempts: int
     at: datetime
-    history: tuple[Attempt, ...] = ()
+    history: tuple[PastAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

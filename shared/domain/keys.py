@@ -54,7 +54,7 @@ UNLIMITED = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class NewKey:
+class KeySpecification:
     """A key to create.
 
     Args:

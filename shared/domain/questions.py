@@ -31,7 +31,7 @@ class AcceptedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkQuestion:
+class QuestionDetail:
     """A question of a chunk as the API returns it.
 
     Args:

@@ -80,7 +80,7 @@ class DueDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class DeliveryAttempt:
     """The result of an attempt: a reply's status and start, or the reason for the missing reply."""
 
     status: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.ledger.builds.build_comparison import Evidence
+from shared.ledger.builds.build_comparison import BuildComparison
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
 from shared.ledger.builds.estimates import Estimates
@@ -35,7 +35,7 @@ class Ledger:
     deployment: DeploymentIdentity
     collections: Collections
     builds: Builds
-    evidence: Evidence
+    build_comparison: BuildComparison
     completions: Completions
     erasures: Erasures
     documents: Documents
@@ -61,6 +61,7 @@ class Ledger:
 __all__ = [
     "Audit",
     "Backlogs",
+    "BuildComparison",
     "Builds",
     "Calibrations",
     "Collections",
@@ -75,7 +76,6 @@ __all__ = [
     "Erasures",
     "Estimates",
     "Evaluations",
-    "Evidence",
     "Feedback",
     "Heartbeats",
     "Keys",

@@ -20,7 +20,7 @@ from shared.vectors.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ErasureScope:
     """The scope of an erasure: a document, a collection of a tenant, or a tenant.
 
     Args:
@@ -39,7 +39,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Leftover:
     """Leftovers in one part of an engine: rows of a table, points, keys, objects."""
 
     engine: str
@@ -56,7 +56,7 @@ class ErasureCheck:
     tenant_keys: TenantKeys
     uploads: Uploads
 
-    async def run(self, scope: Scope) -> list[Finding]:
+    async def run(self, scope: ErasureScope) -> list[Leftover]:
         """Check everything; return all checked parts, including parts without leftovers.
 
         Raises:
@@ -78,15 +78,15 @@ class ErasureCheck:
         if scope.collection is not None and tenant is not None:
             for table, count in (await self.remains.under_name(tenant, scope.collection)).items():
                 rows[table] += count
-        findings = [Finding("postgresql", table, count) for table, count in rows.items()]
+        findings = [Leftover("postgresql", table, count) for table, count in rows.items()]
         findings += await self._points(tenant or "", sorted(collections), sorted(documents), whole_tenant=whole_tenant)
         if whole_tenant and tenant is not None:
-            findings.append(Finding("valkey", "keys", len(await self.tenant_keys.find(tenant))))
+            findings.append(Leftover("valkey", "keys", len(await self.tenant_keys.find(tenant))))
         return [*findings, *await self._objects()]
 
     async def _points(
         self, tenant: str, collections: Sequence[UUID], documents: Sequence[UUID], *, whole_tenant: bool
-    ) -> list[Finding]:
+    ) -> list[Leftover]:
         findings = []
         for name in await self.index.names():
             if whole_tenant:
@@ -96,10 +96,10 @@ class ErasureCheck:
                     [await self.index.count_points(index_location_of(name, tenant, each)) for each in collections]
                 )
                 count += sum([await self.index.count_named(name, "document_id", str(each)) for each in documents])
-            findings.append(Finding("qdrant", name, count))
+            findings.append(Leftover("qdrant", name, count))
         return findings
 
-    async def _objects(self) -> list[Finding]:
+    async def _objects(self) -> list[Leftover]:
         """Count objects that no version names, and packs with bytes that no version names, whosever they were."""
         unnamed = 0
         async for names in self.uploads.pages():
@@ -111,6 +111,6 @@ class ErasureCheck:
             except Unreadable:
                 continue  # a deleted pack has no bytes
         return [
-            Finding("uploads", "objects that no version names", unnamed),
-            Finding("uploads", "packs with foreign bytes", foreign),
+            Leftover("uploads", "objects that no version names", unnamed),
+            Leftover("uploads", "packs with foreign bytes", foreign),
         ]

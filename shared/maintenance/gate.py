@@ -36,7 +36,7 @@ _SLOWER = 1.5
 _UNSEEN_MILLISECONDS = 20.0  # an unnoticeable difference
 _ROUNDS = 3  # a slower build is slower each time; a busy second is not repeated
 
-LabelledQuestion = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
+QuestionWithDocuments = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
 QuestionSource = Literal["labelled", "accepted"]
 
 
@@ -100,7 +100,7 @@ class Gate:
     accepted_failures: int = 0
 
     async def run(
-        self, build: Build, labelled: Sequence[LabelledQuestion] | None = None
+        self, build: Build, labelled: Sequence[QuestionWithDocuments] | None = None
     ) -> AsyncIterator[VerificationCounts | GateReport]:
         """Compare both builds; yield verification counts while they change, and finally the report.
 
@@ -114,7 +114,7 @@ class Gate:
         """
         live = await self.ledger.collections.get(build.tenant, build.name)
         other = await self.ledger.builds.collection(build)
-        documents = await self.ledger.evidence.compare(live.id, build.id)
+        documents = await self.ledger.build_comparison.compare(live.id, build.id)
         verification = Verification(self.ledger.audit, self.index, other, repair=False)
         async for item in verification.run():
             if isinstance(item, VerificationCounts):
@@ -148,17 +148,17 @@ class Gate:
         return build
 
     async def _quality(
-        self, live: Collection, build: Collection, labelled: Sequence[LabelledQuestion] | None
+        self, live: Collection, build: Collection, labelled: Sequence[QuestionWithDocuments] | None
     ) -> Quality | None:
         source: QuestionSource = "accepted" if labelled is None else "labelled"
-        questions = labelled or await self.ledger.evidence.accepted(live.id, _MAX_QUESTIONS)
+        questions = labelled or await self.ledger.build_comparison.accepted(live.id, _MAX_QUESTIONS)
         if len(questions) < MIN_QUESTIONS:
             return None
         before = await self._ndcg(live, questions, must_exist=source == "labelled")
         now = await self._ndcg(build, questions, must_exist=False)
         return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
 
-    async def _ndcg(self, build: Collection, questions: Sequence[LabelledQuestion], *, must_exist: bool) -> Values:
+    async def _ndcg(self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool) -> Values:
         """nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger.documents.live_chunk_ids(build, names)
@@ -173,7 +173,7 @@ class Gate:
 
     async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
         """Measure the latency of both builds with users' questions, again if one seems slower."""
-        questions = (await self.ledger.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
+        questions = (await self.ledger.build_comparison.asked(live.id, _TIMED) or questions)[:_TIMED]
         if len(questions) < _MIN_TIMED:
             return None
         for _ in range(_ROUNDS):

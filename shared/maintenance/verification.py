@@ -18,7 +18,7 @@ from uuid import UUID
 
 from shared.domain.collections import Collection
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.ledger.documents.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
+from shared.ledger.documents.audit import Audit, AuditedChunk, DocumentSnapshot, LockedDocuments
 from shared.vectors.hits import StoredPoint
 from shared.vectors.index import Index
 
@@ -30,7 +30,7 @@ FindingKind = Literal["missing", "stale", "orphaned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DifferingPoint:
     """A point that differs.
 
     `repaired`: it was removed or shown, or its chunk is due to be indexed again.
@@ -112,7 +112,7 @@ class Verification:
             self._documents, self._points, count["missing"], count["stale"], count["orphaned"], count["repaired"]
         )
 
-    async def run(self) -> AsyncIterator[Finding | VerificationCounts]:
+    async def run(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
         """Compare; yield each difference when it is found, and counts in between.
 
         Raises:
@@ -126,7 +126,7 @@ class Verification:
         async for item in self._gaps():
             yield item
 
-    async def _strays(self) -> AsyncIterator[Finding | VerificationCounts]:
+    async def _strays(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
         """Unexpected points."""
         after = self.position.after
         while True:
@@ -139,7 +139,7 @@ class Verification:
             if after is None:
                 return
 
-    async def _mend_strays(self, points: Sequence[StoredPoint]) -> list[Finding]:
+    async def _mend_strays(self, points: Sequence[StoredPoint]) -> list[DifferingPoint]:
         _, suspects = await self._classify_strays(points)
         if not suspects:
             return []
@@ -174,7 +174,9 @@ class Verification:
         )
         return snapshots, [difference for difference in differences if difference]
 
-    async def _remove(self, strays: Sequence[_Difference], snapshots: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
+    async def _remove(
+        self, strays: Sequence[_Difference], snapshots: Mapping[UUID, DocumentSnapshot]
+    ) -> list[DifferingPoint]:
         if not (self._repair and strays):
             return [self._finding(stray, repaired=False) for stray in strays]
         document_ids = {stray.document_id for stray in strays}
@@ -184,7 +186,7 @@ class Verification:
             await self._index.delete_by_id(self._location, [stray.point_id for stray in safe])
         return [self._finding(stray, repaired=True) for stray in safe]
 
-    async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
+    async def _gaps(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
         """Expected points that are missing or wrong."""
         after = self.position.after or ""
         while True:
@@ -199,7 +201,7 @@ class Verification:
             self.position = Position("documents", after)
             yield self.so_far
 
-    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[Finding]:
+    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[DifferingPoint]:
         before = {document.id: document for document in documents}
         reopened: set[UUID] = set()
         async for gaps in self._find_gaps(list(before)):
@@ -208,7 +210,7 @@ class Verification:
 
     async def _mend_slice(
         self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot], reopened: set[UUID]
-    ) -> list[Finding]:
+    ) -> list[DifferingPoint]:
         """Mend the gaps of a few chunks; add the documents that are put to work by that to `reopened`."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         swept = await self._audit.swept_below(list(before))  # a sweep shows hidden points
@@ -248,11 +250,11 @@ class Verification:
             await self._index.show(self._location, hidden)
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
-    def _finding(self, difference: _Difference, *, repaired: bool) -> Finding:
+    def _finding(self, difference: _Difference, *, repaired: bool) -> DifferingPoint:
         self._differences[difference.kind] += 1
         self._differences["repaired"] += repaired
         d = difference
-        return Finding(d.kind, d.why, d.point_id, d.public_id, d.chunk_id, repaired)
+        return DifferingPoint(d.kind, d.why, d.point_id, d.public_id, d.chunk_id, repaired)
 
 
 def _unchanged(
@@ -266,27 +268,27 @@ def _unchanged(
     return before[document_id].is_unchanged(now.get(document_id), reopened=document_id in reopened)
 
 
-def _required(chunk: ExpectedChunk) -> list[str]:
+def _required(chunk: AuditedChunk) -> list[str]:
     """The points that must exist."""
     questions = [*_questions(chunk), *_accepted(chunk, chunk.accepted)] if chunk.required else []
     return [chunk_point_id(chunk.id, chunk.version), *questions] if chunk.text_required else questions
 
 
-def _allowed(chunk: ExpectedChunk) -> set[str]:
+def _allowed(chunk: AuditedChunk) -> set[str]:
     """The points that may exist."""
     accepted = _accepted(chunk, [*chunk.accepted, *chunk.accepted_open])
     return {chunk_point_id(chunk.id, chunk.version), *_questions(chunk), *accepted}
 
 
-def _questions(chunk: ExpectedChunk) -> list[str]:
+def _questions(chunk: AuditedChunk) -> list[str]:
     return [question_point_id(chunk.id, chunk.version, number) for number in range(chunk.passed)]
 
 
-def _accepted(chunk: ExpectedChunk, questions: Sequence[UUID]) -> list[str]:
+def _accepted(chunk: AuditedChunk, questions: Sequence[UUID]) -> list[str]:
     return [accepted_point_id(question, chunk.version) for question in questions]
 
 
-def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
+def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: AuditedChunk | None) -> _Difference | None:
     """The difference of a stored, unexpected point; None if a chunk may have it."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
@@ -304,7 +306,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
     return difference("orphaned", "its chunk or question is not in the ledger")
 
 
-def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Difference | None:
+def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Difference | None:
     """The difference of an expected point; None if it is correct."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
@@ -321,7 +323,7 @@ def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Di
     return None
 
 
-def _is_described(point_id: str, chunk: ExpectedChunk, stored: StoredPoint) -> bool:
+def _is_described(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> bool:
     """Whether a point has its chunk's title and metadata; a point that is being updated counts as such."""
     if chunk.metadata is None:
         return True

@@ -93,7 +93,7 @@ class MeanSeconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class WorkerPool:
     """The workers of a deployment, as the settings describe them.
 
     Args:
@@ -124,7 +124,7 @@ class WantedWorkers:
     def __init__(
         self,
         demand: Demand,
-        pool: Pool,
+        pool: WorkerPool,
         usage: Callable[[], Awaitable[Sequence[LimitUse]]],
         used_up: Callable[[], Awaitable[Collection[str]]],
     ) -> None:

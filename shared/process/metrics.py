@@ -216,13 +216,13 @@ def count_from_zero(stage: str) -> None:
         SETTLED.labels(stage, outcome)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _MetricsServer(ThreadingMixIn, WSGIServer):
     """Handles each request in a thread of its own, so that a slow scrape does not delay a health check."""
 
     daemon_threads = True
 
 
-class _Server6(_Server):
+class _Server6(_MetricsServer):
     address_family = AddressFamily.AF_INET6
 
 
@@ -231,8 +231,8 @@ class _Handler(WSGIRequestHandler):
         """Log nothing."""
 
 
-def _open(host: str, first: int, pulse: Pulse) -> _Server | None:
-    kind = _Server6 if ":" in host else _Server
+def _open(host: str, first: int, pulse: Pulse) -> _MetricsServer | None:
+    kind = _Server6 if ":" in host else _MetricsServer
     for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
         with suppress(OSError):
             server = kind((host, port), _Handler)

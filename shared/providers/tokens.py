@@ -19,14 +19,14 @@ class TokenCounter(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]: ...
 
 
-class Estimate:
+class EstimatingCounter:
     exact = False
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [estimated_tokens(text) for text in texts]
 
 
-class OwnTokenizer:
+class TokenizerCounter:
     """A model's `tokenizer.json`.
 
     Raises:
@@ -55,4 +55,4 @@ class OwnTokenizer:
 
 
 def token_counter(path: Path | None) -> TokenCounter:
-    return Estimate() if path is None else OwnTokenizer(path)
+    return EstimatingCounter() if path is None else TokenizerCounter(path)

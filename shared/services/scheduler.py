@@ -14,7 +14,7 @@ from shared.ledger.documents.unreferenced_objects import OutdatedObjects
 from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
-from shared.maintenance.wanted import Pool, WantedWorkers
+from shared.maintenance.wanted import WantedWorkers, WorkerPool
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.providers.limiter import usage
 from shared.providers.limiter.limiter import ProviderLimits, connect
@@ -55,7 +55,7 @@ def wanted_of(parts: Parts) -> WantedWorkers:
     """Make the computation of the wanted workers. It knows the limits in the scheduler's own settings."""
     settings = parts.settings
     limits = None if settings.llm_model is None else llm_limits(settings, settings.llm_model)
-    pool = Pool(
+    pool = WorkerPool(
         slots={
             "parse": slots_of_parser(settings),
             "generate": settings.llm_max_in_flight,

@@ -39,7 +39,7 @@ _NOTHING_LEFT = httpx.ByteStream(b"")
 log = structlog.get_logger()
 
 
-class Connection:
+class QdrantConnection:
     """Qdrant's client, whether Qdrant answers, and which collections reject writes.
 
     Every method of a subclass converts the client's errors: `Unavailable` if Qdrant does not answer, does not confirm a

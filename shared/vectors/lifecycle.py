@@ -14,9 +14,9 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.vectors import fields
-from shared.vectors.connection import ABSENT, RETRY_AFTER, Connection, all_of, log
+from shared.vectors.connection import ABSENT, RETRY_AFTER, QdrantConnection, all_of, log
 from shared.vectors.layout import Layout
-from shared.vectors.readiness import Readiness
+from shared.vectors.readiness import SharedCheck
 from shared.vectors.searches import probe
 
 _READY_SECONDS = 3.0  # below the interval of an orchestrator's probes
@@ -41,7 +41,7 @@ _FIELD_INDEXES: Mapping[str, models.PayloadSchemaParams] = {
 }
 
 
-class Lifecycle(Connection):
+class Lifecycle(QdrantConnection):
     """Creates collections of Qdrant, and checks that Qdrant answers and takes writes.
 
     Args:
@@ -57,7 +57,7 @@ class Lifecycle(Connection):
         self._existing: set[str] = set()
         self._creating = asyncio.Lock()
         self._indexed = defaultdict[str, set[str]](set)  # keys of declared fields by collection
-        self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
+        self._readiness = SharedCheck(self._answer_a_query, _READY_SECONDS)
 
     async def aclose(self) -> None:
         await self._readiness.aclose()

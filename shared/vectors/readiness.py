@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from shared.domain.errors import ForeaskError
 
 
-class Readiness:
+class SharedCheck:
     """Shares one check among all callers.
 
     Args:

@@ -13,7 +13,7 @@ from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.index_location import IndexLocation
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
-from shared.vectors.connection import Connection
+from shared.vectors.connection import QdrantConnection
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.hits import ChunkPayloads, Hit, SectionKey, StoredPoint, StoredVector
@@ -24,7 +24,7 @@ _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 _DESCRIPTION = ["title", "metadata"]
 
 
-class Reads(Connection):
+class Reads(QdrantConnection):
     """Searches and reads points."""
 
     async def search(self, name: str, searches: Sequence[Search]) -> list[list[Hit]] | None:

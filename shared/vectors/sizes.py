@@ -17,7 +17,7 @@ _SETTLED = 5_000  # a smaller collection may multiply within the minimum validit
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CachedCount:
     """A count of a collection.
 
     Args:
@@ -88,7 +88,7 @@ class Sizes:
         size = self._start_read(location)
         return await self.of(location) if size.count is None else size.count
 
-    async def at(self, location: IndexLocation, marker: Hashable) -> Count:
+    async def at(self, location: IndexLocation, marker: Hashable) -> CachedCount:
         """Return a valid count of a collection in the state of a marker, or count.
 
         If the collection has changed since a count that has just ended, that count is returned as not current.
@@ -111,13 +111,13 @@ class Sizes:
             assert size.counting is not None
             await asyncio.shield(size.counting)
 
-    def last(self, location: IndexLocation) -> Count | None:
+    def last(self, location: IndexLocation) -> CachedCount | None:
         """Return the last count, however old; None if the collection was never counted."""
         size = self._sizes.get(location)
         return None if size is None or size.count is None else self._count_of(size, is_current=False)
 
-    def _count_of(self, size: _Size, *, is_current: bool) -> Count:
-        return Count(size.count or 0, timedelta(seconds=self._now() - size.started), is_current)
+    def _count_of(self, size: _Size, *, is_current: bool) -> CachedCount:
+        return CachedCount(size.count or 0, timedelta(seconds=self._now() - size.started), is_current)
 
     def _start_read(self, location: IndexLocation) -> _Size:
         """Start a count unless one is valid or running."""

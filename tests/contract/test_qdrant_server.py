@@ -25,7 +25,7 @@ from shared.vectors.searches import SEARCH_PARAMS
 DIMENSIONS = 64
 
 
-class Server:
+class KillableServer:
     """A server that can be killed and restarted on the same data."""
 
     def __init__(self, directory):
@@ -57,7 +57,7 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path):
-    server = Server(tmp_path).start()
+    server = KillableServer(tmp_path).start()
     yield server
     server.stop()
 
@@ -70,7 +70,7 @@ async def http(server):
 
 @pytest.fixture(scope="module")
 def lasting_server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("lasting")).start()
+    server = KillableServer(tmp_path_factory.mktemp("lasting")).start()
     yield server
     server.stop()
 

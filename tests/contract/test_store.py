@@ -19,7 +19,7 @@ from shared.storage.uploads import stored_in
 LARGE = 30 << 20  # more than one part of a multipart upload
 
 
-class Deployment:
+class UploadOwner:
     """A deployment whose ledger names these uploads."""
 
     def __init__(self, *uploads):
@@ -86,7 +86,7 @@ def storage(request, tmp_path):
 
 @pytest.fixture
 def owner():
-    return Deployment()
+    return UploadOwner()
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_upload_in_own_object_is_not_repacked(storage, store):
 
 
 async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
-    store, requests = Bucket(s3).store(Deployment()), []
+    store, requests = Bucket(s3).store(UploadOwner()), []
     documents = [f"Document {number}.".encode() for number in range(200)]
     parts = await store.store_pack(documents)
     get_range = obstore.get_range_async
@@ -294,7 +294,7 @@ async def test_latest_note_is_read_by_other_process(storage, store, owner):
 
 async def test_store_belongs_to_its_first_deployment(storage, store):
     await store.store_bytes(b"x", max_bytes=9)
-    other = storage.store(Deployment())
+    other = storage.store(UploadOwner())
 
     message = r"belongs to another deployment.*FOREASK_DATABASE_URL.*foreask uploads adopt"
     with pytest.raises(Unavailable, match=message):
@@ -317,17 +317,17 @@ async def test_store_without_marker_is_adopted_if_uploads_match(storage, store, 
     await forget_owner(storage)
 
     with pytest.raises(Unavailable, match="contains no upload of the ledger"):
-        await storage.store(Deployment(uuid4().hex)).require_own()
+        await storage.store(UploadOwner(uuid4().hex)).require_own()
     with pytest.raises(Unavailable, match="contains no upload of the ledger"):
-        await storage.store(Deployment()).require_own()
-    await storage.store(Deployment(uuid4().hex, upload.name)).require_own()
+        await storage.store(UploadOwner()).require_own()
+    await storage.store(UploadOwner(uuid4().hex, upload.name)).require_own()
 
 
 async def forget_owner(storage):
     if isinstance(storage, Folder):
         (storage.folder / ".foreask-deployment").unlink()
     else:
-        await storage.store(Deployment()).remove([".foreask-deployment"])
+        await storage.store(UploadOwner()).remove([".foreask-deployment"])
 
 
 async def test_emptied_store_is_unavailable_and_keeps_upload_rows(storage, store, owner):
@@ -377,7 +377,7 @@ async def test_readiness_probe_leaves_no_object(storage, store):
 
 
 async def test_rejected_store_keys_are_reported_not_shown(s3, caplog):
-    storage, owner = Bucket(s3), Deployment()
+    storage, owner = Bucket(s3), UploadOwner()
     store = storage.store(owner)
     upload = await store.store_bytes(b"x", max_bytes=1)
 
@@ -396,14 +396,14 @@ async def test_rejected_store_keys_are_reported_not_shown(s3, caplog):
 
 
 async def test_missing_bucket_is_reported(s3):
-    missing = UploadBucket("s3://no-such-bucket-here/x", s3.options(), Deployment())
+    missing = UploadBucket("s3://no-such-bucket-here/x", s3.options(), UploadOwner())
 
     with pytest.raises(Unavailable):
         await missing.store_bytes(b"x", max_bytes=1)
 
 
 async def test_write_protected_upload_stays_unchanged(s3):
-    store = Bucket(s3).store(Deployment())
+    store = Bucket(s3).store(UploadOwner())
     await store._write("name", b"first")
 
     with pytest.raises(Unavailable):
@@ -425,7 +425,7 @@ async def test_write_protected_upload_stays_unchanged(s3):
 def test_url_selects_store(url, kind, tmp_path):
     options = {"azure_storage_account_name": "account"} if url and url.startswith("az") else {}
 
-    store = open_uploads(url, options, tmp_path, Deployment())
+    store = open_uploads(url, options, tmp_path, UploadOwner())
 
     assert type(store) is kind
     if kind is UploadFolder:
@@ -435,14 +435,14 @@ def test_url_selects_store(url, kind, tmp_path):
 def test_unknown_option_is_rejected_without_its_value(tmp_path):
     for name in ("aws_secret_acces_key", "proxi_url", "google_service_account"):
         with pytest.raises(InvalidInput, match="FOREASK_STORE_OPTIONS") as caught:
-            open_uploads("s3://bucket", {name: "hidden"}, tmp_path, Deployment())
+            open_uploads("s3://bucket", {name: "hidden"}, tmp_path, UploadOwner())
 
     assert "hidden" not in str(caught.value)
 
 
 async def test_sent_object_is_copied_unchanged_and_measured(s3):
     storage = Bucket(s3)
-    store = storage.store(Deployment())
+    store = storage.store(UploadOwner())
     offer = await store.offer("acme")
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
@@ -458,7 +458,7 @@ async def test_sent_object_is_copied_unchanged_and_measured(s3):
 
 async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
     storage = Bucket(s3)
-    store = storage.store(Deployment())
+    store = storage.store(UploadOwner())
     offer = await store.offer("acme")
     await store._write(f"sent/acme/{offer.token}", b"x" * 100)
 
@@ -474,7 +474,7 @@ async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
 
 async def test_store_failure_ends_incoming_stream(s3):
     storage = Bucket(s3)
-    store = storage.store(Deployment())
+    store = storage.store(UploadOwner())
     received = []
 
     async def stream():
@@ -491,9 +491,9 @@ async def test_store_failure_ends_incoming_stream(s3):
 
 async def test_rejection_is_not_requested_again_per_upload(s3):
     storage, requests = Bucket(s3), []
-    await storage.store(Deployment()).store_bytes(b"x", max_bytes=1)
+    await storage.store(UploadOwner()).store_bytes(b"x", max_bytes=1)
 
-    class Counted(Deployment):
+    class Counted(UploadOwner):
         async def id(self):
             requests.append(1)
             return await super().id()

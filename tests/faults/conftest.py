@@ -14,7 +14,7 @@ from tests.support.deployment import ROOT, ScriptedProvider
 from tests.support.fleet import KEYS, Fleet
 from tests.support.forkserver import ForkServer
 from tests.support.scale import SCALES, Scale
-from tests.support.scenario import Row, Scenario, rendered
+from tests.support.scenario import Scenario, ScenarioResult, rendered
 
 PROPERTY = "scenario"  # name of a report's property, which pytest-xdist sends between processes
 SETTINGS = {
@@ -71,7 +71,7 @@ def start_scenario(
 ) -> Iterator[StartScenario]:
     """A function that starts a scenario over the shared deployment."""
 
-    def record(row: Row) -> None:
+    def record(row: ScenarioResult) -> None:
         record_property(PROPERTY, asdict(row))
 
     def start(number: str, name: str) -> Scenario:
@@ -86,7 +86,7 @@ def start_scenario(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     reports = [r for reports in terminalreporter.stats.values() for r in reports if getattr(r, "when", "") == "call"]
-    rows = [Row(**row) for report in reports for name, row in report.user_properties if name == PROPERTY]
+    rows = [ScenarioResult(**row) for report in reports for name, row in report.user_properties if name == PROPERTY]
     if not rows:
         return
     scale = config.getoption("--faults")

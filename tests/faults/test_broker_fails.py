@@ -5,7 +5,7 @@ import time
 import pytest
 import redis
 
-from tests.support.scenario import Row
+from tests.support.scenario import ScenarioResult
 
 DEADLINE_SECONDS = 10  # time within which the API replies in every state of the broker
 
@@ -119,7 +119,7 @@ def slowest_upload_seconds(scenario, corpus) -> float:
     return slowest
 
 
-def assert_nothing_lost(scenario, scale, note="") -> Row:
+def assert_nothing_lost(scenario, scale, note="") -> ScenarioResult:
     scenario.settle(timeout=scale.recovery_seconds)
     row = scenario.check(note=note)
     assert row.calls == row.chunks

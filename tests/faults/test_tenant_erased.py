@@ -11,7 +11,7 @@ from functools import partial
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
 from tests.support.scale import Scale
-from tests.support.scenario import Row, Scenario
+from tests.support.scenario import Scenario, ScenarioResult
 
 TENANT, OTHER = "leaving", "staying"
 GENERATING = ("generate-1", "generate-2")
@@ -142,7 +142,7 @@ def ask(fleet: Fleet, scenario: Scenario) -> None:
 def record(scenario: Scenario, remaining: list[str]) -> None:
     """Record the scenario's row; all remaining data of the tenant is unexpected."""
     stats = scenario.stats()
-    row = Row(
+    row = ScenarioResult(
         scenario=scenario.name,
         seed=scenario.seed,
         seconds=time.monotonic() - scenario.started,

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from qdrant_client import models
 
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.services import build
 from tests.support.api import serving, work
 from tests.support.backups import commands, run
@@ -109,7 +109,7 @@ async def repair(client, services, settings):
 async def differences(services):
     collection = await services.ledger.collections.get("default", "default")
     comparison = Verification(services.ledger.audit, services.index, collection, repair=False)
-    return [item async for item in comparison.run() if isinstance(item, Finding)]
+    return [item async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
 async def documents_of(client):

@@ -16,7 +16,7 @@ from shared.domain.work import NewChunk
 from shared.ledger import Work
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from tests.support.api import work
 
 
@@ -204,7 +204,7 @@ async def test_lost_index_is_repaired_in_slices(services, library, provider, mon
 
     async def verify():
         verification = Verification(services.ledger.audit, services.index, collection, repair=True)
-        findings = [item async for item in verification.run() if isinstance(item, Finding)]
+        findings = [item async for item in verification.run() if isinstance(item, DifferingPoint)]
         return {finding.chunk_id for finding in findings if finding.repaired}, verification.so_far.unrepaired
 
     with changes(services, "UPDATE chunks") as sizes:

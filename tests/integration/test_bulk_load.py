@@ -114,7 +114,7 @@ class Terminal:
         self.printed.append(text)
 
 
-class Server:
+class EstimatingServer:
     """A server that estimates the cost of a load."""
 
     def __init__(self, calls):
@@ -135,7 +135,7 @@ def test_large_load_on_terminal_asks_for_confirmation(monkeypatch, calls, yes, a
     questions = []
     monkeypatch.setattr("typer.confirm", lambda text: questions.append(text) or answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    server, console = Server(calls), Terminal()
+    server, console = EstimatingServer(calls), Terminal()
     body = {"collection": "default", "documents": {"count": 1, "bytes": 1}}
     confirmed = estimates.is_confirmed(server, console, body, "Upload?", yes=yes)
     assert bool(questions) == (answer is not None)

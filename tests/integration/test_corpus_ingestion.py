@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from cli import corpus_ingestion
-from cli.client import Client
+from cli.client import CliClient
 from cli.corpus import Columns, Truncated, corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from shared.domain.errors import Unavailable
@@ -18,7 +18,7 @@ from tests.support.api import serving, work
 @pytest.fixture
 async def server(services, settings, wakes):
     async with serving(settings, services) as http:
-        with Client(str(http.base_url)) as client:
+        with CliClient(str(http.base_url)) as client:
             yield client
 
 

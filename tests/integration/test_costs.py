@@ -20,7 +20,7 @@ KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year r
 HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."
 
 
-class Interrupted:
+class InterruptedEmbedder:
     """An embedder whose requests after the first never finish, or fail while the first one is running."""
 
     def __init__(self, embedder, error=None):
@@ -196,7 +196,7 @@ def unbatched_indexer(services):
 async def test_embeddings_of_released_batch_are_charged(services, library, provider, unbatched_indexer):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
-    interrupted = Interrupted(services.indexer.embedder)
+    interrupted = InterruptedEmbedder(services.indexer.embedder)
     stage = index_stage(replace(unbatched_indexer, embedder=interrupted))
     (batch,) = await stage.claim(1)
     running = asyncio.create_task(stage.work(batch, lambda: None))
@@ -212,7 +212,7 @@ async def test_embeddings_of_released_batch_are_charged(services, library, provi
 async def test_embeddings_next_to_failed_request_are_charged(services, library, provider, unbatched_indexer):
     await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
     await work(services, "parse")
-    unavailable = Interrupted(services.indexer.embedder, Unavailable("unavailable", component="embedding"))
+    unavailable = InterruptedEmbedder(services.indexer.embedder, Unavailable("unavailable", component="embedding"))
     indexer = replace(unbatched_indexer, embedder=unavailable)
     (chunk,) = await services.ledger.work.claim_to_index(10)
 

@@ -24,7 +24,7 @@ from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.work.work import SQL
-from shared.maintenance.erasure_check import ErasureCheck, Scope
+from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -96,7 +96,7 @@ def check(services, keys):
     async def found(**scope):
         return {
             f"{finding.engine} {finding.part}": finding.count
-            for finding in await erasure_check.run(Scope(**scope))
+            for finding in await erasure_check.run(ErasureScope(**scope))
             if finding.count
         }
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from shared.domain.collections import CollectionOptions
-from shared.ingest.costs.estimator import Load, SampleText
+from shared.ingest.costs.estimator import PlannedLoad, SampleText
 from tests.support.api import work
 
 PARAGRAPHS = """\
@@ -98,7 +98,7 @@ async def test_estimate_counts_duplicate_text_once(services, collection):
 
 async def test_load_costs_match_estimate(services, library, collection):
     sample = [SampleText(text_of(f"New {town}", 2)) for town in TOWNS]
-    estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
+    estimate = await services.estimator.estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
     before = await spent(services)
     for town, document in zip(TOWNS, sample, strict=True):
         await library.add(document.text, f"new/{town}.md")
@@ -112,7 +112,7 @@ async def test_load_costs_match_estimate(services, library, collection):
 
 async def test_load_of_existing_texts_is_estimated_without_calls(services, collection):
     sample = [SampleText(text_of(town, 1 + n // 2)) for n, town in enumerate(TOWNS)]
-    estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
+    estimate = await services.estimator.estimate_load("default", collection, PlannedLoad(len(sample), None, sample))
     assert (estimate.calls, estimate.prompt_tokens, estimate.completion_tokens) == (0, 0, 0)
     assert estimate.embeddings > estimate.chunks > 0
 
@@ -120,8 +120,8 @@ async def test_load_of_existing_texts_is_estimated_without_calls(services, colle
 async def test_estimate_extrapolates_sample_to_whole_load(services, collection):
     sample = [SampleText(text_of(f"{town} II", 5)) for town in TOWNS[:4]]
     size = sum(len(document.text) for document in sample)
-    part = await services.estimator.estimate_load("default", collection, Load(4, None, sample))
-    whole = await services.estimator.estimate_load("default", collection, Load(400, size * 100, sample))
+    part = await services.estimator.estimate_load("default", collection, PlannedLoad(4, None, sample))
+    whole = await services.estimator.estimate_load("default", collection, PlannedLoad(400, size * 100, sample))
     assert not whole.exact
     assert whole.calls == 100 * part.calls
     assert whole.prompt_tokens == pytest.approx(100 * part.prompt_tokens, rel=0.01)
@@ -136,7 +136,7 @@ async def test_given_questions_are_estimated_without_calls(services, library, pr
         estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
         assert estimate.calls == 0
         assert estimate.points == estimate.chunks + 16
-    load = Load(2, None, [SampleText("Some text.", None, 3), SampleText("More text.", None, 0)])
+    load = PlannedLoad(2, None, [SampleText("Some text.", None, 3), SampleText("More text.", None, 0)])
     assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
 
 

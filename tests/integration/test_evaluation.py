@@ -20,7 +20,7 @@ from rich.console import Console
 from structlog.testing import capture_logs
 
 from cli import main
-from cli.client import Client
+from cli.client import CliClient
 from embedded.stack import Stack
 from shared.domain.index_location import vector_space
 from shared.query.evaluate.strategies import select_strategies
@@ -379,7 +379,7 @@ async def test_served_collection_is_evaluated_over_api(settings, services, libra
             if passage in names
         ]
         write_lines(tmp_path / "questions.jsonl", lines)
-        with Client(str(api.base_url)) as client:
+        with CliClient(str(api.base_url)) as client:
             request = EvaluationRequest(tmp_path, ["questions", "text", "questions joined"])
             questions = tmp_path / "questions.jsonl"
             results = await asyncio.to_thread(
@@ -405,7 +405,7 @@ async def test_rate_limited_evaluation_finishes(settings, services, library, pro
     few = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(requests_per_second=1, burst=2)}})
     provider.script(embedding_latency_seconds=0.1)
     async with serving(few, services) as api:
-        with Client(str(api.base_url)) as client, capture_logs() as logs:
+        with CliClient(str(api.base_url)) as client, capture_logs() as logs:
             request = EvaluationRequest(tmp_path, ["text"])
             questions = tmp_path / "questions.jsonl"
             results = await asyncio.to_thread(

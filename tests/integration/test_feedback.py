@@ -9,7 +9,7 @@ from api.schemas.feedback import AcceptedPage, FeedbackReply
 from api.schemas.queries import RetrieveReply
 from shared.domain.ids import accepted_id, accepted_point_id
 from shared.ingest.index.stage import _settle, index_batch
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
@@ -71,7 +71,7 @@ async def points(services, collection="default", tenant="default"):
 async def verified(services, *, repair=False):
     collection = await services.ledger.collections.get("default", "default")
     comparison = Verification(services.ledger.audit, services.index, collection, repair=repair)
-    return [item async for item in comparison.run() if isinstance(item, Finding)]
+    return [item async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
 async def state_of(client, document_id):

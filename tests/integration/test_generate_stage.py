@@ -20,7 +20,7 @@ KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year r
 PROMPT = "{count} {title} {headings} {text}"
 
 
-class Interrupted:
+class InterruptedModel:
     """A model whose nth call fails or never finishes."""
 
     def __init__(self, model, number, error=None):
@@ -123,7 +123,7 @@ async def test_chunks_with_equal_keys_are_paid_once(services, library, provider)
 async def test_interrupted_reply_repair_resumes_with_paid_reply(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
-    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
 
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
@@ -143,7 +143,7 @@ async def test_interrupted_reply_repair_resumes_with_paid_reply(services, librar
 async def test_failure_settled_twice_is_counted_once(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     chunk = await one_chunk(services, library)
-    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
     outcome = await generate(replace(services.generator, model=interrupted), chunk)
 
     for _ in range(2):
@@ -163,7 +163,7 @@ def per_question_generator(services):
 async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
-    interrupted = Interrupted(services.generator.model, 4)
+    interrupted = InterruptedModel(services.generator.model, 4)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
     killed = asyncio.create_task(stage.work(chunk, lambda: None))
@@ -185,7 +185,7 @@ async def test_kill_between_calls_costs_only_inflight_call(services, library, pr
 async def test_edit_between_calls_reuses_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
-    interrupted = Interrupted(services.generator.model, 3)
+    interrupted = InterruptedModel(services.generator.model, 3)
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
     running = asyncio.create_task(stage.work(chunk, lambda: None))
@@ -206,7 +206,7 @@ async def test_edit_between_calls_reuses_paid_replies(services, library, provide
 async def test_late_replies_are_kept_for_unchanged_content(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
-    interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
     stage = generate_stage(replace(per_question_generator, model=interrupted))
     (chunk,) = await stage.claim(1)
     outcome = await stage.work(chunk, lambda: None)
@@ -225,7 +225,7 @@ async def test_late_replies_are_kept_for_unchanged_content(services, library, pr
 
 async def test_expired_paid_replies_are_deleted(services, library, per_question_generator):
     chunk = await one_chunk(services, library)
-    interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 3, RateLimited("429"))
     await services.ledger.work.settle_generated(
         [await generate(replace(per_question_generator, model=interrupted), chunk)]
     )
@@ -252,7 +252,7 @@ async def test_retried_dead_letter_repeats_its_calls(services, library, provider
 async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
-    interrupted = Interrupted(services.generator.model, 3)
+    interrupted = InterruptedModel(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
     stage = generate_stage(replace(per_question_generator, model=interrupted))
@@ -267,7 +267,7 @@ async def test_graceful_stop_keeps_and_counts_paid_replies(services, library, pr
 
 async def test_billed_refusal_is_counted(services, library):
     chunk = await one_chunk(services, library)
-    refusing = Interrupted(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
+    refusing = InterruptedModel(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
 
     outcome = await generate(replace(services.generator, model=refusing), chunk)
     await services.ledger.work.settle_generated([outcome])
@@ -278,7 +278,7 @@ async def test_billed_refusal_is_counted(services, library):
 
 async def test_replies_to_another_prompt_are_not_reused(services, library, provider, per_question_generator):
     chunk = await one_chunk(services, library)
-    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+    interrupted = InterruptedModel(services.generator.model, 2, RateLimited("429"))
     outcome = await generate(replace(per_question_generator, model=interrupted), chunk)
     await services.ledger.work.settle_generated([outcome])
 

@@ -19,7 +19,7 @@ from shared.domain.usage import Usage
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
@@ -52,7 +52,7 @@ async def clean_completely(services):
 
 async def differences(services, library):
     comparison = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
-    return [(item.kind, item.why) async for item in comparison.run() if isinstance(item, Finding)]
+    return [(item.kind, item.why) async for item in comparison.run() if isinstance(item, DifferingPoint)]
 
 
 async def indexed(indexer, batch):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.domain.collections import Baseline
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.hits import SectionKey
@@ -45,7 +45,7 @@ async def seen(services, tenant):
         "stored": stored,
         "points": await index.count_points(location),
         "chunks": await index.count_chunks(location),
-        "differences": [item async for item in verification.run() if isinstance(item, Finding)],
+        "differences": [item async for item in verification.run() if isinstance(item, DifferingPoint)],
     }
 
 
@@ -177,7 +177,7 @@ async def test_every_qdrant_request_stays_within_one_collection(services, settin
         (await client.get("/v1/collections", headers=alice)).raise_for_status()
         collection = await services.ledger.collections.get("alice", "default")
         verification = Verification(services.ledger.audit, services.index, collection, repair=True)
-        assert [item async for item in verification.run() if isinstance(item, Finding)] == []
+        assert [item async for item in verification.run() if isinstance(item, DifferingPoint)] == []
         (await client.delete(f"/v1/documents/{document}", headers=alice)).raise_for_status()
         await services.cleaner.clean()
         await services.index.ready()

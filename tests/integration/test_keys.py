@@ -21,7 +21,7 @@ from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
-from shared.domain.keys import OPERATOR, NewKey, Scope, draw, hash_of
+from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
 from shared.settings import ApiKey, Settings
 from tests.support.api import KEYS, as_tenant, calling, events_of, serving, with_keys, work
 
@@ -354,7 +354,7 @@ async def test_flood_of_wrong_keys_runs_one_statement(services):
     counted = Counted(services.ledger.keys)
     cache = KeyCache(counted)
     right = draw()
-    await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), hash_of(right))
+    await services.ledger.keys.make(KeySpecification("alice", "one", {Scope.READ}), hash_of(right))
     hashes = [hash_of(f"wrong-{number}") for number in range(500)]
 
     found = await asyncio.gather(*(cache.find(sha256) for sha256 in [*hashes, hash_of(right), *hashes]))
@@ -377,7 +377,7 @@ async def test_wrong_keys_do_not_evict_valid_key(services, monkeypatch):
     counted = Counted(services.ledger.keys)
     cache = KeyCache(counted)
     right = hash_of(draw())
-    await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), right)
+    await services.ledger.keys.make(KeySpecification("alice", "one", {Scope.READ}), right)
     assert await cache.find(right)
     for number in range(25):
         assert await cache.find(hash_of(f"wrong-{number}")) is None
@@ -455,7 +455,7 @@ async def test_operator_repairs_collections_but_reads_nothing(client, services):
 
 async def test_operator_key_from_ledger_is_accepted(client, services):
     key = draw()
-    await services.ledger.keys.make(NewKey(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
+    await services.ledger.keys.make(KeySpecification(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
 
     assert (await client.get("/v1/operator/status", headers=bearer(key))).status_code == 200
     assert await status_of(client, key) == 403

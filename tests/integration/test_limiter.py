@@ -30,7 +30,7 @@ QUICK = Timing(lease=timedelta(seconds=1.5), open=timedelta(seconds=0.4), cooldo
 DOWN = Unavailable("down", component="llm", answered=True)
 
 
-class Pool:
+class LimiterPool:
     """Several limiters of one provider, and the arrival times of calls."""
 
     def __init__(self, redis_url: str, exits: AsyncExitStack) -> None:
@@ -83,12 +83,12 @@ def redis_url(stack) -> str:
 
 
 @pytest.fixture
-async def pool(redis_url) -> AsyncIterator[Pool]:
+async def pool(redis_url) -> AsyncIterator[LimiterPool]:
     async with AsyncExitStack() as exits:
-        yield Pool(redis_url, exits)
+        yield LimiterPool(redis_url, exits)
 
 
-async def keep_calling(pool: Pool, limiter: Limiter, lasting: float, callers: int, **more: object) -> None:
+async def keep_calling(pool: LimiterPool, limiter: Limiter, lasting: float, callers: int, **more: object) -> None:
     async def caller() -> None:
         while True:
             await pool.call(limiter, **more)
@@ -100,7 +100,7 @@ async def keep_calling(pool: Pool, limiter: Limiter, lasting: float, callers: in
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def failures(pool: Pool, limiter: Limiter, count: int, error: Exception = DOWN) -> list[BaseException]:
+async def failures(pool: LimiterPool, limiter: Limiter, count: int, error: Exception = DOWN) -> list[BaseException]:
     return [
         result
         for _ in range(count)

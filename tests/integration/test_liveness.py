@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 ROLE = f"test{os.getpid()}"  # no other process of this machine has it
 
 
-class Clock:
+class ManualClock:
     seconds = 0.0
 
     def __call__(self):
@@ -70,7 +70,7 @@ def short(monkeypatch):
 
 
 def test_loop_is_live_until_thirty_silent_seconds():
-    clock = Clock()
+    clock = ManualClock()
     pulse = Pulse("parse", clock)
     clock.seconds = LIVE_SECONDS
     assert pulse.is_live
@@ -160,7 +160,7 @@ def test_health_command_asks_process_and_imports_little():
 
 
 def test_health_command_names_blocked_process():
-    clock = Clock()
+    clock = ManualClock()
     with answering(Pulse(ROLE, clock)):
         clock.seconds = 45
         code, said, _ = health(ROLE)

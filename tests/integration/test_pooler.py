@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from shared.domain.errors import Unavailable
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work
@@ -64,7 +64,7 @@ async def test_document_lifecycle_works_through_pooler(pooled):
     shown = [await pooled.ledger.documents.get("default", document.id) for document in documents]
     assert [(document.state, document.version) for document in shown] == [("ready", 2), ("ready", 1), ("ready", 1)]
     verification = Verification(pooled.ledger.audit, pooled.index, collection, repair=False)
-    assert [item async for item in verification.run() if isinstance(item, Finding)] == []
+    assert [item async for item in verification.run() if isinstance(item, DifferingPoint)] == []
     await pooled.ledger.documents.delete("default", documents[1].id)
     await pooled.cleaner.clean()
     assert await pooled.index.count_chunks(collection.location) == 2

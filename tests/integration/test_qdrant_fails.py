@@ -19,7 +19,7 @@ from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
-from shared.maintenance.verification import Finding, Verification
+from shared.maintenance.verification import DifferingPoint, Verification
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from tests.conftest import Library
@@ -68,7 +68,7 @@ async def stored(services, library):
 
 async def findings(services, library):
     verification = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
-    return [item async for item in verification.run() if isinstance(item, Finding)]
+    return [item async for item in verification.run() if isinstance(item, DifferingPoint)]
 
 
 @pytest.mark.usefixtures("provider")

@@ -203,7 +203,7 @@ COMPAT = text("SELECT min_revision FROM schema_compat")
 SOON = timedelta(seconds=0.02)
 
 
-class Clock:
+class ReadCounter:
     """A clock that does not advance and counts its reads; each failed check reads it."""
 
     def __init__(self):
@@ -314,7 +314,7 @@ async def test_wait_returns_when_schema_and_role_appear(services):
     async with empty_database(services) as ledger:
         url = make_url(url_of(ledger)).set(username=f"app_{uuid4().hex}", password="x")
         late = Database(url.render_as_string(hide_password=False), pool_size=1)
-        clocks = (Clock(), Clock())
+        clocks = (ReadCounter(), ReadCounter())
         waiting = [
             asyncio.create_task(revision.wait_for_schema(database, timedelta(hours=1), clock, SOON))
             for database, clock in zip((ledger, late), clocks, strict=True)
@@ -339,7 +339,7 @@ async def test_wait_returns_when_schema_and_role_appear(services):
 
 async def test_wait_outlasts_unavailable_ledger_until_its_time():
     unavailable = Database("postgresql://nobody:x@127.0.0.1:1/none", pool_size=1)
-    clock = Clock()
+    clock = ReadCounter()
     waiting = asyncio.create_task(revision.wait_for_schema(unavailable, timedelta(hours=1), clock, SOON))
     await eventually(lambda: clock.reads > 10 or waiting.done())
     assert not waiting.done()

@@ -12,7 +12,7 @@ from qdrant_client import models
 
 from shared.domain.ids import question_point_id
 from shared.domain.states import DocumentState
-from shared.maintenance.verification import Finding, Verification, VerificationCounts
+from shared.maintenance.verification import DifferingPoint, Verification, VerificationCounts
 from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
 
 NAMES = ("alpha", "beta", "gamma")
@@ -61,7 +61,7 @@ class IndexedCollection:
 
     async def verify(self, *, repair=False):
         comparison = self.comparison(repair=repair)
-        findings = [item async for item in comparison.run() if isinstance(item, Finding)]
+        findings = [item async for item in comparison.run() if isinstance(item, DifferingPoint)]
         return findings, comparison.so_far
 
 
@@ -378,7 +378,7 @@ async def test_interrupted_verification_resumes(indexed, monkeypatch):
     monkeypatch.setattr("shared.maintenance.verification._POINTS", 4)
     monkeypatch.setattr("shared.maintenance.verification._DOCUMENTS", 2)
     whole = indexed.comparison()
-    assert [item async for item in whole.run() if isinstance(item, Finding)] == []
+    assert [item async for item in whole.run() if isinstance(item, DifferingPoint)] == []
 
     position, points, documents, rounds = None, 0, 0, 0
     while True:

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
-from shared.domain.webhooks import Attempt
+from shared.domain.webhooks import DeliveryAttempt
 from shared.ledger.tenants.webhooks import PAUSES
 from shared.maintenance.webhooks import addresses
 from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
@@ -253,7 +253,7 @@ async def test_late_result_does_not_replace_result_of_retry(open_client, service
     await hooks.send_again("default", UUID(hook["id"]), late.delivery.id)
     assert await deliverer.deliver()
 
-    await hooks.settle(late.delivery, Attempt(error="late"))
+    await hooks.settle(late.delivery, DeliveryAttempt(error="late"))
 
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["state"], delivery["attempts"], delivery["error"]) == ("delivered", 1, None)
@@ -287,7 +287,7 @@ async def test_result_is_recorded_despite_deadlock(open_client, services, delive
 
     async with services.database.engine.connect() as other:
         await other.execute(text(statement.format("webhooks")))
-        settling = asyncio.create_task(hooks.settle(due.delivery, Attempt(error="refused")))
+        settling = asyncio.create_task(hooks.settle(due.delivery, DeliveryAttempt(error="refused")))
         await eventually(partial(is_waiting, services))
         with suppress(DBAPIError):  # PostgreSQL may end either transaction
             await other.execute(text(statement.format("webhook_deliveries")))

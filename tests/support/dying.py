@@ -23,7 +23,7 @@ from workers.__main__ import main
 
 
 @dataclass(frozen=True)
-class Point:
+class KillPoint:
     """A call of `owner.name`; the signal is sent before it, or after it if it returned something."""
 
     role: str
@@ -33,19 +33,19 @@ class Point:
 
 
 POINTS = {
-    "after the file was read": Point("parse", ParsingSandbox, "parse"),
-    "after the claim": Point("generate", Work, "claim_to_generate"),
-    "after the answer": Point("generate", shared.ingest.generate.stage, "generate_questions"),
-    "within its transaction": Point("generate", shared.ledger.model.rows, "generated_rows"),
-    "after its commit": Point("generate", Work, "settle_generated"),
-    "before the upsert": Point("index", Index, "upsert", before=True),
-    "after the upsert": Point("index", Index, "upsert"),
-    "before the delete": Point("index", Index, "sweep", before=True),
-    "after the delete": Point("index", Index, "sweep"),
+    "after the file was read": KillPoint("parse", ParsingSandbox, "parse"),
+    "after the claim": KillPoint("generate", Work, "claim_to_generate"),
+    "after the answer": KillPoint("generate", shared.ingest.generate.stage, "generate_questions"),
+    "within its transaction": KillPoint("generate", shared.ledger.model.rows, "generated_rows"),
+    "after its commit": KillPoint("generate", Work, "settle_generated"),
+    "before the upsert": KillPoint("index", Index, "upsert", before=True),
+    "after the upsert": KillPoint("index", Index, "upsert"),
+    "before the delete": KillPoint("index", Index, "sweep", before=True),
+    "after the delete": KillPoint("index", Index, "sweep"),
 }
 
 
-def arm(point: Point, nth: int, number: signal.Signals) -> None:
+def arm(point: KillPoint, nth: int, number: signal.Signals) -> None:
     """Make this process signal itself at the n-th call that reaches the point."""
     original: Callable[..., Any] = getattr(point.owner, point.name)
     calls = count(1)

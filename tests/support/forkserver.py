@@ -107,7 +107,7 @@ class ForkServer:
         with self._request_lock:
             number = len(self._children)
             self._children.append(child)
-            request = Request(number, list(command[2:]), {**environment, **self._import_path}, str(log))
+            request = SpawnRequest(number, list(command[2:]), {**environment, **self._import_path}, str(log))
             assert self._process.stdin is not None
             self._process.stdin.write(orjson.dumps(request) + b"\n")
             self._process.stdin.flush()
@@ -152,7 +152,7 @@ def _import_path(root: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Request:
+class SpawnRequest:
     """The command of a child; `number` identifies the child in events."""
 
     number: int
@@ -161,7 +161,7 @@ class Request:
     log: str
 
 
-class Server:
+class Forks:
     """Forks a child for each request and reports each exit. It has one thread, so no lock is held at a fork."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def serve(self) -> Request | None:
+    def serve(self) -> SpawnRequest | None:
         """Serve until the input ends; in a child, return its request."""
         with selectors.DefaultSelector() as selector:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
@@ -191,15 +191,15 @@ class Server:
                         if self._fork(request):
                             return request
 
-    def _requests(self) -> list[Request] | None:
+    def _requests(self) -> list[SpawnRequest] | None:
         """Return the complete requests that have arrived, or None at the end of the input."""
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
         if not data:
             return None
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [Request(**orjson.loads(line)) for line in lines]
+        return [SpawnRequest(**orjson.loads(line)) for line in lines]
 
-    def _fork(self, request: Request) -> bool:
+    def _fork(self, request: SpawnRequest) -> bool:
         """Fork a child; return True in the child."""
         pid = os.fork()
         if pid == 0:
@@ -209,7 +209,7 @@ class Server:
         _send_event(number=request.number, pid=pid)
         return False
 
-    def _become(self, request: Request) -> None:
+    def _become(self, request: SpawnRequest) -> None:
         signal.set_wakeup_fd(-1)
         os.close(self._child_exited)
         os.close(self._wakeup)
@@ -275,7 +275,7 @@ def main() -> None:
     assert psutil.Process().num_threads() == 1
     gc.collect()
     gc.freeze()  # a garbage collection in a child would copy the pages shared with the server
-    request = Server().serve()
+    request = Forks().serve()
     if request is not None:
         module, *arguments = request.arguments
         sys.argv[1:] = arguments

@@ -100,7 +100,7 @@ class Text(NamedTuple):
     words: str
 
 
-class Hit(NamedTuple):
+class PhraseHit(NamedTuple):
     path: str
     line: int
     words: str
@@ -129,7 +129,7 @@ class Rules:
         return any(fnmatch(path, at) and any(p in line for p in phrases) for at, phrases in self.allowed.items())
 
 
-def hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
+def hits(path: str, source: str, rules: Rules) -> Iterator[PhraseHit]:
     """Yield the hits in a file.
 
     Args:
@@ -141,7 +141,7 @@ def hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
         plain_text = _CODE.sub("\u2026", words)
         for phrase, plain in _COMPILED:
             if (match := phrase.search(plain_text)) and not rules.allows(path, words):
-                yield Hit(path, line, match[0].strip(), plain)
+                yield PhraseHit(path, line, match[0].strip(), plain)
     for hit in (*_names(path, source), *_entries(path, source)):
         if not rules.allows(path, hit.words):
             yield hit
@@ -223,19 +223,19 @@ def _commented(source: str, mark: str) -> Iterator[Text]:
                     yield Text(number, quoted.strip("'\""))
 
 
-def _names(path: str, source: str) -> Iterator[Hit]:
+def _names(path: str, source: str) -> Iterator[PhraseHit]:
     """Yield the test names that are too long or unclear."""
     if not path.rpartition("/")[2].startswith("test_"):
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             if len(node.name.split("_")) > 1 + MOST_WORDS:
-                yield Hit(path, node.lineno, node.name, f"at most {MOST_WORDS} words")
+                yield PhraseHit(path, node.lineno, node.name, f"at most {MOST_WORDS} words")
             elif NAME_WORDS.search(node.name):
-                yield Hit(path, node.lineno, node.name, "subject, condition, result")
+                yield PhraseHit(path, node.lineno, node.name, "subject, condition, result")
 
 
-def _entries(path: str, source: str) -> Iterator[Hit]:
+def _entries(path: str, source: str) -> Iterator[PhraseHit]:
     """Yield the entries of `Args:` sections that do not start with a noun phrase."""
     if path.endswith(".py"):
         section = False
@@ -243,7 +243,7 @@ def _entries(path: str, source: str) -> Iterator[Hit]:
             section = line.strip() == "Args:" or (section and bool(line.strip()) and line.strip() != "Returns:")
             match = re.match(r" +\*{0,2}\w+(?:, \w+)*: (.*)$", line) if section else None
             if match and ARGS_STARTS.match(match[1]):
-                yield Hit(path, number, match[1][:40], "a noun phrase with units and shapes")
+                yield PhraseHit(path, number, match[1][:40], "a noun phrase with units and shapes")
 
 
 def tracked(root: Path) -> list[str]:
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", action="store_true", help="print numbers by folder only")
     options: Any = parser.parse_args(arguments)
     rules = Rules.read()
-    found: list[Hit] = []
+    found: list[PhraseHit] = []
     for path in options.files or tracked(options.root):
         listed = options.all or options.files or any(fnmatch(path, at) for at in rules.checked)
         file = options.root / path

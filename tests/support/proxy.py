@@ -50,7 +50,7 @@ class Fault:
 
 
 @dataclass(eq=False)
-class Connection:
+class ProxiedConnection:
     """A client's connection and the proxy's connection to the engine."""
 
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Link:
         self.swallowed = 0
         self.refused = 0
         self.accepted = 0
-        self._connections: set[Connection] = set()
+        self._connections: set[ProxiedConnection] = set()
         self._server: asyncio.Server
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -104,7 +104,7 @@ class Link:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        connection = Connection([writer])
+        connection = ProxiedConnection([writer])
         self._connections.add(connection)
         try:
             await self._flowing.wait()
@@ -121,7 +121,7 @@ class Link:
             connection.close(reset=self.fault.mode == "reset")
 
     async def _forward(
-        self, connection: Connection, *directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]
+        self, connection: ProxiedConnection, *directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]
     ) -> None:
         """Forward data in both directions until one of them ends."""
         up, down = (
@@ -135,7 +135,7 @@ class Link:
             await asyncio.gather(up, down, return_exceptions=True)
 
     async def _pump(
-        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+        self, connection: ProxiedConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
     ) -> None:
         while data := await reader.read(_READ_BYTES):
             await self._flowing.wait()
@@ -153,7 +153,7 @@ class Link:
                 await asyncio.sleep(self.fault.latency_seconds)
             await self._write(writer, data)
 
-    async def _refuse(self, connection: Connection, reader: asyncio.StreamReader) -> None:
+    async def _refuse(self, connection: ProxiedConnection, reader: asyncio.StreamReader) -> None:
         """Answer instead of the server, and read the rest of the request until the client closes."""
         self.refused += 1
         head = f"HTTP/1.1 {self.fault.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -161,7 +161,7 @@ class Link:
         while await reader.read(_READ_BYTES):
             pass
 
-    def _watch(self, connection: Connection, data: bytes) -> None:
+    def _watch(self, connection: ProxiedConnection, data: bytes) -> None:
         if self.fault.times > 0 and self.fault.swallow.encode() in data:
             self.fault.times -= 1
             connection.swallowing = True

@@ -34,7 +34,7 @@ _SEARCHABLE = ("searchable", "ready", "degraded")
 
 
 @dataclass(frozen=True)
-class Row:
+class ScenarioResult:
     """A scenario's row in the table of results."""
 
     scenario: str
@@ -85,7 +85,7 @@ class Scenario:
     name: str
     number: str
     seed: int
-    record: Callable[[Row], None]
+    record: Callable[[ScenarioResult], None]
     started: float = field(default_factory=time.monotonic)
     documents: dict[str, list[Section]] = field(default_factory=dict)
     in_flight: int = 0
@@ -214,7 +214,7 @@ class Scenario:
     def deaths(self) -> int:
         return len(self.fleet.deaths) - self._deaths_before
 
-    def check(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> Row:
+    def check(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> ScenarioResult:
         """Compare the stored points with the uploaded documents, record the row, and fail on a difference.
 
         Args:
@@ -227,7 +227,7 @@ class Scenario:
         stats = self.stats()
         deaths = self.fleet.deaths[self._deaths_before :]
         self.in_flight += sum(death.in_flight for death in deaths)
-        row = Row(
+        row = ScenarioResult(
             scenario=self.name,
             seed=self.seed,
             seconds=time.monotonic() - self.started,
@@ -316,7 +316,7 @@ def _is_stored(point: Mapping[str, Any] | None, document: Mapping[str, Any], par
     )
 
 
-def rendered(table: Iterable[Row]) -> str:
+def rendered(table: Iterable[ScenarioResult]) -> str:
     """Return the table with one line per scenario."""
     head = ("scenario", "seed", "seconds", "chunks", "calls", "lost", "unexpected", "paid twice", "in flight", "note")
     lines = [head]

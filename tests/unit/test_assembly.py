@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.chunks import ChunkContent
-from shared.providers.tokens import Estimate
+from shared.providers.tokens import EstimatingCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.chunks import RetrievedChunk
 
@@ -90,9 +90,9 @@ def test_repeated_header_rows_are_outside_span():
 
 def test_budget_skips_oversized_chunks():
     chunks = [chunk(0, 30), chunk(0, 90), chunk(0, 15)]
-    costs = Estimate().count([c.text for c in chunks])
+    costs = EstimatingCounter().count([c.text for c in chunks])
 
-    taken = within_budget(chunks, Estimate(), costs[0] + costs[2])
+    taken = within_budget(chunks, EstimatingCounter(), costs[0] + costs[2])
 
     assert [(c.text, c.tokens) for c in taken] == [(chunks[0].text, costs[0]), (chunks[2].text, costs[2])]
 

@@ -9,7 +9,7 @@ from shared.storage.blocks import BLOCK_BYTES, Blocks
 PACK = bytes(range(256)) * (3 * BLOCK_BYTES // 256) + b"the end"
 
 
-class Store:
+class RecordingStore:
     """An object store that records its requests; it answers none while it is closed."""
 
     def __init__(self):
@@ -28,7 +28,7 @@ class Store:
 
 @pytest.fixture
 def store():
-    return Store()
+    return RecordingStore()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from foreask_client import Document, Event
 from rich.console import Console
 
 from cli import demo, demo_documents, keys, main, output
-from cli.client import Client
+from cli.client import CliClient
 from cli.commands import accepted as accepted_commands
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
@@ -342,7 +342,7 @@ class DeadLetterServer:
 def dead_letters(monkeypatch):
     server = DeadLetterServer()
     transport = httpx.MockTransport(server)
-    monkeypatch.setattr(dead_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    monkeypatch.setattr(dead_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
     return server
 
 
@@ -410,7 +410,7 @@ def verified(monkeypatch):
         )
 
     transport = httpx.MockTransport(answer)
-    monkeypatch.setattr(verify_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    monkeypatch.setattr(verify_command, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
     return cursors
 
 
@@ -479,7 +479,7 @@ def queries(monkeypatch):
         return httpx.Response(200, text=events, headers={"content-type": "text/event-stream"})
 
     transport = httpx.MockTransport(answer)
-    monkeypatch.setattr(ask_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    monkeypatch.setattr(ask_command, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
     return requests
 
 
@@ -517,7 +517,9 @@ def test_fields_are_declared_with_their_types(capsys, monkeypatch):
         )
 
     transport = httpx.MockTransport(server)
-    monkeypatch.setattr(document_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    monkeypatch.setattr(
+        document_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
+    )
 
     code, out, _ = foreask(capsys, monkeypatch, "declare", "handbook", "year=integer", "a-b=bool")
     assert (code, out) == (0, "handbook: department (keyword), year (integer), a-b (bool)\n")
@@ -539,7 +541,9 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
         return httpx.Response(200, json=replies.page(question))
 
     transport = httpx.MockTransport(server)
-    monkeypatch.setattr(accepted_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    monkeypatch.setattr(
+        accepted_commands, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport)
+    )
 
     code, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "-c", "handbook")
     assert code == 0

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from foreask_client import Event
 
-from cli.client import Client
+from cli.client import CliClient
 from cli.commands.documents import _declare
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
 from tests.support import replies
@@ -32,7 +32,7 @@ class RecordingServer:
 
 def client(*answers, key=None):
     server = RecordingServer(*answers)
-    return Client(URL, key, transport=httpx.MockTransport(server)), server
+    return CliClient(URL, key, transport=httpx.MockTransport(server)), server
 
 
 def problem(status, detail="Because.", **headers):
@@ -165,7 +165,7 @@ def test_connection_failure_becomes_one_sentence(failure, sentence):
 @pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
 def test_invalid_url_is_rejected(url):
     with pytest.raises(InvalidInput, match="is not a URL"):
-        Client(url)
+        CliClient(url)
 
 
 def test_documents_are_read_page_by_page():

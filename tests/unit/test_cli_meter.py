@@ -8,7 +8,7 @@ from foreask_client import Document
 from rich.console import Console
 
 from cli.ingestion import DocumentProgress, UploadBatch, follow
-from cli.meter import Count, Meter, Rate, Stages
+from cli.meter import IngestCounts, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 from tests.support import replies
 
@@ -50,9 +50,10 @@ def lines(*counts, every=1.0):
 
 def test_meter_without_terminal_prints_periodic_and_final_lines():
     counts = [
-        Count(2, searchable=n // 4, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)
+        IngestCounts(2, searchable=n // 4, chunks=10, chunks_generated=n, chunks_done=n, complete=True)
+        for n in range(8)
     ]
-    shown = lines(*counts, Count(2, 2, 1, 1, 10, 10, 10, complete=True), every=2)
+    shown = lines(*counts, IngestCounts(2, 2, 1, 1, 10, 10, 10, complete=True), every=2)
 
     assert shown == [
         "documents 0 of 2, chunks 0 of 10, 0 generated",
@@ -62,15 +63,15 @@ def test_meter_without_terminal_prints_periodic_and_final_lines():
 
 
 def test_eta_with_unread_documents_is_lower_bound():
-    shown = lines(Count(2, chunks=10), Count(2, chunks=10, chunks_done=5), every=10)
+    shown = lines(IngestCounts(2, chunks=10), IngestCounts(2, chunks=10, chunks_done=5), every=10)
     assert "at least 0:00:10 left" in shown[1]
 
 
 def test_rate_ignores_chunks_done_before_start():
     shown = lines(
-        Count(2),
-        Count(2, 1, searchable=1, chunks=20, chunks_done=10),
-        Count(2, 1, searchable=1, chunks=20, chunks_done=11),
+        IngestCounts(2),
+        IngestCounts(2, 1, searchable=1, chunks=20, chunks_done=10),
+        IngestCounts(2, 1, searchable=1, chunks=20, chunks_done=11),
         every=10,
     )
     assert "0.1/s" in shown[2]
@@ -114,8 +115,8 @@ def test_follow_ends_when_all_documents_are_final():
     counts = follow_at_once(DocumentServer(asking, ended), batch("a", "b"))
 
     assert counts == [
-        Count(2, 0, 0, 1, 4, 1, 1, complete=False),
-        Count(2, 2, 1, 1, 4, 4, 4, complete=True),
+        IngestCounts(2, 0, 0, 1, 4, 1, 1, complete=False),
+        IngestCounts(2, 2, 1, 1, 4, 4, 4, complete=True),
     ]
 
 

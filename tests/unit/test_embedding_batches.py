@@ -11,7 +11,7 @@ from shared.providers.batching import BatchingEmbedder
 from shared.providers.embedding import free
 
 
-class Model:
+class WaitingEmbedder:
     """An embedder whose requests wait for the test's answer; the vector of a text is its length."""
 
     name = "model"
@@ -47,7 +47,7 @@ class Model:
 
 @pytest.fixture
 async def model():
-    model = Model()
+    model = WaitingEmbedder()
     yield model
     model.end()
     await settled()

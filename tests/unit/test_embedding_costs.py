@@ -7,7 +7,7 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 
 
 @dataclass
-class Chunk:
+class CostedChunk:
     """The part of a chunk that its costs depend on."""
 
     tenant: str
@@ -22,7 +22,7 @@ class Chunk:
 
 
 def test_request_shares_sum_to_billed_tokens():
-    chunks = [Chunk("alice", 1), Chunk("alice", 1), Chunk("bob", 2), Chunk("carol", 3)]
+    chunks = [CostedChunk("alice", 1), CostedChunk("alice", 1), CostedChunk("bob", 2), CostedChunk("carol", 3)]
     costs = EmbeddingCosts()
 
     costs.bill(chunks, ["a" * 300, "b" * 30, "c" * 600, ""], Usage(1001))
@@ -35,7 +35,7 @@ def test_request_shares_sum_to_billed_tokens():
 
 
 def test_costs_of_chunk_requests_are_summed():
-    chunk = Chunk("alice", 1)
+    chunk = CostedChunk("alice", 1)
     costs = EmbeddingCosts()
 
     for tokens in (10, 20):

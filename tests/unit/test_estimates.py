@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.usage import Usage
-from shared.ingest.costs.arithmetic import Amounts, Count, Ratios, amounts, duration, line
+from shared.ingest.costs.arithmetic import Amounts, Quantities, Ratios, amounts, duration, line
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
@@ -97,14 +97,14 @@ def test_uniform_calls_are_estimated_together(sizes):
 
 
 def test_twins_add_questions_without_calls():
-    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
+    count = Quantities(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
     total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
     assert (total.calls, total.generate) == (1, Usage(500, 100))
     assert total.embeddings == total.points == 12
 
 
 def test_prepended_questions_are_embedded_additionally():
-    count = Count(chunks=10, text_chars=10_000, ready=30)
+    count = Quantities(chunks=10, text_chars=10_000, ready=30)
     plain, prepended = (amounts(count, Ratios(), prepends=prepends) for prepends in (False, True))
     assert (plain.embeddings, prepended.embeddings) == (40, 50)
     assert prepended.embed.prompt_tokens == pytest.approx(2 * plain.embed.prompt_tokens, abs=1)

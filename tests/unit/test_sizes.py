@@ -7,7 +7,7 @@ import pytest
 
 from shared.domain.errors import Unavailable
 from shared.domain.index_location import IndexLocation
-from shared.vectors.sizes import Count, Sizes
+from shared.vectors.sizes import CachedCount, Sizes
 from tests.support.waiting import eventually
 
 HERE, THERE = IndexLocation("index", "acme", "here"), IndexLocation("index", "acme", "there")
@@ -104,14 +104,14 @@ async def test_failed_count_is_repeated():
 async def test_changed_collection_is_counted_again_after_a_rest():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
-    assert await sizes.at(HERE, "one document") == Count(7, timedelta(seconds=0.5), is_current=True)
+    assert await sizes.at(HERE, "one document") == CachedCount(7, timedelta(seconds=0.5), is_current=True)
     slow.now, slow.number = slow.now + 1, 8
     assert (await sizes.at(HERE, "one document")).is_current  # it is valid for 20 times its duration
 
     outdated = await sizes.at(HERE, "two documents")
-    assert outdated == Count(7, timedelta(seconds=1.5), is_current=False)
+    assert outdated == CachedCount(7, timedelta(seconds=1.5), is_current=False)
     slow.now += 1.5
-    assert await sizes.at(HERE, "two documents") == Count(8, timedelta(seconds=0.5), is_current=True)
+    assert await sizes.at(HERE, "two documents") == CachedCount(8, timedelta(seconds=0.5), is_current=True)
     assert slow.requested == [HERE, HERE]
 
 
@@ -129,4 +129,4 @@ async def test_count_of_earlier_state_is_not_current():
 
     assert (await earlier).is_current
     assert not (await later).is_current
-    assert sizes.last(HERE) == Count(7, timedelta(seconds=1.5), is_current=False)
+    assert sizes.last(HERE) == CachedCount(7, timedelta(seconds=1.5), is_current=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from foreask_evaluation.labelled import LabelledSet
+from foreask_evaluation.labelled import LabelledCorpus
 from foreask_evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent
 from shared.query.answer import Answer, Answerer, Passage, prompts
@@ -42,7 +42,7 @@ class GradedAnswer:
 
 
 async def grade_answers(
-    services: EvaluationServices, answerer: Answerer, labelled: LabelledSet, retrieve: Retrieve
+    services: EvaluationServices, answerer: Answerer, labelled: LabelledCorpus, retrieve: Retrieve
 ) -> dict[str, Any]:
     """Answer every question from the chunks that are retrieved for it, and grade the answers.
 
@@ -72,7 +72,7 @@ async def grade_answers(
 async def _grade_all(
     services: EvaluationServices,
     answerer: Answerer,
-    labelled: LabelledSet,
+    labelled: LabelledCorpus,
     retrieve: Retrieve,
     questions: Mapping[str, str],
 ) -> dict[str, GradedAnswer]:
@@ -117,7 +117,7 @@ async def _answer(
     return cached
 
 
-def _grade(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> GradedAnswer:
+def _grade(labelled: LabelledCorpus, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> GradedAnswer:
     tokens = answer.usage.prompt_tokens + answer.usage.completion_tokens
     recalled = _recalled(labelled.answers.get(query), answer)
     if not answer.found:

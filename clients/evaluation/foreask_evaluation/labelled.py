@@ -33,7 +33,7 @@ class LabelledPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledSet:
+class LabelledCorpus:
     """Passages, queries, and which passages answer which query.
 
     Args:
@@ -63,7 +63,7 @@ class _QueryRow:
     answerable: bool
 
 
-def read_set(folder: Path) -> LabelledSet:
+def read_set(folder: Path) -> LabelledCorpus:
     """Read a set from its folder.
 
     Raises:
@@ -79,7 +79,7 @@ def read_set(folder: Path) -> LabelledSet:
         raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
     questions, question_notes = _questions(folder / "generated.jsonl", passage_ids)
     judged, unjudged = _split(rows, judgements)
-    return LabelledSet(
+    return LabelledCorpus(
         name=folder.resolve().name,
         passages=passages,
         queries={row.id: row.text for row in judged},
@@ -103,7 +103,7 @@ def _unjudged_notes(rows: Iterable[_QueryRow]) -> list[str]:
     return [f"{_some('quer', ids, 'y', 'ies')} without a passage to be found left out."] if ids else []
 
 
-def read_questions(path: Path, name: str) -> tuple[LabelledSet, LabelField]:
+def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
     """Read questions to a collection, in the form that calibration takes.
 
     A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; a question is its own id.
@@ -125,7 +125,9 @@ def read_questions(path: Path, name: str) -> tuple[LabelledSet, LabelField]:
         judgements[question] |= dict.fromkeys(_texts(path, number, row, label_field), 1)
     if not judgements:
         raise InvalidInput(f"{path} is empty.", field="questions")
-    return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(fields))
+    return LabelledCorpus(name, (), {question: question for question in judgements}, judgements, None), next(
+        iter(fields)
+    )
 
 
 def _passages(path: Path) -> tuple[LabelledPassage, ...]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.client import Client
+from cli.client import CliClient
 from cli.meter import Stages
 from cli.output import say
 from foreask_evaluation import markdown as as_markdown
@@ -126,7 +126,9 @@ def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings
         yield stack.settings
 
 
-def run_served(client: Client, collection: str, questions: Path, request: EvaluationRequest, console: Console) -> Json:
+def run_served(
+    client: CliClient, collection: str, questions: Path, request: EvaluationRequest, console: Console
+) -> Json:
     """Evaluate a collection on a server, in its current state."""
     strategies = select_strategies(request.strategies)
     possible = [strategy for strategy in strategies if strategy.layout == "chunks"]  # the layout of the server

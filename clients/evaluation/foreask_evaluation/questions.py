@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foreask_evaluation.labelled import LabelledPassage, LabelledSet
+from foreask_evaluation.labelled import LabelledCorpus, LabelledPassage
 from foreask_evaluation.layouts import TENANT
 from foreask_evaluation.services import EvaluationServices, retry_transient
 from foreask_evaluation.vectors import embed_all
@@ -55,7 +55,7 @@ class PassageQuestions:
         return sum(1 for questions in self.by_passage.values() if questions)
 
 
-async def questions_of(services: EvaluationServices, labelled: LabelledSet) -> PassageQuestions:
+async def questions_of(services: EvaluationServices, labelled: LabelledCorpus) -> PassageQuestions:
     """Return the set's questions; if it has no file of them, let a model write them if one is configured."""
     if labelled.questions is not None:
         return PassageQuestions(labelled.questions, "generated.jsonl")

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from foreask_evaluation.answers import grade_answers
-from foreask_evaluation.labelled import LabelledPassage, LabelledSet
+from foreask_evaluation.labelled import LabelledCorpus, LabelledPassage
 from foreask_evaluation.layouts import (
     EmbeddedPassage,
     Footprint,
@@ -55,7 +55,7 @@ class _IndexedLayout:
 
 
 async def evaluate(
-    services: EvaluationServices, labelled: LabelledSet, strategies: Sequence[Strategy], baseline: str
+    services: EvaluationServices, labelled: LabelledCorpus, strategies: Sequence[Strategy], baseline: str
 ) -> Json:
     """Run strategies over one set; vectors and replies of models are cached for other runs, the points are deleted.
 
@@ -93,7 +93,7 @@ async def evaluate(
 
 
 async def _index_all(
-    services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions, strategies: Sequence[Strategy]
+    services: EvaluationServices, labelled: LabelledCorpus, questions: PassageQuestions, strategies: Sequence[Strategy]
 ) -> tuple[dict[Layout, _IndexedLayout], int]:
     """Embed all texts, then write the points of every layout; also count the texts that the provider refuses."""
     layouts = {
@@ -110,12 +110,12 @@ async def _index_all(
     return indexed, len(refused)
 
 
-def _user_questions(services: EvaluationServices, labelled: LabelledSet) -> list[str]:
+def _user_questions(services: EvaluationServices, labelled: LabelledCorpus) -> list[str]:
     unanswerable = labelled.unanswerable if services.answerer else {}
     return [*labelled.queries.values(), *unanswerable.values()]
 
 
-def _subject(services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions) -> EvaluatedSet:
+def _subject(services: EvaluationServices, labelled: LabelledCorpus, questions: PassageQuestions) -> EvaluatedSet:
     return EvaluatedSet(
         labelled.name,
         services.embedder.name,
@@ -127,7 +127,7 @@ def _subject(services: EvaluationServices, labelled: LabelledSet, questions: Pas
 
 async def _answers(
     services: EvaluationServices,
-    labelled: LabelledSet,
+    labelled: LabelledCorpus,
     strategies: Sequence[Strategy],
     indexed: Mapping[Layout, _IndexedLayout],
 ) -> Json | None:
@@ -159,7 +159,7 @@ def _query(question: str, strategy: Strategy) -> Query:
 
 
 def _why_not(
-    strategy: Strategy, services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions
+    strategy: Strategy, services: EvaluationServices, labelled: LabelledCorpus, questions: PassageQuestions
 ) -> str | None:
     if strategy.only_questions and not questions.count:
         return _why_without_questions(labelled)
@@ -170,7 +170,7 @@ def _why_not(
     return None
 
 
-def _why_without_questions(labelled: LabelledSet) -> str:
+def _why_without_questions(labelled: LabelledCorpus) -> str:
     if labelled.questions is not None:
         return "its generated.jsonl has no question for any passage."
     calls = f"at least one call for each of {len(labelled.passages):,} passages"
@@ -178,7 +178,7 @@ def _why_without_questions(labelled: LabelledSet) -> str:
 
 
 def _notes(
-    labelled: LabelledSet, questions: PassageQuestions, strategies: Sequence[Strategy], refused: int
+    labelled: LabelledCorpus, questions: PassageQuestions, strategies: Sequence[Strategy], refused: int
 ) -> Iterator[str]:
     searching = ", ".join(strategy.name for strategy in strategies if strategy.uses_questions)
     if searching and not questions.count:
@@ -297,7 +297,7 @@ def _name(
 
 async def _measure(
     services: EvaluationServices,
-    labelled: LabelledSet,
+    labelled: LabelledCorpus,
     strategy: Strategy,
     indexed: _IndexedLayout,
     questions: PassageQuestions,

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from foreask_client.models import Evaluation, Json
 
-from cli.client import Client
-from foreask_evaluation.labelled import LabelField, LabelledSet
+from cli.client import CliClient
+from foreask_evaluation.labelled import LabelField, LabelledCorpus
 from foreask_evaluation.services import ProgressReport
 from shared.domain.errors import ForeaskError, InvalidInput, Unavailable
 from shared.query.evaluate.strategies import Strategy
@@ -21,8 +21,8 @@ _UNAVAILABLE_SECONDS = 120.0  # longest time without a reply of the server
 
 
 def evaluate(
-    client: Client,
-    labelled: LabelledSet,
+    client: CliClient,
+    labelled: LabelledCorpus,
     label_field: LabelField,
     strategies: Sequence[Strategy],
     *,
@@ -73,7 +73,7 @@ def evaluate(
     return {**run.results, "notes": [*labelled.notes, *run.results["notes"]]}
 
 
-def _poll(client: Client, collection: str, run: str) -> Evaluation:
+def _poll(client: CliClient, collection: str, run: str) -> Evaluation:
     """Return the state of the run. A server that is unavailable is asked again, because the run may continue."""
     started, pause = time.monotonic(), _POLL_SECONDS
     while True:
@@ -89,7 +89,7 @@ def _poll(client: Client, collection: str, run: str) -> Evaluation:
             time.sleep(pause)
 
 
-def _stop(client: Client, collection: str, run: str) -> None:
+def _stop(client: CliClient, collection: str, run: str) -> None:
     """Delete a running evaluation. A finished one is kept, because it has cost time and money."""
     with suppress(ForeaskError):
         if client.evaluation(collection, run).state == "running":

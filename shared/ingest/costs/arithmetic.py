@@ -118,7 +118,7 @@ def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 @dataclass(slots=True)
-class Count:
+class Quantities:
     """Counts: documents and chunks, the calls that they need, and existing questions.
 
     `twins` are questions requested by other calls, for content shared by several chunks. `kept_chars` are the
@@ -167,8 +167,8 @@ class Count:
             self.prompt_chars += need.prompt_chars
             self.requested += need.questions
 
-    def times(self, factor: float) -> Count:
-        return Count(*(getattr(self, field.name) * factor for field in fields(self)))
+    def times(self, factor: float) -> Quantities:
+        return Quantities(*(getattr(self, field.name) * factor for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Amounts:
         return max(ceil(self.embeddings / _BATCH_INPUTS), ceil(self.chunks / _BATCH_CHUNKS))
 
 
-def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
+def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
     """The result of a count; with `prepends`, each text is embedded again with its questions in front."""
     written = count.paid + (count.requested + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded

@@ -14,7 +14,7 @@ from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
 from shared.domain.states import DocumentState
-from shared.ingest.costs.arithmetic import Amounts, Count, Need, Ratios, amounts, duration, measured, need_of
+from shared.ingest.costs.arithmetic import Amounts, Need, Quantities, Ratios, amounts, duration, measured, need_of
 from shared.ingest.costs.prices import PriceOf
 from shared.ingest.costs.texts import restored
 from shared.ingest.generate import GenerationOptions
@@ -48,7 +48,7 @@ class SampleText:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PlannedLoad:
     """Documents of a planned load.
 
     Args:
@@ -148,7 +148,7 @@ class Estimator:
         exact = share == 1 and not unparsed and divided is None
         return await self._estimate(collection.tenant, count, ratios, options, embedding, exact=exact)
 
-    async def estimate_load(self, tenant: str, collection: Collection | None, load: Load) -> Estimate:
+    async def estimate_load(self, tenant: str, collection: Collection | None, load: PlannedLoad) -> Estimate:
         """Estimate the cost of documents of a planned load, some of which may exist.
 
         Args:
@@ -198,7 +198,7 @@ class Estimator:
         return Ratios()
 
     async def _estimate(
-        self, tenant: str, count: Count, ratios: Ratios, options: CollectionOptions, embedding: str, *, exact: bool
+        self, tenant: str, count: Quantities, ratios: Ratios, options: CollectionOptions, embedding: str, *, exact: bool
     ) -> Estimate:
         come_to = amounts(count, ratios, prepends=bool(options.prepend_questions))
         seconds, tightest = await self._duration(tenant, embedding, come_to) or (None, None)
@@ -237,7 +237,7 @@ class _Counting:
     def __init__(self, tenant: str, model: str, options: GenerationOptions) -> None:
         self._need_of = partial(need_of, tenant, model, options=options)
         self._seen: set[bytes] = set()  # prefixes of the keys of content that must be paid: 75 bytes a chunk
-        self.count = Count()
+        self.count = Quantities()
 
     async def add(self, make: Callable[[], list[_Chunk]], ledger: Estimates) -> None:
         """Count the chunks returned by `make`, which runs in a thread, because the event loop must not block."""
@@ -282,12 +282,12 @@ class _Counting:
         extracted = ExtractedText(text, document.title or title_of(text, None), "text/markdown")
         return list(self._of_text(extracted, chunking, document.ready_questions))
 
-    def of_size(self, documents: int, size_bytes: int, chunking: ChunkingOptions) -> Count:
+    def of_size(self, documents: int, size_bytes: int, chunking: ChunkingOptions) -> Quantities:
         """Count texts from their size alone."""
         chunks = documents
         if size_bytes > documents * chunking.max_chars:
             chunks = round(size_bytes / (chunking.max_chars * _MEAN_FILL))
-        count = Count()
+        count = Quantities()
         content = ChunkContent.whole("x" * round(size_bytes / max(1, chunks)))
         count.add(content, self._need_of(content=content))
         return count.times(chunks)

@@ -95,7 +95,7 @@ _CLONE3 = 435
 _Instruction = tuple[int, int, int, int]
 
 
-class Refused(OSError):
+class ConfinementRefused(OSError):
     """The kernel rejected a confinement that it supports."""
 
 
@@ -230,5 +230,5 @@ def _call(number: int, *arguments: Any) -> int:
 
 def _require(result: int) -> int:
     if result < 0:
-        raise Refused(ctypes.get_errno(), "the kernel refuses to confine this process")
+        raise ConfinementRefused(ctypes.get_errno(), "the kernel refuses to confine this process")
     return result

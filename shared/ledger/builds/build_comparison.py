@@ -39,7 +39,7 @@ class DocumentComparison:
     degraded: int
 
 
-class Evidence:
+class BuildComparison:
     def __init__(self, database: Database) -> None:
         self._database = database
 

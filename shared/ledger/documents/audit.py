@@ -52,7 +52,7 @@ class DocumentSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedChunk:
+class AuditedChunk:
     """A chunk of a live version.
 
     Args:
@@ -126,18 +126,18 @@ class Audit:
 
     async def expected(
         self, document_ids: Sequence[UUID], *, after: tuple[UUID, int] | None = None, limit: int = 200
-    ) -> list[ExpectedChunk]:
+    ) -> list[AuditedChunk]:
         """Return the chunks of live versions in order, after (document, ordinal)."""
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
-            return [ExpectedChunk(**row) for row in (await connection.execute(SQL.expected, parameters)).mappings()]
+            return [AuditedChunk(**row) for row in (await connection.execute(SQL.expected, parameters)).mappings()]
 
-    async def expected_by_id(self, chunk_ids: Sequence[UUID]) -> dict[UUID, ExpectedChunk]:
+    async def expected_by_id(self, chunk_ids: Sequence[UUID]) -> dict[UUID, AuditedChunk]:
         """Return chunks of live versions by id; other chunks are missing."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.expected_by_id, {"chunks": list(chunk_ids)})).mappings()
-            return {row["id"]: ExpectedChunk(**row) for row in rows}
+            return {row["id"]: AuditedChunk(**row) for row in rows}
 
     async def swept_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
         """Return the versions below which sweeps will delete points, by document.

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
-from shared.domain.questions import Acceptance, ChunkQuestion, QuestionSource
+from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
 from shared.domain.usage import Usage
 from shared.ledger.model import states
@@ -104,23 +104,23 @@ def _detail(row: RowMapping) -> ChunkDetail:
     )
 
 
-def _own(row: RowMapping) -> Iterator[ChunkQuestion]:
+def _own(row: RowMapping) -> Iterator[QuestionDetail]:
     """Yield the questions that the model generated, or that were submitted with the document."""
     source: QuestionSource = "given" if row["ready_made"] else "generated"
     if row["questions"] is None:
-        yield from (ChunkQuestion(question, None, None, source) for question in row["raw_questions"])
+        yield from (QuestionDetail(question, None, None, source) for question in row["raw_questions"])
         return
     similarities = row["similarities"] or [None] * len(row["reasons"])
     for question, reason, similarity in zip(row["questions"], row["reasons"], similarities, strict=True):
         rounded = None if similarity is None else round(similarity, 4)
-        yield ChunkQuestion(question, reason is None, reason, source, rounded)
+        yield QuestionDetail(question, reason is None, reason, source, rounded)
 
 
-def _of_users(row: RowMapping) -> Iterator[ChunkQuestion]:
+def _of_users(row: RowMapping) -> Iterator[QuestionDetail]:
     for accepted in row["accepted"]:
         state = AcceptedState(accepted["state"])
         query_id = accepted["query_id"] and UUID(accepted["query_id"])
-        yield ChunkQuestion(
+        yield QuestionDetail(
             text=accepted["question"],
             passed={AcceptedState.INDEXED: True, AcceptedState.REFUSED: False}.get(state),
             reason="the embedding model does not take it" if state is AcceptedState.REFUSED else None,

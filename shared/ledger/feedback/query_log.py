@@ -31,7 +31,7 @@ class QueryLogEntry:
 
 
 @dataclass(slots=True)
-class AskedQuestion:
+class LoggedQuestion:
     """A question in the query log, asked once or more often.
 
     Args:
@@ -85,7 +85,7 @@ class QueryLog:
         async with self._database.begin() as connection:
             await connection.execute(SQL.record_not_found, {"id": query_id})
 
-    async def asked(self, tenant: str, name: str, since: datetime) -> list[AskedQuestion]:
+    async def asked(self, tenant: str, name: str, since: datetime) -> list[LoggedQuestion]:
         """Return the questions asked of a collection, each once, last asked first.
 
         Questions that differ in case, spacing or final punctuation are one question. The newest 10,000 queries are
@@ -94,10 +94,10 @@ class QueryLog:
         parameters = {"tenant": tenant, "name": name, "since": since, "limit": _MOST_GROUPED}
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.newest, parameters)).all()
-        asked: dict[str, AskedQuestion] = {}
+        asked: dict[str, LoggedQuestion] = {}
         for row in rows:
             if (last := asked.get(form := plain(row.question))) is None:
-                asked[form] = AskedQuestion(
+                asked[form] = LoggedQuestion(
                     row.id,
                     row.question,
                     row.chunk_ids,

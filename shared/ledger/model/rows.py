@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import RowMapping
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.dead_letters import Attempt
+from shared.domain.dead_letters import PastAttempt
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
@@ -74,9 +74,9 @@ def _ready_question(value: Mapping[str, Any]) -> ReadyQuestion:
     return ReadyQuestion(**known_fields(value, ReadyQuestion.__dataclass_fields__))
 
 
-def attempts(values: Sequence[Mapping[str, Any]]) -> tuple[Attempt, ...]:
+def attempts(values: Sequence[Mapping[str, Any]]) -> tuple[PastAttempt, ...]:
     """Return the failed attempts of a row's history."""
-    return tuple(Attempt(**known_fields(value, Attempt.__dataclass_fields__)) for value in values)
+    return tuple(PastAttempt(**known_fields(value, PastAttempt.__dataclass_fields__)) for value in values)
 
 
 def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.keys import Key, KeyLimits, NewKey, Scope
+from shared.domain.keys import Key, KeyLimits, KeySpecification, Scope
 from shared.domain.stored import known_fields
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -27,7 +27,7 @@ class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def make(self, new: NewKey, sha256: bytes) -> Key:
+    async def make(self, new: KeySpecification, sha256: bytes) -> Key:
         """Insert a key by its hash.
 
         Raises:

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping
 
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.webhooks import Attempt, Delivery, DueDelivery, EventType, Webhook
+from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery, EventType, Webhook
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
@@ -125,7 +125,7 @@ class Webhooks:
         return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
 
     @again_after_collision
-    async def settle(self, delivery: Delivery, attempt: Attempt) -> bool:
+    async def settle(self, delivery: Delivery, attempt: DeliveryAttempt) -> bool:
         """Record the result of a claimed delivery's attempt; return whether this disabled its webhook."""
         outcome = {
             "id": delivery.id,

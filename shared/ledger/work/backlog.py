@@ -75,7 +75,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class BacklogSurvey:
     """The rows of the whole deployment.
 
     Args:
@@ -91,12 +91,12 @@ class Backlogs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def survey(self) -> Survey:
+    async def survey(self) -> BacklogSurvey:
         """Count the rows of all tenants from counters, and find the longest waiting times."""
         async with self._database.begin() as connection:
             counted = (await connection.execute(SQL.all_rows)).all()
             oldest = (await connection.execute(claims.SQL.oldest)).all()
-        return Survey(
+        return BacklogSurvey(
             {(row.counted, row.state): row.rows for row in counted},
             {(row.stage, row.lane): row.age for row in oldest},
         )

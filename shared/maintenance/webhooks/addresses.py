@@ -20,9 +20,9 @@ _PORTS = {"http": 80, "https": 443}
 # IANA allocates IPv6 addresses of hosts from this network alone. All translated, mapped, site-local and link-local
 # addresses are outside it, as are multicast and segment routing.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# The networks of IANA's special-purpose registries , except IPv6 networks outside 2000::/3. The tables include
-# globally reachable networks of anycast services, which receive no webhooks. `is_global` is not used, because its result
-# depends on the release of Python.
+# The networks of IANA's special-purpose registries, except IPv6 networks outside 2000::/3. The tables include globally
+# reachable networks of anycast services, which receive no webhooks. `is_global` is not used, because its result depends
+# on the release of Python.
 _SPECIAL_IPV4 = {
     "0.0.0.0/8": "this network",
     "10.0.0.0/8": "private",

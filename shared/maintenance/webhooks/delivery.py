@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import structlog
 
-from shared.domain.webhooks import Attempt, DueDelivery
+from shared.domain.webhooks import DeliveryAttempt, DueDelivery
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.maintenance.webhooks.sender import Sender
 
@@ -46,9 +46,9 @@ class Deliverer:
         if disabled:
             log.warning("webhook.disabled", webhook_id=str(delivery.webhook_id))
 
-    async def _attempt(self, due: DueDelivery) -> Attempt:
+    async def _attempt(self, due: DueDelivery) -> DeliveryAttempt:
         try:
             return await self.sender.send(due)
         except Exception as error:  # one message must not stop other tenants' messages
             log.exception("delivery.raised", delivery_id=str(due.delivery.id))
-            return Attempt(error=f"not sent: {type(error).__name__}")
+            return DeliveryAttempt(error=f"not sent: {type(error).__name__}")

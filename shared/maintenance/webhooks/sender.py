@@ -9,7 +9,7 @@ from datetime import UTC, timedelta
 import httpx
 import orjson
 
-from shared.domain.webhooks import Attempt, Delivery, DueDelivery
+from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery
 from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
 from shared.maintenance.webhooks.signature import signed_headers
 
@@ -33,22 +33,22 @@ class Sender:
         )  # each to an address that was just checked
         self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=self._seconds)
 
-    async def send(self, due: DueDelivery) -> Attempt:
+    async def send(self, due: DueDelivery) -> DeliveryAttempt:
         """Make one attempt; any failure is part of its result."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._send(due)
         except TimeoutError:
-            return Attempt(error=f"no reply within {self._seconds:g} s")
+            return DeliveryAttempt(error=f"no reply within {self._seconds:g} s")
         except ForbiddenAddress as error:
-            return Attempt(error=str(error))
+            return DeliveryAttempt(error=str(error))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Attempt(error=f"no reply: {type(error).__name__}")
+            return DeliveryAttempt(error=f"no reply: {type(error).__name__}")
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _send(self, due: DueDelivery) -> Attempt:
+    async def _send(self, due: DueDelivery) -> DeliveryAttempt:
         parts = parse(due.url)
         address = await resolve(parts, private=self._private)
         body = body_of(due.delivery)
@@ -66,7 +66,7 @@ class Sender:
         finally:
             await reply.aclose()
         refused = None if reply.status_code in _SUCCESS else f"the reply has status {reply.status_code}"
-        return Attempt(reply.status_code, kept, refused)
+        return DeliveryAttempt(reply.status_code, kept, refused)
 
 
 def message_id(delivery: Delivery) -> str:

@@ -23,7 +23,7 @@ Find = Callable[[Query], Awaitable[Retrieval]]
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledQuestion:
+class EvaluationQuestion:
     """A question, and the documents or the chunks that answer it."""
 
     question: str
@@ -40,7 +40,7 @@ class EvaluationProgress:
     total: int
 
 
-def label_field_of(questions: Sequence[LabelledQuestion]) -> LabelField:
+def label_field_of(questions: Sequence[EvaluationQuestion]) -> LabelField:
     """Return the kind of ids in the labels of all questions.
 
     Raises:
@@ -55,7 +55,7 @@ def label_field_of(questions: Sequence[LabelledQuestion]) -> LabelField:
 async def evaluate_collection(
     find: Find,
     collection: Collection,
-    questions: Sequence[LabelledQuestion],
+    questions: Sequence[EvaluationQuestion],
     strategies: Sequence[Strategy],
     baseline: str,
     *,

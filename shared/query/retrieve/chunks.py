@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
-from shared.query.retrieve.default_fusion import Evidence
+from shared.query.retrieve.default_fusion import ScoreParts
 from shared.query.retrieve.fusion import ChannelRank, Match
 from shared.query.retrieve.query import Channel, QuestionOrigin
 
@@ -40,7 +40,7 @@ class RetrievedChunk:
     version: int
     metadata: Mapping[str, Any]
     channels: Mapping[Channel, ChannelRank]
-    evidence: Evidence | None = None
+    evidence: ScoreParts | None = None
     rerank_score: float | None = None
     also_in: tuple[str, ...] = ()
     tokens: int = 0

@@ -36,7 +36,7 @@ Channels = Mapping[Channel, ChannelHits]
 Values = NDArray[np.float64]
 
 
-class Evidence(NamedTuple):
+class ScoreParts(NamedTuple):
     """The parts of a chunk's score, which is `x / (2 + x)` for their sum x."""
 
     near: float
@@ -44,12 +44,12 @@ class Evidence(NamedTuple):
     same: float
 
 
-def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, Evidence]]:
+def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, ScoreParts]]:
     """The score of each chunk and its parts."""
     near, words, same = _parts(chunks, channels, [weights])
     scores = _score(near, words, same)
     values = zip(scores[0].tolist(), near[0].tolist(), words[0].tolist(), same[0].tolist(), strict=True)
-    return {chunk: (score, Evidence._make(parts)) for chunk, (score, *parts) in zip(chunks, values, strict=True)}
+    return {chunk: (score, ScoreParts._make(parts)) for chunk, (score, *parts) in zip(chunks, values, strict=True)}
 
 
 def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> Values:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shared.domain.collections import Weights
-from shared.query.retrieve.default_fusion import Channels, Evidence, evidence, scores_in
+from shared.query.retrieve.default_fusion import Channels, ScoreParts, evidence, scores_in
 from shared.query.retrieve.query import Channel, FusionName
 
 _RRF_K = 60
@@ -49,7 +49,7 @@ class Match(NamedTuple):
     score: float
     question: str | None
     ranks: Ranks
-    evidence: Evidence | None = None
+    evidence: ScoreParts | None = None
     rerank_score: float | None = None
 
 
@@ -80,7 +80,7 @@ Fusion = Callable[[ChunkRanks, Channels, Shares], Mapping[str, float]]
 
 def _scores(
     ranks: ChunkRanks, channels: Channels, fusion: FusionName, weights: Weights
-) -> Mapping[str, tuple[float, Evidence | None]]:
+) -> Mapping[str, tuple[float, ScoreParts | None]]:
     if fusion == "scores":
         return evidence(list(ranks), channels, weights)
     scores = _FUSIONS[fusion](ranks, channels, {channel: weights.of(channel) for channel in channels})

@@ -14,7 +14,7 @@ from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders, pack
 from shared.providers.reranking import Reranker
-from shared.providers.tokens import Estimate, TokenCounter
+from shared.providers.tokens import EstimatingCounter, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of, origin_of
@@ -147,7 +147,7 @@ class Retriever:
         self._searcher = Searcher(index)
         self._rewriter = rewriter
         self._reranker = reranker
-        self._tokens = tokens or Estimate()
+        self._tokens = tokens or EstimatingCounter()
 
     async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
         """Find the chunks of one collection that answer a question. No collection, or an empty one, has none.
