@@ -1,5 +1,6 @@
 # The API, the workers and the scheduler in one image, without the embedded engines. The command selects the process.
-FROM python:3.12-slim AS build
+ARG PYTHON_IMAGE=python:3.12-slim
+FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
 WORKDIR /src
@@ -13,7 +14,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ./clients/evaluation . \
     && /opt/foreask/bin/pip uninstall --yes pip
 
-FROM python:3.12-slim
+FROM ${PYTHON_IMAGE}
 # A new volume gets the owner of the folder on which it is mounted, so the image contains both folders.
 RUN useradd --system --uid 10001 --user-group --home-dir /data foreask \
     && install -d -o foreask -g foreask /data /data/uploads

@@ -1,7 +1,8 @@
 """`make compose-test`: docker-compose.yml in real containers, used, broken, and removed with its volumes.
 
 The first run kills and cuts off every container while 600 documents are processed. The second run stores uploads in an
-object store, and a second project joins its networks with workers of its own.
+object store, and a second project joins its networks with workers of its own. The third run replaces every container of
+foreask by a container of another image, one after the other, while documents are processed and questions are asked.
 
 Without a container engine it runs tests/acceptance/test_compose.py instead, which needs none.
 """
@@ -15,7 +16,17 @@ import time
 from pathlib import Path
 
 from embedded.ports import free_port
-from tests.support.containers import ENGINES, PROJECT, Access, Containers, engine, eventually, running, say
+from tests.support.containers import (
+    ENGINES,
+    PROJECT,
+    Access,
+    Containers,
+    Traffic,
+    engine,
+    eventually,
+    running,
+    say,
+)
 from tests.support.deployment import ROOT
 from tests.support.objects import S3
 
@@ -26,6 +37,9 @@ LATENCY_SECONDS = 8.0
 CUT_SECONDS = 10.0  # longer than a model call, so that replies arrive in containers that are cut off
 BUCKET = "uploads"
 REPORTS = 200  # documents of the second run
+UPDATE_LATENCY_SECONDS = 4.0
+UPDATED = 500  # documents of the third run
+NEXT_IMAGE = "foreask:compose-test-next"
 
 
 def use(containers: Containers) -> None:
@@ -52,36 +66,45 @@ def break_each(containers: Containers) -> None:
         at_risk += fault(containers, service)
         eventually(f"{service} works again", containers.is_ready)
     eventually(f"{DOCUMENTS} documents are ready", lambda: containers.all_ready(2 + DOCUMENTS))
-    calls = containers.calls()
     say(f"ledger: {containers.ledger()}")
     containers.compare(2 + DOCUMENTS)
-    say(
-        f"model calls: {len(calls['chats'])} prompts, {calls['calls']} calls, {calls['paid_twice']} paid twice,"
-        f" {at_risk} in flight at the kills"
-    )
-    assert len(calls["answered"]) >= DOCUMENTS
-    assert calls["paid_twice"] <= at_risk
+    check_calls(containers, DOCUMENTS, at_risk)
     containers.script(latency_seconds=0)
 
 
+def check_calls(containers: Containers, documents: int, at_risk: int) -> None:
+    """Check that every document's call was answered, and that at most the calls of killed workers were paid twice."""
+    calls = containers.calls()
+    say(
+        f"model calls: {len(calls['chats'])} prompts, {calls['calls']} calls, {calls['paid_twice']} paid twice,"
+        f" {at_risk} claimed by killed workers; {calls['abandoned']} replies found no caller,"
+        f" {calls['repeated']} calls repeated whose replies had"
+    )
+    assert len(calls["answered"]) >= documents
+    assert calls["paid_twice"] <= at_risk
+
+
 def kill(containers: Containers, service: str) -> int:
-    """Kill a container and start it again; return the number of calls that were in flight."""
+    """Kill a container and start it again; return the number of calls that it had claimed."""
     container = containers.containers(service)[0]
-    in_flight = containers.calls()["in_flight"]
     containers.command("kill", container)
+    claimed = containers.claimed_calls(container) if service == "worker-generate" else 0
     containers.command("start", container)
-    say(f"killed {service}: {in_flight} calls in flight")
-    return in_flight
+    calls = containers.calls()
+    say(f"killed {service}: {claimed} calls claimed, {calls['in_flight']} in flight, {calls['abandoned']} abandoned")
+    return claimed
 
 
 def cut_off(containers: Containers, service: str) -> int:
     """Disconnect a container from the engines' network for some seconds; no paid call may be lost."""
     container, network = containers.containers(service)[0], f"{containers.project}_engines"
-    in_flight = containers.calls()["in_flight"]
+    before = containers.calls()
     containers.command("network", "disconnect", network, container)
     time.sleep(CUT_SECONDS)
     containers.command("network", "connect", "--alias", service, network, container)
-    say(f"cut off {service} for {CUT_SECONDS:g} s: {in_flight} calls in flight")
+    abandoned = containers.calls()["abandoned"] - before["abandoned"]
+    say(f"cut off {service} for {CUT_SECONDS:g} s: {before['in_flight']} calls in flight, {abandoned} abandoned")
+    assert abandoned == 0
     return 0
 
 
@@ -103,18 +126,17 @@ def share_work(first: Containers, second: Containers, bucket: S3) -> None:
     first.upload_reports(range(REPORTS // 2))
     second.upload_reports(range(REPORTS // 2, REPORTS))
     eventually("calls are in flight", lambda: first.calls()["in_flight"] > 0)
-    in_flight = first.calls()["in_flight"]
+    generating = first.containers("worker-generate")
     for service in WORKERS:
         first.command("kill", *first.containers(service))
-    say(f"killed all workers of the first project: {in_flight} calls in flight")
+    claimed = sum(map(first.claimed_calls, generating))
+    say(f"killed all workers of the first project: {claimed} calls claimed")
     eventually(f"{REPORTS} documents are ready", lambda: second.all_ready(REPORTS))
-    calls = second.calls()
     say(f"ledger: {first.ledger()}")
     second.compare(REPORTS)
     stored = sum(bucket.sizes(BUCKET).values())
     say(f"object store: {len(bucket.keys(BUCKET))} objects, {stored} bytes")
-    say(f"model calls: {calls['calls']} calls, {calls['paid_twice']} paid twice, {in_flight} in flight at the kills")
-    assert calls["paid_twice"] <= in_flight
+    check_calls(second, REPORTS, claimed)
     (api,) = second.containers("api")
     say(second.command("exec", api, "foreask", "uploads", "check").strip())  # fails if an object is missing
 
@@ -150,6 +172,39 @@ def run_hosts(name: str, folder: Path) -> None:
         share_work(first, second, bucket)
 
 
+def update(containers: Containers, traffic: Traffic) -> None:
+    """Replace every container of foreask with one of the next image, as docs/how-to/run-in-production.md describes."""
+    containers.script(latency_seconds=UPDATE_LATENCY_SECONDS)
+    containers.upload_reports(range(UPDATED))
+    eventually("calls are in flight", lambda: containers.calls()["in_flight"] > 0)
+    containers.command("build", "--label", "compose-test=next", "--tag", NEXT_IMAGE, str(ROOT))
+    containers.use_image(NEXT_IMAGE)
+    containers.compose("up", "--detach", "--no-deps", "schema")
+    for old in containers.containers("api"):
+        containers.command("stop", old)
+        containers.command("rm", old)
+        containers.compose("up", "--detach", "--no-deps", "--no-recreate", "--scale", "api=2", "api")
+        eventually("both APIs are healthy", lambda: containers.healthy("api") == 2)
+        say(f"replaced an API: {traffic}")
+    containers.compose("up", "--detach", "--no-deps", "--scale", "worker-generate=2", *WORKERS)
+    say(f"replaced the workers: {traffic}; ledger: {containers.ledger()}")
+    assert containers.images("api", *WORKERS) == {containers.image_id(NEXT_IMAGE)}
+    eventually(f"{UPDATED} documents are ready", lambda: containers.all_ready(UPDATED))
+    say(f"ledger: {containers.ledger()}")
+    containers.compare(UPDATED)
+    check_calls(containers, UPDATED, 0)
+
+
+def run_update(name: str, folder: Path) -> None:
+    first = free_port()  # the next one is most likely free, too; otherwise the second API does not start
+    access = Access.new(FOREASK_PORT=f"{first}-{first + 1}")
+    with running(Containers(name, access, folder), scale={"api": 2, "worker-generate": 2}) as containers:
+        with Traffic(access) as traffic:
+            update(containers, traffic)
+        say(f"requests during the update: {traffic}")
+        assert set(traffic.statuses) == {200}
+
+
 def main() -> int:
     available = engine()
     if available is None:
@@ -160,6 +215,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         run_faults(available, Path(folder))
         run_hosts(available, Path(folder))
+        run_update(available, Path(folder))
     print(f"done in {time.monotonic() - started:.0f} s")
     return 0
 

@@ -19,6 +19,7 @@ from embedded.ports import free_port
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
 from shared.settings.sources import require_known
+from shared.settings.tuning import Tuning
 from tests.support.deployment import ROOT, Deployment
 from tests.support.scrape import Target
 from tests.support.waiting import wait_until
@@ -308,6 +309,18 @@ def test_engines_have_no_network_parsers_reach_engines_only():
         assert bool(service["cap_add"]) is (name == "postgres")  # which starts as root
         assert service["pids_limit"] > 0
         assert re.fullmatch(r"\$\{\w+_MEMORY:-\d+g\}", service["mem_limit"])
+
+
+def test_memory_limits_cover_parser_children_and_temporary_files():
+    limits = {name: re.search(r"(\d+)([mg])\}?$", service["mem_limit"]).groups() for name, service in SERVICES.items()}
+    sizes = {name: int(number) << {"m": 20, "g": 30}[unit] for name, (number, unit) in limits.items()}
+    (tmpfs,) = SERVICES["worker-parse"]["tmpfs"]
+    temporary = int(re.search(r"size=(\d+)m", tmpfs)[1]) << 20
+    fields = Settings.model_fields
+    children = fields["parse_workers"].default * Tuning().parse_memory_bytes
+
+    assert sizes["worker-parse"] >= children + temporary + (1 << 30)  # the worker decodes the children's replies
+    assert all(sizes[name] >= 1 << 30 for name in ("api", "worker-generate", "worker-index", "scheduler"))
 
 
 def test_only_api_is_published_and_on_loopback_only():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -32,6 +33,8 @@ SECRETS = (
 )
 # Counts the documents of the ledger by their state.
 STATES = "SELECT state, count(*) FROM documents GROUP BY state"
+# Counts the calls that the processes of a container have claimed; its name in the ledger is the start of its id.
+CLAIMED_CALLS = "SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '{host}:%'"
 
 
 def engine() -> str | None:
@@ -99,6 +102,12 @@ class Access:
         }
         return cls(values | more, key.key)
 
+    @property
+    def ports(self) -> list[int]:
+        """The ports of the APIs."""
+        first, _, last = self.values["FOREASK_PORT"].partition("-")
+        return list(range(int(first), int(last or first) + 1))
+
     def elsewhere(self) -> Access:
         """Return the same settings for another machine's project, whose API has its own port."""
         return Access({**self.values, "FOREASK_PORT": str(free_port())}, self.key)
@@ -122,12 +131,13 @@ class Containers:
         self.key = access.key
         environment = folder / f"{project}.env"
         values = {**access.values, "FOREASK_ENV_FILE": str(environment)}
-        environment.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        self._environment, self._values = environment, values
+        self._write_settings()
         self._compose = [engine, "compose", "--project-name", project, "--env-file", str(environment)]
         added = [f"tests/acceptance/{file}" for file in ("containers.yml", *files)]
         self._compose += [word for file in ("docker-compose.yml", *added) for word in ("--file", str(ROOT / file))]
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{values['FOREASK_PORT']}",
+            base_url=f"http://127.0.0.1:{access.ports[0]}",
             headers={"authorization": f"Bearer {access.key}"},
             trust_env=False,
             timeout=60,
@@ -135,6 +145,27 @@ class Containers:
         self.provider = httpx.Client(
             base_url=f"http://127.0.0.1:{values['PROVIDER_PORT']}", trust_env=False, timeout=30
         )
+
+    def _write_settings(self) -> None:
+        self._environment.write_text("".join(f"{name}={value}\n" for name, value in self._values.items()))
+
+    def use_image(self, image: str) -> None:
+        """Create foreask's containers from this image from now on."""
+        self._values["FOREASK_IMAGE"] = image
+        self._write_settings()
+
+    def image_id(self, image: str) -> str:
+        return self.command("image", "inspect", "--format", "{{.Id}}", image).strip()
+
+    def images(self, *services: str) -> set[str]:
+        """Return the ids of the images of these services' containers."""
+        ids = [container for service in services for container in self.containers(service)]
+        return set(self.command("inspect", "--format", "{{.Image}}", *ids).split())
+
+    def healthy(self, service: str) -> int:
+        """Return the number of a service's containers that pass their health check."""
+        states = self.command("inspect", "--format", "{{.State.Health.Status}}", *self.containers(service))
+        return states.split().count("healthy")
 
     def compose(self, *arguments: str) -> str:
         print("$ compose", *arguments, flush=True)
@@ -219,22 +250,71 @@ class Containers:
 
     def ledger(self) -> str:
         """Return the number of the ledger's documents in each state."""
+        return ", ".join(self._query(STATES).split())
+
+    def claimed_calls(self, container: str) -> int:
+        """Return the number of calls that a container's worker has claimed."""
+        return int(self._query(CLAIMED_CALLS.format(host=container[:12])))
+
+    def _query(self, statement: str) -> str:
         (postgres,) = self.containers("postgres")
-        psql = (
-            f'PGPASSWORD="$POSTGRES_PASSWORD" psql --host=127.0.0.1 --username=foreask -At --command="{STATES}" foreask'
-        )
-        return ", ".join(self.command("exec", postgres, "sh", "-c", psql).split())
+        psql = 'PGPASSWORD="$POSTGRES_PASSWORD" psql --host=127.0.0.1 --username=foreask -At --command="$0" foreask'
+        return self.command("exec", postgres, "sh", "-c", psql, statement)
+
+
+class Traffic:
+    """Questions that are asked one after the other while a project is changed.
+
+    A request whose connection fails is repeated at the next API, as a proxy in front of both would do.
+
+    Args:
+        access: settings and API key.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.statuses, self.repeated = Counter[int](), 0
+        self._access = access
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def __str__(self) -> str:
+        return f"{dict(self.statuses)} by status, {self.repeated} repeated at the other API"
+
+    def _ask(self) -> None:
+        headers = {"authorization": f"Bearer {self._access.key}"}
+        addresses = deque(f"http://127.0.0.1:{port}/v1/query" for port in self._access.ports)
+        with httpx.Client(headers=headers, trust_env=False, timeout=60) as client:
+            while not self._stopping.is_set():
+                try:
+                    reply = client.post(addresses[0], json={"question": "What is the number of report 7?"})
+                except httpx.TransportError:
+                    self.repeated += 1
+                else:
+                    self.statuses[reply.status_code] += 1
+                addresses.rotate()
 
 
 @contextmanager
 def running(
-    containers: Containers, *more: Containers, prepare: Callable[[], None] = lambda: None
+    containers: Containers,
+    *more: Containers,
+    prepare: Callable[[], None] = lambda: None,
+    scale: Mapping[str, int] | None = None,
 ) -> Iterator[Containers]:
     """Build the images, prepare, bring the project up, and at the end take it and `more` down, volumes included."""
+    scaled = [word for service, number in (scale or {}).items() for word in ("--scale", f"{service}={number}")]
     try:
         containers.compose("build")
         prepare()
-        containers.compose("up", "--detach")
+        containers.compose("up", "--detach", *scaled)
         eventually("everything is ready", containers.is_ready)
         yield containers
     except BaseException:

@@ -64,6 +64,7 @@ class Stats:
     chats: Counter[str] = field(default_factory=Counter)  # calls received, by prompt
     answered: Counter[str] = field(default_factory=Counter)  # complete replies with status 200, by prompt
     spoilt: Counter[str] = field(default_factory=Counter)  # useless replies among `answered`, by prompt
+    abandoned: Counter[str] = field(default_factory=Counter)  # `answered` after the caller had disconnected, by prompt
     prompts: dict[str, str] = field(default_factory=dict)  # text of a prompt by its key in the counters
     embeddings: int = 0
     embedded_inputs: int = 0
@@ -75,7 +76,7 @@ class Stats:
     headers: dict[str, dict[str, str]] = field(default_factory=dict)  # headers of the last call of each kind
 
 
-_BY_PROMPT = ("chats", "answered", "spoilt")
+_BY_PROMPT = ("chats", "answered", "spoilt", "abandoned")
 
 
 class ScriptedEndpoints:
@@ -114,6 +115,9 @@ class ScriptedEndpoints:
                 "answered": dict(s.answered),
                 "calls": s.chats.total(),
                 "paid_twice": sum(max(0, n - s.spoilt[key] - 1) for key, n in s.answered.items()),
+                "abandoned": s.abandoned.total() + sum(chat.transport is None for chat in self._chats),
+                # Repeated calls whose earlier reply reached a connected caller.
+                "repeated": sum(max(0, n - s.spoilt[key] - s.abandoned[key] - 1) for key, n in s.answered.items()),
                 "embeddings": s.embeddings,
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
@@ -181,6 +185,8 @@ class ScriptedEndpoints:
         if s.latency_seconds:
             await asyncio.sleep(s.latency_seconds)
         self.stats.answered[key] += 1
+        if request.transport is None:
+            self.stats.abandoned[key] += 1
         if body.get("stream"):
             return await self._stream(request, prompt)
         content, finish = self._content(body, prompt), "stop"
