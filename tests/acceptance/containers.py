@@ -173,7 +173,7 @@ def run_hosts(name: str, folder: Path) -> None:
 
 
 def update(containers: Containers, traffic: Traffic) -> None:
-    """Replace every container of foreask with one of the next image, as docs/how-to/run-in-production.md describes."""
+    """Replace every container of foreask with one of the next image, one after the other."""
     containers.script(latency_seconds=UPDATE_LATENCY_SECONDS)
     containers.upload_reports(range(UPDATED))
     eventually("calls are in flight", lambda: containers.calls()["in_flight"] > 0)
