@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,7 @@ class Load:
         uploads: list[Future[None]] = []
 
         def upload(count: int) -> None:
-            uploads.extend(pool.submit(self._upload, *each) for each, _ in zip(remaining, range(count), strict=False))
+            uploads.extend(pool.submit(self._upload, *each) for each in islice(remaining, count))
 
         with ThreadPoolExecutor(clients) as pool:
             yield upload
