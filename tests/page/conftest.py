@@ -46,7 +46,8 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
     )
     home = tmp_path_factory.mktemp("browser")
     async with async_playwright() as playwright:
-        options = ["--no-sandbox"] if os.getuid() == 0 else []
+        # An animated scroll after a key press would continue after the test's next scroll.
+        options = ["--disable-smooth-scrolling", *(["--no-sandbox"] if os.getuid() == 0 else [])]
         environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TMPDIR": str(home)}
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=environment)
         yield browser

@@ -102,14 +102,23 @@ async def test_trying_a_text_stores_nothing(visit, deployment):
     await expect(visit.page.locator(".notice")).to_contain_text("Saved as a document in")
 
 
+# All sliders are moved before the page is drawn again.
+MOVE_SLIDERS = """() => {
+    for (const slider of document.querySelectorAll("input[type=range]")) {
+        slider.value = "0.3";
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+}"""
+
+
 async def test_explanation_reorders_rows_and_accepts_question(visit, deployment):
     await visit.go("/lab/explain")
     await visit.page.fill("#question", "Who signs the travel form?")
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
-    for slider in await visit.page.locator("input[type=range]").all():
-        await slider.fill("0.3")
-    await expect(visit.page.locator(".weight .number").first).to_have_text("0.3")
+    await visit.page.evaluate(MOVE_SLIDERS)
+    for number in await visit.page.locator(".weight .number").all():
+        await expect(number).to_have_text("0.3")
     await visit.page.get_by_role("button", name="Add question").first.click()
     await expect(visit.page.locator(".notice")).to_contain_text("Question added.")
     accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
@@ -289,7 +298,8 @@ async def test_key_prompt_keeps_typed_text(browser, deployment):
         await visit.page.fill("#question", "How many days of leave?")
         await visit.page.route("**/v1/**", guarded)
         await visit.page.keyboard.press("Enter")
-        for key in ("wrong", "right"):
+        for key, reason in (("wrong", "requires an API key"), ("right", "no longer accepts this key")):
+            await expect(visit.page.get_by_role("dialog")).to_contain_text(reason)
             await visit.page.get_by_role("textbox", name="Key").fill(key)
             await visit.page.get_by_role("button", name="Continue").click()
         await expect(visit.page.locator(".facts")).to_be_visible()

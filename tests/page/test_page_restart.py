@@ -1,5 +1,6 @@
 """An upload of many files while the API is killed and restarted: the page catches up by itself."""
 
+import asyncio
 import sys
 
 from playwright.async_api import expect
@@ -26,9 +27,11 @@ async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_p
     page = visit.page
     await visit.go("/documents?collection=restart")
     await expect(page.locator(".row")).to_have_count(1)
+    killed = await _held_back(page, after=FILES // 2)
     await _drop(page, folder)
     await expect(page.locator(".row").nth(10)).to_be_visible()
     _kill_api(deployment)
+    killed.set()
     await expect(page.get_by_text("Not connected")).to_be_visible()
     await expect(page.locator(".uploads")).to_contain_text("The server is unreachable.")
     deployment.run("api", [sys.executable, "-m", "api"])
@@ -46,6 +49,21 @@ async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_p
         if await _rows(page) == expected:
             break
     assert await _rows(page) == expected
+
+
+async def _held_back(page, *, after: int) -> asyncio.Event:
+    """Hold back all uploads but the first ones until the returned event is set, so that a kill interrupts them."""
+    released, sent = asyncio.Event(), 0
+
+    async def forward(route):
+        nonlocal sent
+        sent += route.request.method == "POST"
+        if sent > after:
+            await released.wait()
+        await route.continue_()
+
+    await page.route("**/v1/documents", forward)
+    return released
 
 
 def _kill_api(deployment: Deployment) -> None:

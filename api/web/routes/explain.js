@@ -240,7 +240,7 @@ const idOf = (each) => each.chunk_id;
 /** @param {typeof CHANNELS[number]} channel @param {Record<string, number>} weights */
 function slider(channel, weights) {
   /** @param {On<HTMLInputElement>} event */
-  const moved = (event) => ((seen.weights = { ...weights, [channel]: Number(event.target.value) }), redraw());
+  const moved = (event) => ((seen.weights = { ...(seen.weights ?? weights), [channel]: Number(event.target.value) }), redraw());
   return html`<label class="inline weight ${channel}">${NAMES[channel]}
     <input type="range" min="0" max="2" step="0.1" .value=${live(String(weights[channel]))} @input=${moved}>
     <span class="number">${weights[channel].toFixed(1)}</span></label>`;
