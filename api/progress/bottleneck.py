@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from api.schemas.status import PaceView
+from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog
-from shared.providers.limiter.usage import LimitUse
 
 _NEARLY = 0.9  # from this share on, the limit is the bottleneck
 _PARTS = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}

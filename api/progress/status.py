@@ -9,9 +9,9 @@ from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
 from shared.domain.errors import Transient
+from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog, Waiting
-from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 
 

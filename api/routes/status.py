@@ -16,11 +16,11 @@ from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.state import ReadinessDep, ServicesDep
 from shared.domain.estimates import KeptEstimate
+from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.domain.stored import known_fields
 from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.costs import CostSum
-from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 

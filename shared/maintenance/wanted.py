@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil, inf
 
+from shared.domain.limit_use import LimitUse
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
 from shared.ledger.work.demand import Demand, OpenRows
-from shared.providers.limiter.usage import LimitUse
 
 _WITHIN_SECONDS = 60.0  # time in which the wanted workers parse or index the rows that are due now
 _FIRST_MEAN_SECONDS = {"parse": 1.0, "index": 1.0}  # until a row has been finished

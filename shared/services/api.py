@@ -9,6 +9,7 @@ from functools import partial
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.collections import Collection
+from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.budgets import Budgets
 from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
@@ -18,7 +19,6 @@ from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
-from shared.providers.limiter.usage import LimitUse
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Rates
 from shared.ingest.index.stage import BATCH_CHUNKS
 from shared.ledger import Ledger
@@ -19,7 +20,6 @@ from shared.maintenance.webhooks.delivery import Deliverer
 from shared.providers.limiter import usage
 from shared.providers.limiter.limiter import ProviderLimits, connect
 from shared.providers.limiter.script import LimiterScript, Terms
-from shared.providers.limiter.usage import LimitUse
 from shared.services.ingest import slots_of_parser
 from shared.services.limits import llm_limits
 from shared.services.parts import Parts

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
+from shared.domain.limit_use import LimitUse
 from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog, Waiting
-from shared.providers.limiter.usage import LimitUse
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 

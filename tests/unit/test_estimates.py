@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from shared.domain.limit_use import LimitUse
 from shared.domain.usage import Usage
 from shared.ingest.costs.arithmetic import Amounts, Quantities, Ratios, amounts, duration, line
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
-from shared.providers.limiter.usage import LimitUse
 from shared.services.ingest import price
 from shared.settings import Settings
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Rates
 from shared.maintenance.wanted import (
     CallTimes,
@@ -13,7 +14,6 @@ from shared.maintenance.wanted import (
     generate_workers,
     workers_within_a_minute,
 )
-from shared.providers.limiter.usage import LimitUse
 from workers.scheduler import _SURVEY_EVERY
 
 UNLIMITED = Rates()

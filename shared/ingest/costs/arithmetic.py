@@ -9,9 +9,9 @@ from math import ceil
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.estimates import BilledChunk
+from shared.domain.limit_use import LimitUse
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, filter_by_text, key_of, requests
-from shared.providers.limiter.usage import LimitUse
 
 _BATCH_CHUNKS = 32  # of one round of embedding
 _BATCH_INPUTS = 256  # of one request

@@ -13,6 +13,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
+from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.ingest.costs.arithmetic import Amounts, Need, Quantities, Ratios, amounts, duration, measured, need_of
 from shared.ingest.costs.prices import PriceOf
@@ -26,7 +27,6 @@ from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.ingest.parse.text import clean
 from shared.ingest.parse.titles import title_of
 from shared.ledger import Collections, Estimates
-from shared.providers.limiter.usage import LimitUse
 
 MOST_DOCUMENTS = 200_000
 """Larger collections are estimated from a random sample of this size.

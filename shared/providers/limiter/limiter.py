@@ -25,12 +25,12 @@ from shared.domain.errors import (
     Transient,
     Unavailable,
 )
+from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
-from shared.providers.limiter.usage import LimitUse
 
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5

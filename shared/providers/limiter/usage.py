@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import Unavailable
+from shared.domain.limit_use import LimitUnit, LimitUse
 from shared.domain.rates import Rates
 from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
 _SLOTS = 7
-
-Unit = Literal["requests", "tokens"]
-
-
-@dataclass(frozen=True, slots=True)
-class LimitUse:
-    """One shared limit and its use.
-
-    Args:
-        name: such as `llm requests`, or `tenant acme: llm tokens`.
-        limit: maximum per minute; None if not declared.
-        used: use in the last minute.
-        in_flight: calls in flight of all processes.
-        in_flight_limit: their limit; None if a rate is declared instead.
-        breaker: `closed`, `open` or `half-open`.
-        cooldown: remaining pause requested by the provider.
-        component: `llm` or `embedding`.
-        unit: unit of `limit` and `used`.
-        latency: recent duration of calls; None before the first.
-        in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
-            of its capacity.
-    """
-
-    name: str
-    limit: int | None
-    used: int
-    in_flight: int
-    in_flight_limit: int | None
-    breaker: str
-    cooldown: timedelta
-    component: str
-    unit: Unit
-    latency: timedelta | None
-    in_flight_lowered: bool = False
 
 
 async def read(
@@ -75,7 +41,7 @@ async def read(
     in_flight = sum(ends > now * 1000 for _, ends in flight)
     limit = None if rates.requests is not None else int(shared["limit"]) if "limit" in shared else None
 
-    def use(kind: Unit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
+    def use(kind: LimitUnit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
             name=f"{prefix}{component} {kind}",
             limit=declared,

@@ -1,0 +1,41 @@
+"""How much of a shared limit is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+LimitUnit = Literal["requests", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """One shared limit and its use.
+
+    Args:
+        name: such as `llm requests`, or `tenant acme: llm tokens`.
+        limit: maximum per minute; None if not declared.
+        used: use in the last minute.
+        in_flight: calls in flight of all processes.
+        in_flight_limit: their limit; None if a rate is declared instead.
+        breaker: `closed`, `open` or `half-open`.
+        cooldown: remaining pause requested by the provider.
+        component: `llm` or `embedding`.
+        unit: unit of `limit` and `used`.
+        latency: recent duration of calls; None before the first.
+        in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
+            of its capacity.
+    """
+
+    name: str
+    limit: int | None
+    used: int
+    in_flight: int
+    in_flight_limit: int | None
+    breaker: str
+    cooldown: timedelta
+    component: str
+    unit: LimitUnit
+    latency: timedelta | None
+    in_flight_lowered: bool = False
