@@ -1,6 +1,6 @@
 """Becomes a command that dies together with the process that started it, however that process dies.
 
-Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID NICENESS COMMAND…`), never imported: it must start in
+Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID COMMAND…`), never imported: it must start in
 milliseconds and before any thread exists, which `preexec_fn` cannot promise. On Linux the kernel sends the signal
 (PR_SET_PDEATHSIG) and this process becomes the command. A change of user clears the setting, so the user is changed
 first. Elsewhere this process stays, and reads the end of its standard input as the parent's death.
@@ -14,32 +14,18 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
-    parent, death_signal, uid, gid, niceness = (int(argument) for argument in arguments[:5])
-    command = arguments[5:]
-    if niceness:
-        _yield_processor(niceness)
+    parent, death_signal, uid, gid = (int(argument) for argument in arguments[:4])
+    command = arguments[4:]
     if uid >= 0:
         _become(uid, gid)
     if sys.platform == "linux":
         _exec_bound_to(parent, death_signal, command)
     return _watch_stdin(death_signal, command)
-
-
-def _yield_processor(niceness: int) -> None:
-    """Lower the priority of this process, and of its session among all sessions.
-
-    Where Linux groups processes by session ("autogroup", as on desktops), a process's own niceness counts only within
-    its session, and each of our children has its own.
-    """
-    os.nice(niceness)
-    with suppress(OSError), open("/proc/self/autogroup", "w") as group:  # noqa: PTH123  pathlib is slow to import
-        group.write(str(niceness))
 
 
 def _become(uid: int, gid: int) -> None:

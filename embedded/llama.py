@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,17 +23,17 @@ SLOT_CONTEXT_TOKENS = 4096
 # were found on two cores while this model generated: 6.3 at the same priority, 4.2 at this one, 3.8 without generation.
 NICENESS = 10
 ERRORS_ONLY = 1
+HEALTH_POLL_SECONDS = 0.1
 
 
 def child(data_dir: Path, port: int, log: Path) -> Child:
     """The server; `data_dir` contains only the libraries that its process loads."""
     return Child(
         name="llm",
-        command=[sys.executable, "-m", "embedded.llama", "--port", str(port)],
+        command=[sys.executable, "-m", "embedded.llama", "--port", str(port), "--niceness", str(NICENESS)],
         log=log,
         environment=without_secrets() | openmp.variables(data_dir),
         inherits=False,
-        niceness=NICENESS,
         healthy=lambda: http_ok(port, "/health"),
     )
 
@@ -49,8 +50,14 @@ def weights() -> Path:
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
-def serve(port: int) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def serve(port: int, niceness: int) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        port: port on loopback.
+        niceness: number from 0, the usual priority for the processor, to 19, the lowest; applied once the server is
+            healthy, because a low priority while the model loads would delay every start on a busy machine.
+    """
     import xllamacpp  # noqa: PLC0415 - loads native code, which the launcher does not need
 
     parameters = xllamacpp.CommonParams()
@@ -74,12 +81,42 @@ def serve(port: int) -> None:
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # before the server's threads, which inherit the mask
     server = xllamacpp.Server(parameters)
+    while not is_healthy(port):
+        if signal.sigtimedwait(stop, HEALTH_POLL_SECONDS):
+            os._exit(0)
+    lower_priority(niceness)
     signal.sigwait(stop)
     del server
     os._exit(0)  # a reply that is being written must not delay the exit
 
 
+def is_healthy(port: int) -> bool:
+    """Return whether the model is loaded; false also while no thread listens."""
+    try:
+        return http_ok(port, "/health")
+    except OSError:
+        return False
+
+
+def lower_priority(niceness: int) -> None:
+    """Lower the priority of every thread of this process, and of its session among all sessions.
+
+    Linux gives each thread a priority of its own. Where it groups processes by session ("autogroup", as on desktops),
+    the priority of a process counts only within its session.
+    """
+    if sys.platform != "linux":
+        os.nice(niceness)
+        return
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # the thread has ended
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(niceness))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    serve(parser.parse_args().port)
+    parser.add_argument("--niceness", type=int, default=NICENESS)
+    options = parser.parse_args()
+    serve(options.port, options.niceness)

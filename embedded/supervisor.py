@@ -86,7 +86,6 @@ class Child:
         inherits: whether it inherits this process's variables. Otherwise it gets none but `environment`.
         directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
-        niceness: number from 0, the usual priority for the processor, to 19, the lowest.
         stop_signal: the signal that asks it to exit in order.
         death_signal: the signal that the kernel sends it when this process dies.
     """
@@ -99,7 +98,6 @@ class Child:
     inherits: bool = True
     directory: Path | None = None
     user: tuple[int, int] | None = None
-    niceness: int = 0
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL
     start_timeout: timedelta = timedelta(seconds=60)
@@ -292,7 +290,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
     if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
         child.log.replace(child.log.with_suffix(".log.1"))
     uid, gid = child.user or (-1, -1)
-    numbers = (os.getpid(), int(child.death_signal), uid, gid, child.niceness)
+    numbers = (os.getpid(), int(child.death_signal), uid, gid)
     guard = [sys.executable, "-I", "-S", GUARD, *map(str, numbers)]
     inherited = os.environ if child.inherits else {}
     with child.log.open("ab") as output:

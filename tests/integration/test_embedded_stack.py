@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import asyncpg
@@ -24,6 +23,7 @@ from embedded.ports import free_port
 from embedded.stack import ENGINES, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import OPENAI_URL, Embedding, Settings
+from tests.support.waiting import wait_until
 
 STORES = ("postgres", "valkey", "qdrant")
 
@@ -95,13 +95,6 @@ def data_dir(first_start, tmp_path):
     folder = tmp_path / "data"
     subprocess.run(["cp", "-a", first_start, folder], check=True)
     return folder
-
-
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.05)
 
 
 def launch(directory):
@@ -297,12 +290,15 @@ def test_engines_inherit_no_secret(every_engine):
 
 
 def test_only_language_model_yields_the_processor(every_engine):
-    niceness = {name: process.nice() for name, process in every_engine.items()}
+    expected = dict.fromkeys(ENGINES, 0) | {"llm": llama.NICENESS}
+    wait_until(lambda: every_engine["llm"].nice() == llama.NICENESS)  # it lowers its priority once it is healthy
+    threads = Path("/proc", str(every_engine["llm"].pid), "task")
     groups = [Path("/proc", str(process.pid), "autogroup") for process in every_engine.values()]
 
-    assert niceness == dict.fromkeys(ENGINES, 0) | {"llm": llama.NICENESS}
+    wait_until(lambda: {os.getpriority(os.PRIO_PROCESS, int(it.name)) for it in threads.iterdir()} == {llama.NICENESS})
+    assert {name: process.nice() for name, process in every_engine.items()} == expected
     if groups[0].exists():  # the kernel groups processes by session
-        assert [int(group.read_text().split()[-1]) for group in groups] == list(niceness.values())
+        wait_until(lambda: [int(group.read_text().split()[-1]) for group in groups] == list(expected.values()))
 
 
 def test_engines_require_passwords(data_dir):
