@@ -56,7 +56,7 @@ class CachedEmbedding:
     model: MiniLM
 
     def of(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
+        """Return vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
         if not texts:
             return np.empty((0, DIMENSIONS), dtype=np.float32)
         missing = self.cache.missing_vectors("MiniLM", texts)  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline
 
 
 def graded(rankings: Iterable[Sequence[str]], relevant: Sequence[set[str]]) -> Values:
-    """nDCG@10 of each question, of shape `(questions,)`."""
+    """Return nDCG@10 of each question, of shape `(questions,)`."""
     values = []
     for ranking, answers in zip(rankings, relevant, strict=True):
         hits = [chunk in answers for chunk in ranking[:TOP]]
@@ -163,7 +163,7 @@ def alone(found: Founds, channel: Channel) -> Iterator[list[str]]:
 
 
 def measure(of: QuestionSet, condition: Condition, embedding: CachedEmbedding) -> dict[str, Values]:
-    """nDCG@10 of each question by fusion or channel, the mean over the draws."""
+    """Return nDCG@10 of each question by fusion or channel, the mean over the draws."""
     drawn_values: list[dict[str, Values]] = []
     for change in condition.changes:
         found = found_in(change(of), condition.baseline, embedding)

@@ -136,7 +136,7 @@ def steps(
 def mean_reciprocal_rank(
     embedder: MiniLM, filtered: list[list[FilteredQuestion]], name: str, passage_ids: Sequence[str]
 ) -> float:
-    """The mean reciprocal rank of users' questions, by the nearest kept question of each passage."""
+    """Return the mean reciprocal rank of users' questions, by the nearest kept question of each passage."""
     index_of = {passage_id: index for index, passage_id in enumerate(passage_ids)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
     user_questions = [(texts[query], index_of[passage]) for query, passage in judgements(name) if passage in index_of]

@@ -57,7 +57,7 @@ class BadRequest(Exception):
 
 
 def application(model: MiniLM) -> Starlette:
-    """The server of a loaded model. It computes in threads, so that health checks are always answered."""
+    """Return the server of a loaded model. It computes in threads, so that health checks are always answered."""
     worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:

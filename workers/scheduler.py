@@ -173,7 +173,7 @@ def _show_nothing() -> None:
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:
-    """Whether this scheduler may work.
+    """Return whether this scheduler may work.
 
     While the ledger is unavailable, no other can be elected, so the state is unchanged.
     """
@@ -206,7 +206,7 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
 
 
 def _after(failures: int, every: timedelta) -> float:
-    """The pause in seconds after this many consecutive failures."""
+    """Return the pause in seconds after this many consecutive failures."""
     doubled = every * (1 << min(failures - 1, 10))
     return max(every, min(doubled, _LONGEST_PAUSE)).total_seconds()
 

@@ -132,7 +132,7 @@ def validate_as(model: type[M], value: Any) -> M:
 
 
 def _count_values(body: bytes) -> int:
-    """The approximate number of values in JSON: commas and opening brackets outside texts.
+    """Return the approximate number of values in JSON: commas and opening brackets outside texts.
 
     Other threads can run meanwhile. For invalid JSON the count is correct up to the position where the parser stops.
     """

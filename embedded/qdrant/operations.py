@@ -24,7 +24,7 @@ _MODES = {
 
 
 def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERATION_POINTS) -> Iterator[Counted]:
-    """Operations that insert or overwrite the points, in their order.
+    """Return operations that insert or overwrite the points, in their order.
 
     If a point is malformed or a vector has the wrong size, the whole request is refused. If a vector's name is not in
     the collection, the other points are written before the request is refused, as a server does it.
@@ -61,7 +61,7 @@ def set_payload(request: Json) -> Iterator[Counted]:
 
 
 def batch(request: Json, shape: Shape, most: Callable[[], int]) -> list[Iterator[Counted]]:
-    """The operations of `points/batch`, in order; all are read before the first is applied."""
+    """Return the operations of `points/batch`, in order; all are read before the first is applied."""
     return [_one(operation, shape, most) for operation in request["operations"]]
 
 
@@ -78,7 +78,7 @@ _NAMED = {"delete": delete, "set_payload": set_payload}
 
 
 def _selected(request: Json, by_id: Any, by_filter: Any, *arguments: Any) -> Iterator[Counted]:
-    """An operation on the points that the request names by id or by filter."""
+    """Return an operation on the points that the request names by id or by filter."""
     _refuse(request, "shard_key")
     if request.get("points") is not None:
         return iter([(by_id(point_ids(request["points"]), *arguments), 0)])
@@ -101,7 +101,7 @@ def _then_refuse(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterato
 
 
 def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ErrorReply | None]:
-    """The points to write, and the refusal of a point with a vector that the collection does not have."""
+    """Return the points to write, and the refusal of a point with a vector that the collection does not have."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
     listed, refusal = [], None
@@ -123,7 +123,7 @@ def _id(value: Any) -> Any:
 
 
 def vectors(named: Any, shape: Shape) -> Any:
-    """A point's vectors for the engine, checked against the collection's: the engine checks too late."""
+    """Return a point's vectors for the engine, checked against the collection's: the engine checks too late."""
     if named.__class__ is list:
         return _dense("", named, shape)
     return {name: _vector(name, vector, shape) for name, vector in named.items()}

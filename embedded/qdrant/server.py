@@ -167,7 +167,7 @@ class Api:
 
 
 def _done(request: Request) -> Json:
-    """Every update is applied before its reply. A caller that did not wait sees no more than with a server."""
+    """Return every update is applied before its reply. A caller that did not wait sees no more than with a server."""
     waited = request.query_params.get("wait") == "true"
     return {"operation_id": 0, "status": "completed" if waited else "acknowledged"}
 

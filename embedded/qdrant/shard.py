@@ -218,7 +218,7 @@ class Shard:
         return not self._joined and self.engine.info().segments_count > self._joined_segments
 
     def _thresholds(self, points: int) -> float:
-        """The size of `points` points' vectors, in indexing thresholds; 0 if the collection has no index."""
+        """Return the size of `points` points' vectors, in indexing thresholds; 0 if the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not schema.is_indexed(self.config) or not bytes_a_point:
@@ -335,14 +335,14 @@ def _sync(directory: Path) -> None:
 
 
 def _load(directory: Path) -> tuple[engine.EdgeShard, int]:
-    """An optimized shard and how many points it has."""
+    """Return an optimized shard and how many points it has."""
     with engine_errors():
         shard = engine.EdgeShard.load(str(directory))
     return shard, shard.info().points_count
 
 
 def parse(body: bytes) -> Json:
-    """The JSON object of a request; an empty body is an empty object."""
+    """Return the JSON object of a request; an empty body is an empty object."""
     try:
         value = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError as error:

@@ -85,7 +85,7 @@ class Store:
         return self._directory / quote(name, safe="").replace(".", "%2E")
 
     def _collection_directories(self) -> list[Path]:
-        """The folders of collections. A folder without configuration was created or deleted when the process died."""
+        """Return the folders of collections, without folders whose creation or deletion was interrupted."""
         directories = []
         for path in sorted(self._directory.iterdir()):
             if (path / CONFIGURATION).exists():

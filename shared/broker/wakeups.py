@@ -163,6 +163,6 @@ class Wakeups:
 
 
 def _reason(error: Exception) -> str:
-    """The broker's own message; of other errors only the type, because they may quote the URL."""
+    """Return the broker's own message; of other errors only the type, because they may quote the URL."""
     answered = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
     return f"{type(error).__name__}: {error}" if answered else type(error).__name__

@@ -38,12 +38,12 @@ _VALUES: Mapping[FieldType, str] = {
 
 
 def fits(kind: FieldType, value: object) -> bool:
-    """Whether a value of the metadata, or of a filter, is of a type."""
+    """Return whether a value of the metadata, or of a filter, is of a type."""
     return _FITS[kind](value)
 
 
 def values_of(value: object) -> list[object]:
-    """The values of a field: a list's items, or a single value; none for null."""
+    """Return the values of a field: a list's items, or a single value; none for null."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

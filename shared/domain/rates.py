@@ -51,7 +51,7 @@ class Rates:
         return min(calls, default=None)
 
     def buckets(self) -> tuple[Bucket, Bucket]:
-        """The buckets of requests and of tokens."""
+        """Return the buckets of requests and of tokens."""
         return (
             UNLIMITED if self.requests is None else _of_requests(self.requests, self.window),
             UNLIMITED if self.tokens is None else _of_tokens(self.tokens, self.window),
@@ -59,7 +59,7 @@ class Rates:
 
 
 def _of_requests(limit: int, window: Window) -> Bucket:
-    """A bucket that lets at most `limit` requests arrive in any window.
+    """Return a bucket that lets at most `limit` requests arrive in any window.
 
     A bucket with capacity C and rate r grants at most C + r t in any time t, in whole requests. Requests that arrive
     within a window were granted within it and the jitter before it, so C + r (window + jitter) < limit + 1 suffices: 95
@@ -71,6 +71,6 @@ def _of_requests(limit: int, window: Window) -> Bucket:
 
 
 def _of_tokens(limit: int, window: Window) -> Bucket:
-    """A bucket of tokens: half of the burst is reserved for the one call that may overdraw it."""
+    """Return a bucket of tokens: half of the burst is reserved for the one call that may overdraw it."""
     burst = limit * window.burst_seconds / window.seconds
     return (limit - burst) / (window.seconds + window.jitter_seconds) / 1000, max(1.0, burst / 2)

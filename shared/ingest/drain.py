@@ -418,7 +418,7 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await (self._stage.expire if failed else self._stage.release)(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
-        """The fields of a log event that identify the rows for an operator."""
+        """Return the fields of a log event that identify the rows for an operator."""
         first = self._stage.describe(items[0]) if items else {}
         return {"stage": self._stage.name, "items": len(items), **first}
 
@@ -433,7 +433,7 @@ def _parts(outcome: object) -> Sequence[object]:
 
 
 def _failure(outcome: object) -> str | None:
-    """The kind of the first failure, or None."""
+    """Return the kind of the first failure, or None."""
     failed = (one.decision for one in _parts(outcome) if isinstance(one, FailedAttempt))
     return next((one.kind if isinstance(one, Dead) else "retry" for one in failed), None)
 

@@ -268,6 +268,6 @@ async def _watch_loop(pulse: Pulse) -> None:
 
 
 def names() -> set[str]:
-    """The names of the metrics as queried; names of histograms have no suffix."""
+    """Return the names of the metrics as queried; names of histograms have no suffix."""
     families = REGISTRY.collect()
     return {family.name + "_total" * (family.type == "counter") for family in families}

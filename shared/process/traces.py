@@ -70,12 +70,12 @@ def note(name: str, value: str | int) -> None:
 
 
 def is_recording() -> bool:
-    """Whether a span that started now would be recorded."""
+    """Return whether a span that started now would be recorded."""
     return current.get().is_recording
 
 
 def traceparent() -> str | None:
-    """The current span's header for other processes; None if traces are disabled."""
+    """Return the current span's header for other processes; None if traces are disabled."""
     return current.get().traceparent
 
 
@@ -109,7 +109,7 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
 
 
 def _is_enabled(given: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables enable traces; its SDK reads the others itself, so they are not settings."""
+    """Return whether OpenTelemetry's variables enable traces; its SDK reads all other variables itself."""
 
     def of(*names: str) -> str:
         return next((value for name in names if (value := given.get(name, "").strip())), "")

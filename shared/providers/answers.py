@@ -122,7 +122,7 @@ def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool 
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """The pause that the provider asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
+    """Return the pause that the provider asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
 
     RFC 9110, 10.2.3. A date counts from the reply's own `date`, since this machine's clock may be another hour's.
 

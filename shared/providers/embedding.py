@@ -47,7 +47,7 @@ class Prefixes:
         return Input(self.of_query + question)
 
     def passage(self, text: str) -> Input:
-        """A text that answers questions: a chunk's, or one of its sentences."""
+        """Return a text that answers questions: a chunk's, or one of its sentences."""
         return Input(self.of_passage + text)
 
     def queries(self, questions: Iterable[str]) -> list[Input]:
@@ -70,7 +70,7 @@ class Embedder(Protocol):
     def prefixes(self) -> Prefixes: ...
 
     async def dimensions(self) -> int:
-        """The length of the vectors; the first call embeds a text to learn it.
+        """Return the length of the vectors; the first call embeds a text to learn it.
 
         Raises:
             Transient: the model is not available.
@@ -105,7 +105,7 @@ class Embedders:
         return list(self._embedders)
 
     def of(self, name: str) -> Embedder:
-        """The embedder of that name.
+        """Return the embedder of that name.
 
         Raises:
             Conflict: the settings of this process describe none.

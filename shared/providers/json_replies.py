@@ -17,7 +17,7 @@ class MalformedReply(Exception):
 
 
 def json_in(reply: str) -> list[Any]:
-    """Each JSON object or list in a model's reply, in a code fence, within prose or alone, in order.
+    """Return each JSON object or list in a model's reply, in a code fence, within prose or alone, in order.
 
     Values inside a value are not listed again.
 
@@ -28,7 +28,7 @@ def json_in(reply: str) -> list[Any]:
 
 
 def spoken(reply: str) -> str:
-    """A reply without the model's thinking.
+    """Return a reply without the model's thinking.
 
     Raises:
         MalformedReply: nothing else is in it.

@@ -215,7 +215,7 @@ def read(completion: Completion, question: str, options: RewriteOptions) -> Rewr
 
 
 def _only_entities(options: RewriteOptions) -> bool:
-    """Whether an empty reply is a good one: a question may have no names in it."""
+    """Return whether an empty reply is a good one: a question may have no names in it."""
     return options == RewriteOptions(entities=True)
 
 
@@ -240,7 +240,7 @@ def _distinct(texts: Iterable[str], max_chars: int, seen: set[str]) -> Iterator[
 
 
 def _line(text: str, max_chars: int) -> str:
-    """One line that every provider accepts: without NUL characters and halves of surrogate pairs."""
+    """Return one line that every provider accepts: without NUL characters and halves of surrogate pairs."""
     return " ".join(text.replace("\x00", " ").encode("utf-8", "ignore").decode().split())[:max_chars].strip()
 
 

@@ -174,7 +174,7 @@ def _joined(
 
 
 def _cosines(scores: Sequence[dict[str, float]], hit: Hit) -> list[float] | None:
-    """The scores of a point, one per search; None if it has no such vector."""
+    """Return the scores of a point, one per search; None if it has no such vector."""
     return [each[hit.id] for each in scores] if all(hit.id in each for each in scores) else None
 
 

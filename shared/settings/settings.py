@@ -268,7 +268,7 @@ class Settings(BaseSettings):
         return self.embedding_api_key
 
     def limits_of(self, tenant: str) -> TenantLimits:
-        """The limits of a tenant: its own entry, completed by the entry `*`."""
+        """Return the limits of a tenant: its own entry, completed by the entry `*`."""
         own = self.tenant_limits.get(tenant)
         if own is None:
             return self.limits_of_others
@@ -285,7 +285,7 @@ class Settings(BaseSettings):
         return self.tenant_limits.get(OTHERS, TenantLimits())
 
     def named_embeddings(self) -> dict[str, Embedding]:
-        """The entries of FOREASK_EMBEDDINGS, each with its server.
+        """Return the entries of FOREASK_EMBEDDINGS, each with its server.
 
         An entry without a server uses FOREASK_EMBEDDING_BASE_URL, whose key is sent to no other server.
         """
@@ -296,7 +296,7 @@ class Settings(BaseSettings):
         }
 
     def served_embeddings(self) -> dict[str, Embedding]:
-        """The configured embeddings by name, the default one first."""
+        """Return the configured embeddings by name, the default one first."""
         named, default = self.named_embeddings(), self.embedding_model
         if default is None:
             return named
@@ -320,7 +320,7 @@ class Settings(BaseSettings):
         return not (self.api_keys or self.operator_keys)
 
     def qdrant_addresses(self) -> list[str]:
-        """The addresses of Qdrant's nodes.
+        """Return the addresses of Qdrant's nodes.
 
         Raises:
             InvalidInput: no address is set.
@@ -328,7 +328,7 @@ class Settings(BaseSettings):
         return [address.strip() for address in require(self.qdrant_url, "FOREASK_QDRANT_URL").split(",")]
 
     def environment(self) -> dict[str, str]:
-        """The variables that reproduce these settings in another process, including secrets."""
+        """Return the variables that reproduce these settings in another process, including secrets."""
         dumped = self.model_dump(mode="json", exclude={"api_keys", "operator_keys", "embeddings"}, exclude_none=True)
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
         plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
@@ -352,7 +352,7 @@ class Settings(BaseSettings):
             yield EffectiveSetting(variables[0], shown, origin(variables, given))
 
     def store_config(self) -> dict[str, str]:
-        """The options of the object store."""
+        """Return the options of the object store."""
         options = self.store_options
         return {} if options is None else dict(orjson.loads(options.get_secret_value()))
 
@@ -490,7 +490,7 @@ def require(value: T | None, name: str) -> T:
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
+    """Return the variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
     if not location:
         return "the environment"
     if location[0] in ("embeddings", "tenant_limits") and len(location) > 1:

@@ -334,7 +334,7 @@ class _Aborted(Exception):
 
 
 def _sent(tenant: str, token: str) -> str:
-    """The object of an offer; a tenant can name only its own objects."""
+    """Return the object of an offer; a tenant can name only its own objects."""
     return f"sent/{tenant}/{token}"
 
 
@@ -357,13 +357,13 @@ def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureSto
 
 
 def _status(error: Exception) -> int:
-    """The store's status code; 0 without a reply."""
+    """Return the store's status code; 0 without a reply."""
     status = _STATUS.search(str(error))
     return int(status[1]) if status else 0
 
 
 def _reason(error: Exception) -> str:
-    """The problem without the store's own message, which contains addresses and signed data."""
+    """Return the problem without the store's own message, which contains addresses and signed data."""
     if isinstance(error, FileNotFoundError):
         return "there is no such bucket"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):

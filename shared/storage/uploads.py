@@ -84,7 +84,7 @@ def stored_in(name: str) -> str:
 
 
 def _part(name: str) -> tuple[int, int] | None:
-    """Offset and length in bytes of an upload in its pack; None if it has an object of its own."""
+    """Return offset and length in bytes of an upload in its pack; None if it has an object of its own."""
     _, of_pack, label = name.partition("#")
     if not of_pack:
         return None
@@ -93,7 +93,7 @@ def _part(name: str) -> tuple[int, int] | None:
 
 
 def _part_of_pack(name: str) -> tuple[int, int]:
-    """Offset and length in bytes of an upload that must be a part of a pack.
+    """Return offset and length in bytes of an upload that must be a part of a pack.
 
     Raises:
         ValueError: it has an object of its own, whose bytes a new pack would lose.
@@ -180,7 +180,7 @@ class Uploads(ABC):
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
     async def foreign_bytes(self, parts: Sequence[str]) -> bool:
-        """Whether an object has bytes outside these parts, never if one of them is the whole object.
+        """Return whether an object has bytes outside these parts, never if one of them is the whole object.
 
         Raises:
             Unavailable: as `fetched`.
@@ -383,7 +383,7 @@ class Uploads(ABC):
         self._unavailable = False
 
     async def _marker(self) -> str | None:
-        """The id of the deployment that owns the store, or None."""
+        """Return the id of the deployment that owns the store, or None."""
         marker = await self.read_note(MARKER)
         return (marker or b"").decode(errors="replace").strip() or None
 

@@ -34,7 +34,7 @@ KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
 
 
 def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of declared fields by their keys in a point. The metadata fits the fields."""
+    """Return the values of declared fields by their keys in a point. The metadata fits the fields."""
     payload: dict[str, Any] = {}
     terms = [
         _term(name, value) for name, kind in fields if kind in _OF_TERMS for value in values_of(metadata.get(name))
@@ -48,7 +48,7 @@ def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, A
 
 
 def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object]]:
-    """Empty values for all keys that declared fields may have in a point, to overwrite old values."""
+    """Return empty values for all keys that declared fields may have in a point, to overwrite old values."""
     terms: dict[str, list[object]] = {TERMS: []} if any(kind in _OF_TERMS for _, kind in fields) else {}
     return terms | {key: [] for _, key in _compared(fields)}
 
@@ -94,5 +94,5 @@ def _compared(fields: tuple[FilterableField, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _term(name: str, value: object) -> str:
-    """A field and its value as one text. A name has no `=`, and within a collection a field has one type."""
+    """Return a field and its value as one text. A name has no `=`, and within a collection a field has one type."""
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}"

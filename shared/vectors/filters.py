@@ -186,7 +186,7 @@ def nothing() -> SearchFilter:
 
 
 def _of(location: IndexLocation) -> list[models.FieldCondition]:
-    """The conditions of every filter: the collection's groups, and its owner as a second lock."""
+    """Return the conditions of every filter: the collection's groups, and its owner as a second lock."""
     groups = [group(location, kind) for kind in KINDS]
     return [
         models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])),
@@ -257,7 +257,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
 
 
 def _count(parts: Sequence[Condition]) -> int:
-    """The number of conditions on fields."""
+    """Return the number of conditions on fields."""
     nested = [each for each in parts if isinstance(each, models.Filter)]
     clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
     return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))

@@ -65,7 +65,7 @@ def question_listing(where: VisiblePoints, limit: int) -> Search:
 
 
 def exactly(search: Search) -> Search:
-    """The same search without a graph and without quantized vectors: of few points it costs no more."""
+    """Return the same search without a graph and without quantized vectors: of few points it costs no more."""
     return {**search, "params": {"exact": True}}
 
 

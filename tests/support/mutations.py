@@ -691,7 +691,7 @@ def _end_of(text: str) -> str:
 
 
 def _is_of(case: str, name: str) -> bool:
-    """Whether a test of a report has this name; without parameters a name means all tests of its function."""
+    """Return whether a test of a report has this name; without parameters a name means all tests of its function."""
     return case == name or case.partition("[")[0] == name
 
 

@@ -76,7 +76,7 @@ async def _grade_all(
     retrieve: Retrieve,
     questions: Mapping[str, str],
 ) -> dict[str, GradedAnswer]:
-    """The judgements by query; a question that the provider refuses has none."""
+    """Return the judgements by query; a question that the provider refuses has none."""
     generative = answerer.form == "generative"
     gate = asyncio.Semaphore(services.settings.llm_max_in_flight if generative else _EXTRACTIVE_IN_FLIGHT)
     judged: dict[str, GradedAnswer] = {}

@@ -94,7 +94,7 @@ def read_set(folder: Path) -> LabelledCorpus:
 def _split(
     rows: Sequence[_QueryRow], judgements: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[_QueryRow], list[_QueryRow]]:
-    """The queries that have a passage to be found, and the others."""
+    """Return the queries that have a passage to be found, and the others."""
     return [row for row in rows if row.id in judgements], [row for row in rows if row.id not in judgements]
 
 
@@ -162,7 +162,7 @@ def _qrels_file(folder: Path) -> Path:
 
 
 def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Judgements of the queries that have a passage to be found, and notes about the judgements left out."""
+    """Return judgements of the queries that have a passage to be found, and notes about the judgements left out."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     no_passage, no_query = list[str](), list[str]()
     for query, passage, score in _qrels(path):

@@ -72,7 +72,7 @@ def layout_parts(layout: Layout, passage: LabelledPassage, questions: Sequence[s
 
 @cache
 def content_of(passage: LabelledPassage) -> ChunkContent:
-    """A passage as a chunk, in the language that the parser finds."""
+    """Return a passage as a chunk, in the language that the parser finds."""
     (content,) = with_languages([ChunkContent.whole(passage.text, passage.title)])
     return content
 
@@ -80,7 +80,7 @@ def content_of(passage: LabelledPassage) -> ChunkContent:
 def layout_collection(
     index_name: str, model: str, baseline: Baseline, languages: Iterable[str | None] = ()
 ) -> Collection:
-    """A collection that no ledger has, calibrated without labels, of texts in these languages."""
+    """Return a collection that no ledger has, calibrated without labels, of texts in these languages."""
     collection_id = uuid5(_NAMESPACE, index_name)
     calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline.similarity}
     calibration["baseline_spread"] = baseline.spread
@@ -97,7 +97,7 @@ def layout_points(
     parts: EmbeddedPassage,
     vectors: Mapping[Input, Vectors],
 ) -> list[Point]:
-    """The points of a passage; a text that the provider refused has no vector."""
+    """Return the points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
     context = PointContext(
         location=collection.location,

@@ -32,7 +32,7 @@ svg .bar { fill: var(--bar); } svg .main { fill: var(--main); } svg .interval { 
 
 
 def page(results: Json) -> str:
-    """The whole page; every text of the set or of settings is escaped."""
+    """Return the whole page; every text of the set or of settings is escaped."""
     title = escape(heading(results))
     notes = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(results))
     return (

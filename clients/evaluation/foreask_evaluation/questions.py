@@ -134,7 +134,7 @@ async def _filter_by_similarity(
 def _passed(
     services: EvaluationServices, passage: LabelledPassage, questions: Sequence[FilteredQuestion], floor: float | None
 ) -> tuple[str, ...]:
-    """The questions of a passage that pass, from cached vectors; refused texts have none."""
+    """Return the questions of a passage that pass, from cached vectors; refused texts have none."""
     prefixes = services.embedder.prefixes
     text, asked = prefixes.passage(passage.text), prefixes.queries(question.text for question in questions)
     vectors = services.cache.load_vectors(services.vector_model, [text, *asked])

@@ -131,7 +131,7 @@ async def _answers(
     strategies: Sequence[Strategy],
     indexed: Mapping[Layout, _IndexedLayout],
 ) -> Json | None:
-    """The quality of answers from the chunks that the first strategy finds; None without an answerer."""
+    """Return the quality of answers from the chunks that the first strategy finds; None without an answerer."""
     if services.answerer is None:
         return None
     strategy = strategies[0]
@@ -206,7 +206,7 @@ def _parts(
     layout: Layout,
     strategies: Sequence[Strategy],
 ) -> list[EmbeddedPassage]:
-    """The texts to embed of each passage; without questions if no strategy would search them."""
+    """Return the texts to embed of each passage; without questions if no strategy would search them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
     parts = [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
     return [replace(part, prefixes=services.embedder.prefixes) for part in parts]
@@ -266,7 +266,7 @@ def _point_batches(
 
 
 def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> Baseline:
-    """The baseline that a collection of these passages would measure when it calibrates itself."""
+    """Return the baseline that a collection of these passages would measure when it calibrates itself."""
     pairs = [
         (part.question_inputs[0], part.text_input) for part in parts if part.questions and part.text_input is not None
     ]
@@ -279,7 +279,7 @@ def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) ->
 
 
 async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> int:
-    """The length of the vectors, from any in the cache, so that a complete cache needs no call."""
+    """Return the length of the vectors, from any in the cache, so that a complete cache needs no call."""
     texts = [text for part in parts for text in part.inputs][:1]
     cached = services.cache.load_vectors(services.vector_model, texts)
     return len(next(iter(cached.values()))) if cached else await services.embedder.dimensions()
@@ -288,7 +288,7 @@ async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPass
 def _name(
     services: EvaluationServices, layout: Layout, passages: Sequence[LabelledPassage], parts: Sequence[EmbeddedPassage]
 ) -> str:
-    """A name that changes whenever a point would."""
+    """Return a name that changes whenever a point would."""
     content = hashlib.sha256(orjson.dumps([services.vector_model, layout]))
     for passage, part in zip(passages, parts, strict=True):
         content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))

@@ -76,7 +76,7 @@ async def retry_transient(call: Callable[[], Awaitable[T]], attempts: int) -> T:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Seconds until the next attempt."""
+    """Return seconds until the next attempt."""
     error = state.outcome.exception() if state.outcome else None
     retry_after = error.retry_after if isinstance(error, Transient) else None
     return _BACKOFF(state) + (retry_after or timedelta()).total_seconds()

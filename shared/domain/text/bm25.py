@@ -71,7 +71,7 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
 
 
 def _counts(text: str, language: str | None) -> dict[int, int]:
-    """The count of each term; a repeated word is looked up once."""
+    """Return the count of each term; a repeated word is looked up once."""
     counts: Counter[str] = Counter()
     for word, n in Counter(words_of(text, language)).items():
         for term in terms_of(word, language):

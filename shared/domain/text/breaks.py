@@ -25,7 +25,7 @@ def last_break(text: str, start: int, stop: int) -> int:
 
 
 def _continues(text: str, at: int) -> bool:
-    """Whether a reader sees the characters on both sides of `at` as one."""
+    """Return whether a reader sees the characters on both sides of `at` as one."""
     char, before = text[at], text[at - 1]
     return (
         char in _JOINERS

@@ -73,7 +73,7 @@ class Ratios:
 def measured(
     billed: Sequence[BilledChunk], options_of: Callable[[CollectionOptions], GenerationOptions], model: str
 ) -> Ratios:
-    """The ratios of chunks whose prompt follows from their collection's options and this model.
+    """Return the ratios of chunks whose prompt follows from their collection's options and this model.
 
     Chunks with repaired replies, or with options that changed since, are excluded.
     """
@@ -102,7 +102,7 @@ def measured(
 
 
 def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The tokens per call and per character that best fit calls of these characters and tokens.
+    """Return the tokens per call and per character that best fit calls of these characters and tokens.
 
     The instructions and the schema are the same in every call. If the calls cannot separate both parts, because their
     sizes are equal, the line passes through the origin.
@@ -189,7 +189,7 @@ class Amounts:
 
 
 def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
-    """The result of a count; with `prepends`, each text is embedded again with its questions in front."""
+    """Return the result of a count; with `prepends`, each text is embedded again with its questions in front."""
     written = count.paid + (count.requested + count.twins) * ratios.written
     questions = count.ready + count.dropped + written * ratios.embedded
     embeddings = count.chunks - count.kept_texts + questions
@@ -210,7 +210,7 @@ def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
 
 
 def duration(amounts: Amounts, limits: Sequence[LimitUse]) -> tuple[float, str] | None:
-    """The duration in seconds at the tightest limit, and the name of that limit; None without limits.
+    """Return the duration in seconds at the tightest limit, and the name of that limit; None without limits.
 
     The language model and the embedding model are called concurrently. If no rate of requests is declared, the calls in
     flight limit it, at the rate of the last calls.

@@ -262,7 +262,7 @@ class _Counting:
                 self.count.add(chunk.content, need)
 
     def stored(self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None, there: _There) -> list[_Chunk]:
-        """The chunks of these documents as they are or, with another chunking, as they will be."""
+        """Return the chunks of these documents as they are or, with another chunking, as they will be."""
         if chunking is None:
             whole = [(chunk.document, self._chunk(chunk.content, chunk.ready_questions)) for chunk in page]
         else:
@@ -277,7 +277,7 @@ class _Counting:
         return self._of_text(text, chunking, None if first.ready_questions is None else _ready(chunks))
 
     def sampled(self, document: SampleText, chunking: ChunkingOptions) -> list[_Chunk]:
-        """The chunks of a planned text."""
+        """Return the chunks of a planned text."""
         text = clean(document.text)
         extracted = ExtractedText(text, document.title or title_of(text, None), "text/markdown")
         return list(self._of_text(extracted, chunking, document.ready_questions))
@@ -304,7 +304,7 @@ class _Counting:
 
 
 def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
-    """The chunks with existing points; a text with prepended questions has no vector of its own."""
+    """Return the chunks with existing points; a text with prepended questions has no vector of its own."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page

@@ -9,7 +9,7 @@ from shared.ingest.parse.document import ExtractedText
 
 
 def restored(chunks: Sequence[ChunkContent], media_type: str, *, markdown: bool) -> ExtractedText:
-    """The text of a document from its chunks, in order, with their spans.
+    """Return the text of a document from its chunks, in order, with their spans.
 
     Pages are not restored, because they do not affect the cuts.
     """

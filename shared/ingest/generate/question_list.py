@@ -72,7 +72,7 @@ def _questions(completion: Completion, count: int) -> tuple[str, ...]:
 def _repaired(
     fault: MalformedReply, call: ChatRequest, content: ChunkContent, options: GenerationOptions
 ) -> tuple[GenerationOptions, ChatRequest]:
-    """The next call: fewer questions with more room after a cut, else the same with the shape spelled out.
+    """Return the next call: fewer questions with more room after a cut, else the same with the shape spelled out.
 
     An identical request would often bring an identical reply: greedy and cached servers exist.
     """

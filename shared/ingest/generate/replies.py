@@ -18,7 +18,7 @@ MAX_CHARS = 1_000
 
 
 def questions_in(reply: str) -> list[str]:
-    """The questions in a model's reply, unchanged.
+    """Return the questions in a model's reply, unchanged.
 
     A reply may hold `{"questions": [...]}`, the bare list, or objects for items, each also in a code fence or within
     prose. Without any JSON it may hold a numbered or bulleted list, or lines that are questions.
@@ -34,7 +34,7 @@ def questions_in(reply: str) -> list[str]:
 
 
 def storable(text: str) -> str:
-    """The text without NUL characters and lone surrogates, which no store accepts."""
+    """Return the text without NUL characters and lone surrogates, which no store accepts."""
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 

@@ -110,7 +110,7 @@ Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 
 def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
-    """The stage of a worker that serves these embeddings, over one ledger and one index."""
+    """Return the stage of a worker that serves these embeddings, over one ledger and one index."""
     any_indexer = indexers[0]
     costs = EmbeddingCosts()
     shares = _Shares(indexers, costs)
@@ -175,7 +175,7 @@ class _Shares:
             self._in_work[name] -= 1
 
     async def _served_now(self) -> list[str]:
-        """The embeddings whose providers are not paused. No vector is paid for while Qdrant is unavailable."""
+        """Return the embeddings whose providers are not paused. No vector is paid for while Qdrant is unavailable."""
         served = [name for name, indexer in self._indexers.items() if not await indexer.limiter.paused()]
         if served:
             await self._any.index.require()
@@ -206,7 +206,7 @@ def _describe(batch: IndexBatch) -> dict[str, str | int]:
 
 
 def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
-    """The traces of the documents, each with its part of the batch."""
+    """Return the traces of the documents, each with its part of the batch."""
     traced: dict[str, list[ChunkToIndex]] = {}
     for chunk in batch:
         if chunk.traceparent:
@@ -385,7 +385,7 @@ def _grade(
 async def _text_vectors(
     indexer: Indexer, graded: Sequence[_FilteredChunk], costs: EmbeddingCosts
 ) -> list[Vectors | None]:
-    """The vector of each chunk's text; None if the provider rejects the text.
+    """Return the vector of each chunk's text; None if the provider rejects the text.
 
     If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
     """
@@ -428,7 +428,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 
 
 def _indexed(graded: _FilteredChunk) -> IndexOutcome:
-    """The outcome that the ledger records when the chunk's points are stored."""
+    """Return the outcome that the ledger records when the chunk's points are stored."""
     chunk, text = graded.chunk, graded.text
     recorded = [dataclasses.asdict(question) for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)

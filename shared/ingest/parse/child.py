@@ -176,7 +176,7 @@ def _content(file: int) -> bytes:
 
 
 def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
-    """The document in a file: its text, divided, and its questions assigned to the chunks."""
+    """Return the document in a file: its text, divided, and its questions assigned to the chunks."""
     extracted = extract(
         content,
         filename=request["filename"],

@@ -64,7 +64,7 @@ class _HeadingSection:
 
 
 def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkContent, ...]:
-    """The chunks of a text, in order.
+    """Return the chunks of a text, in order.
 
     Every character that is not white space is in the span of a chunk. The cuts of a long section are chosen by content,
     so that an edit moves nearby cuts and leaves later ones unchanged.
@@ -138,7 +138,7 @@ def _may_join_next(short: _HeadingSection, following: _HeadingSection, options: 
 
 
 def _harmless(first: _HeadingSection, second: _HeadingSection, options: ChunkingOptions) -> bool:
-    """Whether two sections together fit, or one of them has to be cut anyway."""
+    """Return whether two sections together fit, or one of them has to be cut anyway."""
     together = second.units[-1].end - first.units[0].start
     return together <= options.max_chars or max(first.size, second.size) > options.max_chars
 
@@ -160,7 +160,7 @@ def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterato
 
 
 def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
-    """The end of the run that starts with unit `first`: the index of the next run's first unit."""
+    """Return the end of the run that starts with unit `first`: the index of the next run's first unit."""
     start = units[first].start
     room = start + max_chars - units[first].piece.repeated_chars
     earliest = start + int(max_chars * EARLIEST_CUT)
@@ -176,7 +176,7 @@ def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: 
 
 
 def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
-    """The harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
+    """Return the harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
     priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
@@ -203,7 +203,7 @@ def _content(
 
 
 def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:
-    """The headings above everything in the chunk that is not itself a heading."""
+    """Return the headings above everything in the chunk that is not itself a heading."""
     return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
 
 

@@ -151,7 +151,7 @@ def close_files(folder: Path) -> None:
 
 
 def _rights(kinds: Mapping[int, int], version: int) -> int:
-    """The access rights that a version of Landlock can handle."""
+    """Return the access rights that a version of Landlock can handle."""
     return max((mask for since, mask in kinds.items() if since <= version), default=0)
 
 

@@ -27,7 +27,7 @@ _MIN_KEPT_WORDS = 0.8
 
 
 def extract(content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
-    """The text of a file with this content as Markdown.
+    """Return the text of a file with this content as Markdown.
 
     Raises:
         Unreadable: with a sentence that names the problem and the remedy.
@@ -73,7 +73,7 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    """Text in a notation; if the conversion fails or drops most of it, the notation itself is the text."""
+    """Return text in a notation; if the conversion fails or drops most of it, the notation itself is the text."""
     plain = decode(content, charset=charset)
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
@@ -106,7 +106,7 @@ _ROUTES = {
 
 
 def html_to_markdown(html: str) -> str:
-    """A page's Markdown.
+    """Return a page's Markdown.
 
     The converter silently drops content nested more than 64 elements deep, so such a page yields its plain text.
     """
@@ -126,7 +126,7 @@ def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
 
 
 def detected_language(text: str) -> str | None:
-    """The language of a text in ISO 639-3, if the detector is sure."""
+    """Return the language of a text in ISO 639-3, if the detector is sure."""
     languages = kreuzberg.extract_bytes_sync(
         text.encode(), kinds.TEXT.media_type, config=_detecting()
     ).detected_languages
@@ -139,7 +139,7 @@ def load() -> None:
 
 
 def native_files() -> int:
-    """The number of files that native code has read in this process."""
+    """Return the number of files that native code has read in this process."""
     return _kreuzberg().files
 
 
@@ -210,7 +210,7 @@ def _explaining(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The problem of a file, found by whole words, because most of the extractor's errors have one class."""
+    """Return the problem of a file, found by whole words, because most of the extractor's errors have one class."""
     for words, reason in _REASONS:
         if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
             return reason

@@ -129,19 +129,19 @@ _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b"
 
 
 def is_text_file(filename: str) -> bool:
-    """Whether a file of this name is plain text."""
+    """Return whether a file of this name is plain text."""
     kind = _BY_SUFFIX.get(PurePath(filename).suffix[1:].lower())
     return kind is not None and kind.route in ("text", "code")
 
 
 def is_code(filename: str | None, media_type: str | None) -> bool:
-    """Whether text of this name and media type has no markup."""
+    """Return whether text of this name and media type has no markup."""
     kind = _BY_MEDIA_TYPE.get(media_type or "") or _BY_SUFFIX.get(PurePath(filename or "").suffix[1:].lower())
     return kind is CODE
 
 
 def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bool:
-    """Whether a file with these first bytes is plain text, which no library reads."""
+    """Return whether a file with these first bytes is plain text, which no library reads."""
     try:
         kind = detect(head, filename=filename, media_type=media_type)
     except Unreadable:
@@ -150,7 +150,7 @@ def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bo
 
 
 def detect(content: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
-    """The kind of a file.
+    """Return the kind of a file.
 
     Args:
         content: the whole file.
@@ -226,7 +226,7 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
 
 
 def _compound(content: bytes) -> FileKind:
-    """The kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
+    """Return the kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
     if "EncryptedPackage".encode("utf-16-le") in content:
         raise Unreadable("the file is protected with a password; remove the password and add it again")
     for stream, kind in _OLE_STREAMS:
@@ -268,7 +268,7 @@ def _marked_up(tag: str, start: str) -> FileKind:
 
 
 def _preview(head: bytes) -> str:
-    """A prefix of the text that suffices to recognise markup and headers in any encoding."""
+    """Return a prefix of the text that suffices to recognise markup and headers in any encoding."""
     return head[:8192].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
 
 

@@ -124,7 +124,7 @@ _CODES = dict(
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
-    """The chunks of a document with their languages; a short chunk has the language of most of the document.
+    """Return the chunks of a document with their languages; a short chunk has the language of most of the document.
 
     Chunks that are mostly code have none, and neither have documents of short texts only.
     """
@@ -143,7 +143,7 @@ def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text in ISO 639-1; None if the detector does not know or is not sure.
+    """Return the language of a text in ISO 639-1; None if the detector does not know or is not sure.
 
     If it is sure of a language in Latin letters without that language's commonest words, the text is code or a list.
     """

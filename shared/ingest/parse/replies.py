@@ -116,7 +116,7 @@ class ReplyLimits:
 
 
 def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
-    """The first message of a reply.
+    """Return the first message of a reply.
 
     Raises:
         InvalidReply: it has other values than a child sends.
@@ -190,7 +190,7 @@ class ReplyChunks:
         return self._document[1] if self._document else 0
 
     def document(self) -> ParsedDocument:
-        """The document, after its last part.
+        """Return the document, after its last part.
 
         Raises:
             InvalidReply: a ready-made question has no chunk.

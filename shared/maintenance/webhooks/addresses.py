@@ -105,7 +105,7 @@ async def resolve(parts: SplitResult, *, private: bool) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is a global unicast address, and not in a network with a special purpose."""
+    """Return whether an address is a global unicast address, and not in a network with a special purpose."""
     parsed: IPv4Address | IPv6Address | None = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         if parsed in _GLOBAL_UNICAST:

@@ -181,7 +181,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, call)
 
     async def paused(self) -> bool:
-        """Whether work claimed now could not start: the provider is paused, or the broker does not answer."""
+        """Return whether work claimed now could not start: the provider is paused, or the broker does not answer."""
         if time.monotonic() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
         ):
@@ -192,14 +192,14 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, calls: int) -> int:
-        """The number of further calls to claim now: calls that the declared rate allows within seconds."""
+        """Return the number of further calls to claim now: calls that the declared rate allows within seconds."""
         if self._requests_a_millisecond == 0:
             return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
         return max(0, min(calls, ahead - self._client.waiting))
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """The used share of the provider's and the tenant's limits.
+        """Return the used share of the provider's and the tenant's limits.
 
         Raises:
             Unavailable: the broker is unavailable.

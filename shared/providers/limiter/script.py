@@ -221,7 +221,7 @@ class LimiterScript:
         return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), requests)
 
     def key(self, name: str) -> str:
-        """All keys of a provider are in one slot of a cluster."""
+        """Return all keys of a provider are in one slot of a cluster."""
         return f"{_PREFIX}:{{{self._terms.provider}}}:{name}"
 
 
@@ -230,7 +230,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def provider_id(*parts: str) -> str:
-    """A short name for a provider that shows nothing of its parts."""
+    """Return a short name for a provider that shows nothing of its parts."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

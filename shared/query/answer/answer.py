@@ -63,5 +63,5 @@ class Answerer(Protocol):
 
 
 def nothing_found(form: Form = "generative", usage: Usage | None = None) -> Answer:
-    """The answer where the passages do not answer the question."""
+    """Return the answer where the passages do not answer the question."""
     return Answer(NOTHING_FOUND, form=form, usage=usage or Usage(), found=False)

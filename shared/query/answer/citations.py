@@ -102,7 +102,7 @@ class CitationOrder:
 
 
 def _held_back(text: str) -> int:
-    """The offset of the part that may still become a citation: an open bracket and the space before it."""
+    """Return the offset of the part that may still become a citation: an open bracket and the space before it."""
     window = max(0, len(text) - _LONGEST_CITATION)
     bracket = max(text.rfind("[", window), text.rfind("\u3010", window))
     if bracket < 0 or _closed(text, bracket):

@@ -62,7 +62,7 @@ class LinkCleaner:
 
 
 def without_links(text: str) -> str:
-    """The text without images, with links as their text."""
+    """Return the text without images, with links as their text."""
     text = _UNSAFE_TAG.sub("< ", _without_tags(text))
     text = _LINK.sub(lambda link: link["text"], _CITED_LINK.sub(lambda link: link["cited"], _IMAGE.sub("", text)))
     text = _UNSAFE_TAG.sub("< ", _without_tags(text))
@@ -78,7 +78,7 @@ def _without_tags(text: str) -> str:
 
 
 def _held_from(text: str) -> int:
-    """The offset of the part that may still become a link, an image or a tag; the end if there is none."""
+    """Return the offset of the part that may still become a link, an image or a tag; the end if there is none."""
     start, depth, at = None, 0, 0
     while at < len(text):
         if text[at] == "[":
@@ -102,7 +102,7 @@ def _held_from(text: str) -> int:
 
 
 def _after_target(text: str, at: int) -> int:
-    """The offset after round brackets that open at an offset, if any; the end if they do not close."""
+    """Return the offset after round brackets that open at an offset, if any; the end if they do not close."""
     if text[at : at + 1] != "(":
         return at
     depth = 0

@@ -17,7 +17,7 @@ MIN_PAIRS = 30  # with fewer, chance moves the mean
 
 
 def measure_baseline(questions: Vectors, texts: Vectors) -> Baseline:
-    """The mean cosine of questions with texts of others, and the standard deviation of these cosines.
+    """Return the mean cosine of questions with texts of others, and the standard deviation of these cosines.
 
     Args:
         questions: shape `(n, dimensions)`, unit length; the texts again if there are no questions.

@@ -145,7 +145,7 @@ class Calibrator:
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
-        """Whether the number of chunks, or of accepted questions, has grown by half since the last time.
+        """Return whether the number of chunks, or of accepted questions, has grown by half since the last time.
 
         The first time there must be enough texts to measure the baseline similarity, later enough questions.
         """
@@ -177,7 +177,7 @@ class Calibrator:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
     async def _baseline(self, collection: Collection, sample: Sequence[PassedQuestion]) -> Baseline | None:
-        """The baseline of the embedding model with questions, or with texts; None if both are too few."""
+        """Return the baseline of the embedding model with questions, or with texts; None if both are too few."""
         texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) >= MIN_PAIRS:

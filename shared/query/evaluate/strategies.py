@@ -82,7 +82,7 @@ def select_strategies(names: Iterable[str] | None) -> tuple[Strategy, ...]:
 
 
 def select_baseline(name: str | None, strategies: Iterable[Strategy]) -> str:
-    """The strategy that others are compared with: the named one, else `text`, else the first.
+    """Return the strategy that others are compared with: the named one, else `text`, else the first.
 
     Raises:
         InvalidInput: the named one is not among the strategies.

@@ -66,7 +66,7 @@ def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match
 
 
 def _nearest_questions(channels: Channels) -> dict[str, str]:
-    """The point of the question that matched, by chunk, unless the chunk's text was nearer."""
+    """Return the point of the question that matched, by chunk, unless the chunk's text was nearer."""
     if "questions" not in channels:
         return {}
     hits, texts = channels["questions"], channels["text"].scores if "text" in channels else {}

@@ -36,13 +36,13 @@ def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str
 
 
 def _words(text: str) -> str:
-    """The words with a space around each, so that a name matches whole words alone."""
+    """Return the words with a space around each, so that a name matches whole words alone."""
     words = [piece for word in WORD.findall(text.casefold()) for piece in pieces_of(word)]
     return f" {' '.join(words)} " if words else ""
 
 
 def passage_of(payload: Mapping[str, Any]) -> str:
-    """A chunk under its title and headings, as a model reads it."""
+    """Return a chunk under its title and headings, as a model reads it."""
     return ChunkContent.from_json(payload).passage
 
 

@@ -115,11 +115,11 @@ class _Search:
         return self.read.chunks
 
     def version_of(self, match: Match) -> int:
-        """The newest version in which a channel found the chunk."""
+        """Return the newest version in which a channel found the chunk."""
         return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
 
     def question_of(self, match: Match) -> Mapping[str, Any] | None:
-        """The payload of the matching question; None if there is none or an edit has deleted it since."""
+        """Return the payload of the matching question; None if there is none or an edit has deleted it since."""
         return self.read.questions.get(match.question) if match.question else None
 
 
@@ -179,7 +179,7 @@ class Retriever:
         return retrieval
 
     async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
-        """The ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
+        """Return the ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
         collection, query = search.collection, search.query
         fields, chosen = collection.options.filterable, of_chunks(query.expected)
         own = caller_conditions(query.filter, query.document_ids, fields, query.required)
@@ -279,7 +279,7 @@ class Retriever:
         return await embedder.embed(embedder.prefixes.queries(texts))
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
-        """The hits of the rewritten question; none if rewriting fails or takes too long."""
+        """Return the hits of the rewritten question; none if rewriting fails or takes too long."""
         query, retrieval = search.query, search.retrieval
         if not query.rewriting:
             return []
@@ -345,7 +345,7 @@ class Retriever:
         return [*front, *rest.values(), *matches[len(candidates) :]]
 
     async def _units_of(self, matches: Sequence[Match], search: _Search) -> list[RetrievedChunk]:
-        """The units to return for the matches, each text once."""
+        """Return the units to return for the matches, each text once."""
         query, trace = search.query, search.trace
         distinct = DistinctChunks(query.top_k)
         step, start = query.top_k * (CHILDREN if query.unit == "section" else 1), 0

@@ -26,7 +26,7 @@ Scale = Callable[[float], float]
 
 
 def scale_of(baseline: Baseline) -> Scale | None:
-    """The function that rescales a cosine; None if a model's cosines need no rescaling."""
+    """Return the function that rescales a cosine; None if a model's cosines need no rescaling."""
     zero = max(0.0, (baseline.similarity - _USUAL) / (1 - _USUAL))
     spread = baseline.spread / (1 - zero)
     if not zero and spread <= _USUAL_SPREAD:

@@ -51,7 +51,7 @@ def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey
 
 
 def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
-    """The section's text, joined from its chunks; the chunk itself if one of them is missing."""
+    """Return the section's text, joined from its chunks; the chunk itself if one of them is missing."""
     parts = sorted(parts, key=lambda part: part["ordinal"])
     ordinals = [part["ordinal"] for part in parts]
     complete = (
@@ -87,7 +87,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _white_space(chars: int) -> str:
-    """This many characters that mean the same in Markdown, because the original white space is not stored."""
+    """Return this many characters that mean the same in Markdown, because the original white space is not stored."""
     return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
 
 
