@@ -158,7 +158,7 @@ def judgements(name: str) -> list[tuple[str, str]]:
 
 
 def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
-    """The share of questions answered at each floor: with their own passage, without it, and from random passages."""
+    """Print the share of questions answered at each floor: with their passage, without it, from random ones."""
     corpus = rows(name, "corpus.jsonl")
     index_of = {passage["_id"]: index for index, passage in enumerate(corpus)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}

@@ -1,9 +1,9 @@
-"""Becomes a command that dies together with the process that started it, however that process dies.
+"""Runs a command that is killed when the process that started it ends for any reason.
 
 Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID NICENESS COMMAND…`), never imported: it must start in
-milliseconds and before any thread exists, which `preexec_fn` cannot promise. On Linux the kernel sends the signal
+milliseconds and before any thread exists, which `preexec_fn` cannot guarantee. On Linux the kernel sends the signal
 (PR_SET_PDEATHSIG) and this process becomes the command. A change of user clears the setting, so the user is changed
-first. Elsewhere this process stays, and reads the end of its standard input as the parent's death.
+first. On other systems this process keeps running, and treats the end of its standard input as the parent's death.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 def _yield_processor(niceness: int) -> None:
     """Lower the priority of this process, and of its session among all sessions.
 
-    Where Linux groups processes by session ("autogroup", as on desktops), a process's own niceness counts only within
+    If Linux groups processes by session ("autogroup", as on desktops), a process's own niceness counts only within
     its session, and each of our children has its own.
     """
     os.nice(niceness)

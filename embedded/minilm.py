@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, int8: texts to unit vectors, on the CPU."""
+"""all-MiniLM-L6-v2 (int8), which converts texts to unit vectors on the CPU."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class _AccessState(Protocol):
-    """The parts of `ApiState` that authentication needs."""
+    """The part of `ApiState` that authentication uses."""
 
     @property
     def settings(self) -> Settings: ...

@@ -104,7 +104,7 @@ class SampleFile:
 async def read_sample(
     request: Request, allowed: frozenset[str], *, most_files: int, most_bytes: int
 ) -> tuple[list[SampleFile], dict[str, str]]:
-    """Read a form with some files, called `file`, and fields, without storing anything.
+    """Read a form with fields and several parts `file`, without storing anything.
 
     Args:
         request: the request.

@@ -66,7 +66,7 @@ async def receive(
         TooManyRequests: the tenant has used up its daily upload limit.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
-    On every error neither a row nor a file remains.
+    If an error is raised, no row and no file is stored.
     """
     await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:

@@ -1,4 +1,4 @@
-"""Filters: from REST JSON to the engine's objects."""
+"""Conversion of filters from REST JSON to the engine's objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIELD_TESTS = ("match", "range", "values_count", "is_empty", "is_null")
 
 
 def point_id(value: object) -> PointId:
-    """Return an unsigned 64-bit number or a UUID, as the engine takes it."""
+    """Return a point id in the engine's form: an unsigned 64-bit number or a UUID."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER:
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Reads: from REST JSON to the engine's requests, and from its answers to REST JSON."""
+"""Conversion of read requests from REST JSON to the engine's requests, and of its results to REST JSON."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def count_request(request: Json) -> engine.CountRequest:
 
 
 def with_vector(request: Json) -> Any:
-    """Return whether to return vectors, or which."""
+    """Convert `with_vector`: True for all vectors, or the names of the requested ones."""
     return request.get("with_vector") or False
 
 
 def with_payload(request: Json, *, default: bool) -> Any:
-    """Return whether to return payload, or which fields."""
+    """Convert `with_payload`: True for the complete payload, or the requested fields."""
     value = request.get("with_payload")
     if isinstance(value, dict):
         raise unsupported("`with_payload` with `include` or `exclude`")
@@ -105,12 +105,12 @@ def with_payload(request: Json, *, default: bool) -> Any:
 
 
 def records(points: Iterable[Any]) -> list[Json]:
-    """Return records as REST returns them."""
+    """Convert records to REST JSON."""
     return [_record(point) for point in points]
 
 
 def scored(points: Iterable[Any]) -> list[Json]:
-    """Return scored points as REST returns them, best first."""
+    """Convert scored points to REST JSON, best first."""
     return [{**_record(point), "version": point.version, "score": point.score} for point in points]
 
 

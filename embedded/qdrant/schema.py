@@ -1,4 +1,4 @@
-"""The schema of a collection: from REST JSON to the engine's configuration and back."""
+"""Conversion of a collection's schema between REST JSON and the engine's configuration."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _optimizers(config: Json, segments: int) -> Json:
 
 
 def is_indexed(config: Json) -> bool:
-    """Return whether optimizing builds anything: a graph over all points or over each group, or smaller vectors."""
+    """Return whether an optimization builds an index: a graph over all points or each group, or quantized vectors."""
     return any(_is_indexed(config, parameters) for parameters in named_vectors(config).values())
 
 
@@ -149,7 +149,7 @@ def index_params(schema: object) -> Any:
 
 
 def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> Json:
-    """Return the reply to GET of a collection."""
+    """Return the reply to GET /collections/NAME."""
     return {
         "status": status,
         "optimizer_status": "ok",

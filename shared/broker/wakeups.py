@@ -112,7 +112,7 @@ class Wakeups:
             self._task = asyncio.create_task(self._send_all(), name="wakeups", context=Context())  # without ids
 
     async def ready(self) -> None:
-        """Return when the broker has stored a value: a full broker answers but stores none.
+        """Return when the broker has stored a value; a full broker answers requests but stores nothing.
 
         Raises:
             Unavailable: the broker cannot be reached, or is full.

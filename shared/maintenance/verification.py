@@ -127,7 +127,7 @@ class Verification:
             yield item
 
     async def _strays(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
-        """Unexpected points."""
+        """Yield unexpected points."""
         after = self.position.after
         while True:
             page, after = await self._index.scroll_points(self._location, after=after, limit=_POINTS)
@@ -187,7 +187,7 @@ class Verification:
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
-        """Expected points that are missing or wrong."""
+        """Yield expected points that are missing or wrong."""
         after = self.position.after or ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
@@ -211,7 +211,7 @@ class Verification:
     async def _mend_slice(
         self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot], reopened: set[UUID]
     ) -> list[DifferingPoint]:
-        """Mend the gaps of a few chunks; add the documents that are put to work by that to `reopened`."""
+        """Repair the gaps of a few chunks; add documents that are processed again because of that to `reopened`."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         swept = await self._audit.swept_below(list(before))  # a sweep shows hidden points
         gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]

@@ -1,4 +1,4 @@
-"""How alike questions and texts are: cosines, and the words that they share. Nothing is searched for or stored."""
+"""The similarity of questions and texts: cosines, and common words. Nothing is searched or stored."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ async def _embedded(embedder: Embedder, inputs: Sequence[Input]) -> Vectors:
 
 
 def _shares(questions: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[list[float]]:
-    """For each text, the share of each question's words that it contains."""
+    """Return, for each text, the share of each question's words that it contains."""
     wanted = [query_vector(question, languages) for question in questions]
     shares = []
     for text in texts:

@@ -3,13 +3,13 @@
 Tenants share a collection of Qdrant, and an index covers a key in the points of all tenants. So a field has no key of
 its own: its values are copied to a fixed number of keys, independent of the names and the types of fields.
 
-terms                         texts, whole numbers and truths that are equal to something: "department=hr"
+terms texts, integers and Booleans that are compared for equality: "department=hr"
 number_0 ... number_7         numbers that are compared
 datetime_0 ... datetime_3     dates that are compared
 
-The n-th field of numbers that a collection declares has `number_n`, and so with dates.
+The n-th field of numbers that a collection declares uses `number_n`; fields of dates use `datetime_n`.
 
-A filter that an index cannot answer exactly like the metadata is answered by the metadata. The indexes change the cost
+A filter that an index cannot answer exactly like the metadata uses the metadata. The indexes change the cost
 of a filter, not its result. An index is created when the first point with its key arrives.
 """
 

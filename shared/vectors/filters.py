@@ -119,7 +119,7 @@ def named_points(field: str, value: str) -> models.Filter:
 
 
 def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
-    """Select those points that belong to a collection, including hidden ones."""
+    """Select the points among these ids that belong to a collection, including hidden ones."""
     return models.Filter(must=[*_of(location), models.HasIdCondition(has_id=list(ids))])
 
 
@@ -186,7 +186,7 @@ def nothing() -> SearchFilter:
 
 
 def _of(location: IndexLocation) -> list[models.FieldCondition]:
-    """Return the conditions of every filter: the collection's groups, and its owner as a second lock."""
+    """Return the conditions of every filter: the collection's groups, and its owner as a second safeguard."""
     groups = [group(location, kind) for kind in KINDS]
     return [
         models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])),
@@ -195,7 +195,7 @@ def _of(location: IndexLocation) -> list[models.FieldCondition]:
 
 
 def _of_kind(location: IndexLocation, kind: PointKind) -> list[models.FieldCondition]:
-    """As `_of`, of one group: a search uses the graph of the group."""
+    """Return the conditions of `_of` for one group, so that a search uses the graph of the group."""
     return [_equals("group", group(location, kind)), _equals("tenant", location.tenant)]
 
 
@@ -277,7 +277,7 @@ def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) ->
 
 
 def _key(name: str) -> str:
-    """Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
+    """Return Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
     parts = name.split(".")
     if not all(parts) or any(c in name for c in '"\\'):
         raise InvalidInput("A filter's fields are names; dots join the names of nested fields.", field="filter")

@@ -145,7 +145,7 @@ async def index_points(services, client):
 
 
 async def in_line(client, services):
-    """Whether Qdrant has exactly the points of the ledger, and all documents are ready."""
+    """Return whether Qdrant has exactly the points of the ledger, and all documents are ready."""
     assert {document["state"] for document in (await documents_of(client)).values()} == {"ready"}
     assert await index_points(services, client) == await ledger_points(client)
     assert await differences(services) == []

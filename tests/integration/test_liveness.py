@@ -116,7 +116,7 @@ def test_process_without_port_is_found_while_it_runs():
 
 @asynccontextmanager
 async def frozen():
-    """A process whose threads do not answer, as after SIGSTOP."""
+    """Yield a process whose threads do not answer, as after SIGSTOP."""
     code = (
         "import sys, time; from shared.process.liveness import *; from shared.process import liveness\n"
         "liveness._answer_all = lambda *_: time.sleep(3600)\n"

@@ -23,7 +23,7 @@ COPY = """
 
 
 def limited(services, *, most=16, **changes):
-    """The computation with other limits."""
+    """Return the computation with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
     return WantedWorkers(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
 

@@ -41,7 +41,7 @@ async def app(scope, receive, send):
 
 @asynccontextmanager
 async def connections():
-    """A server, as a function that opens a connection to it."""
+    """Start a server, and yield a function that opens a connection to it."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_config=None))
     running = asyncio.create_task(server.serve())
     while not server.started:

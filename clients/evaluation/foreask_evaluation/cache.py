@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) 
 
 
 class EvaluationCache:
-    """The file, for one process at a time; whatever a method saves outlives the process."""
+    """The file, for one process at a time; saved values outlive the process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class EvaluationCache:
         return vectors
 
     def missing_vectors(self, model: str, texts: Iterable[Input]) -> list[Input]:
-        """Return the distinct texts that have no vector yet, in order."""
+        """Return the distinct texts without a saved vector, in order."""
         with closing(self._database.cursor()) as cursor:
             sql = "SELECT 1 FROM vectors WHERE key = ?"
             return [t for t in dict.fromkeys(texts) if cursor.execute(sql, (_key(model, t),)).fetchone() is None]

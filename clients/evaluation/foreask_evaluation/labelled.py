@@ -1,9 +1,9 @@
-"""A labelled set in the form of BEIR: passages, questions of users, and which passage answers which question.
+"""A labelled set in the form of BEIR: passages, users' questions, and labels that assign passages to questions.
 
-corpus.jsonl      {"_id", "title", "text"}, a passage a line
+corpus.jsonl {"_id", "title", "text"}, a passage a line
 queries.jsonl     {"_id", "text"}
 qrels.tsv         query-id, corpus-id, score under a header line; also as qrels/test.tsv
-generated.jsonl   {"passage_id", "questions"}, where questions have been written for passages already
+generated.jsonl   {"passage_id", "questions"}, if questions exist for passages
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class LabelledPassage:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCorpus:
-    """Passages, queries, and which passages answer which query.
+    """Passages, queries, and the passages that answer each query.
 
     Args:
-        queries: the queries that have a passage to be found, by id.
-        judgements: for each of these queries the scores of its passages; above 0 answers it.
-        questions: the questions written for passages, by the passage's id; None if the set has no file of them.
-        notes: sentences about the rows that were left out.
-        answers: texts that answer a query, by its id, if they are known.
+        queries: the queries with a relevant passage, by id.
+        judgements: for each of these queries, the scores of its passages; a score above 0 is relevant.
+        questions: questions written for passages, by passage id; None if the set has no such file.
+        notes: sentences about skipped rows.
+        answers: texts that answer a query, by its id, if the set contains them.
         unanswerable: questions that no passage answers, by id.
     """
 
@@ -76,7 +76,7 @@ def read_set(folder: Path) -> LabelledCorpus:
     rows = _queries(folder / "queries.jsonl")
     judgements, judgement_notes = _judgements(_qrels_file(folder), passage_ids, {row.id for row in rows})
     if not judgements:
-        raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
+        raise InvalidInput(f"No query of {folder} has a relevant passage.", field="folder")
     questions, question_notes = _questions(folder / "generated.jsonl", passage_ids)
     judged, unjudged = _split(rows, judgements)
     return LabelledCorpus(
@@ -94,7 +94,7 @@ def read_set(folder: Path) -> LabelledCorpus:
 def _split(
     rows: Sequence[_QueryRow], judgements: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[_QueryRow], list[_QueryRow]]:
-    """Return the queries that have a passage to be found, and the others."""
+    """Return the queries with a relevant passage, and the others."""
     return [row for row in rows if row.id in judgements], [row for row in rows if row.id not in judgements]
 
 
@@ -104,12 +104,13 @@ def _unjudged_notes(rows: Iterable[_QueryRow]) -> list[str]:
 
 
 def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
-    """Read questions to a collection, in the form that calibration takes.
+    """Read labelled questions for a collection, in the format of `foreask calibrate`.
 
-    A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; a question is its own id.
+    A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; the text of a question is its
+    id.
 
     Returns:
-        The set, without passages, and which of the two its judgements name.
+        The set, without passages, and the kind of ids in its labels.
 
     Raises:
         InvalidInput: the file is missing, or one of its lines is malformed.
@@ -120,7 +121,7 @@ def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
         label_field: LabelField = "chunk_ids" if "chunk_ids" in row else "external_ids"
         fields[label_field] = None
         if len(fields) > 1:
-            raise _malformed(path, number, "names chunks where others name documents, or the other way round")
+            raise _malformed(path, number, "names chunks although others name documents, or the reverse")
         question = _text(path, number, row, "question").strip()
         judgements[question] |= dict.fromkeys(_texts(path, number, row, label_field), 1)
     if not judgements:
@@ -162,7 +163,7 @@ def _qrels_file(folder: Path) -> Path:
 
 
 def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Return judgements of the queries that have a passage to be found, and notes about the judgements left out."""
+    """Return the labels of queries with a relevant passage, and notes about skipped labels."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     no_passage, no_query = list[str](), list[str]()
     for query, passage, score in _qrels(path):
@@ -246,7 +247,7 @@ def _malformed(path: Path, number: int, fault: str) -> InvalidInput:
 
 
 def _some(noun: str, names: list[str], one: str, many: str) -> str:
-    """Count things and name the first of them: `4 judgements (a, b, c, …)`."""
+    """Describe items by their number and the first of them: `4 judgements (a, b, c, …)`."""
     distinct = list(dict.fromkeys(names))
     named = ", ".join(distinct[:_NAMED]) + (", …" if len(distinct) > _NAMED else "")
     return f"{len(names):,} {noun}{one if len(names) == 1 else many} ({named})"

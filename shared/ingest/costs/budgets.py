@@ -96,7 +96,7 @@ class Budgets:
         return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0))
 
     async def _uses(self, tenant: str | None) -> dict[str, BudgetUse]:
-        """Today's costs by tenant; of one tenant if named."""
+        """Return today's costs by tenant, of all tenants or of one."""
         tokens, costs = defaultdict[str, int](int), defaultdict[str, float](float)
         for spent in await self._costs.today(tenant):
             if spent.kind == "generate":

@@ -1,4 +1,4 @@
-"""A document's text, put together again from its chunks, so that it can be divided in another way."""
+"""A document's text, restored from its chunks, so that it can be divided in another way."""
 
 from __future__ import annotations
 

@@ -59,8 +59,7 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """Return one call per question: sentences from all parts of the text, question words in rotation, no
-    repetitions."""
+    """Return one call per question, without repetitions: sentences spread over the text, question words in turn."""
     prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
     text_names, _ = _names(content.text)
     starts = [
@@ -112,8 +111,7 @@ def _without_common(name: str) -> str:
 
 
 def _pattern(word: str, continuations: str, names: Sequence[str]) -> str:
-    """Return a regular expression in the subset that llama.cpp turns into a grammar; without commas, because the model
-    would ramble."""
+    """Return a regular expression in llama.cpp's subset; it excludes commas, because the model would ramble."""
     if not names:
         return rf'^{word} [^"\\?,]{{8,}}\?$'
     return rf"^{word} ({continuations}) (the )?({'|'.join(names)})( |'s )" + r'[^"\\?,]{6,}\?$'

@@ -37,7 +37,7 @@ def scan(text: str) -> Iterator[Block]:
 
 
 def scan_plain(text: str) -> Iterator[Block]:
-    """The stretches between blank lines of a text without markup, such as source code."""
+    """Yield the parts between blank lines of a text without markup, such as source code."""
     scanner = _Scanner(text)
     at = 0
     while (at := scanner.skip_blank(at)) < scanner.count:

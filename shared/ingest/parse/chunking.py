@@ -1,7 +1,7 @@
 """Division of a text into chunks, by structure first.
 
 Headings make sections; a section that fits is one chunk, and a section too short for a question joins its neighbour. A
-longer section is packed from whole blocks; only a block that does not fit by itself is cut, at the least harmful
+longer section is divided between blocks; only a block that does not fit into a chunk is cut, at the least harmful
 position.
 """
 
@@ -31,7 +31,7 @@ Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited n
 
 @dataclass(frozen=True, slots=True)
 class _PlacedPiece:
-    """An indivisible unit: a block, or a piece of a block that does not fit by itself."""
+    """An indivisible unit: a block, or a piece of a block that does not fit into a chunk."""
 
     piece: Piece
     path: tuple[str, ...]
@@ -48,7 +48,7 @@ class _PlacedPiece:
 
 @dataclass(slots=True)
 class _HeadingSection:
-    """Units under one heading, or under several if short ones joined; `level` is the first one's, `last` the last's."""
+    """Units under one heading, or under several if short sections were joined; `level` is the first heading's level."""
 
     level: int
     last: int
@@ -78,7 +78,7 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkCon
 def _runs(
     sections: Iterable[_HeadingSection], text: str, options: ChunkingOptions
 ) -> Iterator[tuple[Sequence[_PlacedPiece], tuple[int, int] | None]]:
-    """The units of each chunk, and the span that is returned for its section."""
+    """Yield the units of each chunk, and the span of its section."""
     for section in sections:
         if options.section_max_chars is None:
             yield from ((run, None) for run in _packed(section.units, text, options.max_chars))
@@ -112,7 +112,8 @@ def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> I
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
-    """Sections, with short ones joined to the next sibling or child, else to the previous one, if that does no harm."""
+    """Join short sections to the next sibling or child, or else to the previous section, if nothing speaks against
+    it."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
     done: list[_HeadingSection] = []
     waiting: _HeadingSection | None = None

@@ -70,7 +70,7 @@ def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
 
 
 def _probes(nodes: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
-    """For each page in order, the starts of its first few blocks, reduced to letters and digits."""
+    """Yield, for each page in order, the starts of its first few blocks, reduced to letters and digits."""
     by_page: dict[int, list[str]] = {}
     for node in nodes:
         probes = by_page.setdefault(node.get("page") or 0, [])

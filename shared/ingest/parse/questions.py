@@ -1,4 +1,4 @@
-"""Ready-made questions, given with a document, to the chunks that they ask about."""
+"""Assignment of ready-made questions, which were submitted with a document, to the chunks that answer them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -
 
 
 def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, Sequence[int]]) -> int | None:
-    """Return the first chunk that contains the quote, among those with its rarest whole word.
+    """Return the first chunk that contains the quote, among those with its rarest complete word.
 
     The first and the last word of a quote may be parts of words.
     """
@@ -56,7 +56,7 @@ def _nearest(words: str, holders: Mapping[str, Sequence[int]], count: int) -> in
 
 
 def _holders(chunks: Sequence[ChunkContent]) -> dict[str, list[int]]:
-    """For each word, the chunks that have it."""
+    """Return the chunks that contain each word."""
     holders: dict[str, list[int]] = defaultdict(list)
     for index, chunk in enumerate(chunks):
         for word in set(_words(" ".join((*chunk.heading_path, chunk.text)))):

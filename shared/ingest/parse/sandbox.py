@@ -97,7 +97,7 @@ class ParsingSandbox:
 
     @property
     def children(self) -> int:
-        """The number of processes that this sandbox has started and not buried."""
+        """The number of processes that this sandbox has started and not yet ended."""
         return sum(not child.buried for child in self._live)
 
     async def parse(
@@ -146,7 +146,7 @@ class ParsingSandbox:
         return _document(answer, self._memory_bytes)
 
     async def _exchange(self, task: _Task) -> _Answer:
-        """Return the answer of a child. If a used child dies, perhaps because of earlier files, a new one tries
+        """Return a child's answer. If a used child dies, earlier files may be the reason, so a new child tries
         again."""
         if used := await self._used_child(task.tenant):
             outcome = await self._ask(used, task)
@@ -434,7 +434,7 @@ def _remove_leftovers() -> None:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """Within the block, a folder for files that a child unpacks while it starts."""
+    """Yield a folder for files that a child unpacks while it starts; it is removed after the block."""
     try:
         folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     except OSError as error:

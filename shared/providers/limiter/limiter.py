@@ -86,7 +86,7 @@ class ProviderLimits:
         in_flight: initial number of calls in flight, if no rate of requests is declared.
         probe_timeout: timeout of the first call to a provider that was unavailable.
         timing: waits of the limiter.
-        query_share: share of the limits that ingest leaves to queries.
+        query_share: share of the limits that is reserved for queries.
     """
 
     component: str
@@ -106,8 +106,8 @@ class ProviderLimits:
 def connect(redis_url: str) -> Redis:
     """Create the connection for a limiter's shared state; close it after the limiter.
 
-    It never retries a command: the limiter's client does that itself, and a waiting caller must learn soon that the
-    broker is unavailable.
+    It never retries a command: the limiter's client does that itself, and a waiting caller must be notified soon that
+    the broker is unavailable.
     """
     return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
@@ -260,7 +260,7 @@ class Limiter:
         )
 
     async def _try(self, grant: Grant) -> None:
-        """Make the neutral call that shows whether the provider is back."""
+        """Make the neutral call that checks whether the provider has recovered."""
         component = self._limits.component
         try:
             async with asyncio.timeout(self._limits.probe_timeout.total_seconds()):
@@ -312,7 +312,7 @@ class Limiter:
 
 
 def outcome_of(error: ForeaskError) -> CallOutcome:
-    """How a call ended for its provider; the class of the error decides."""
+    """Return the outcome of a call for the limits, by the class of its error."""
     match error:
         case RateLimited():
             return CallOutcome.LIMITED

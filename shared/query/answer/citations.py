@@ -1,4 +1,4 @@
-"""Citations in answers: all of the form `[1]`, and all of passages that exist."""
+"""Citations in answers: they have the form `[1]` and name existing passages only."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class Quote:
 
 
 class ExtractiveAnswerer:
-    """An `Answerer` that quotes sentences with citations, and says so.
+    """An `Answerer` that quotes sentences with citations, and marks its answers as quotations.
 
     Args:
         embedder: embeds the question and the passages' sentences, in one request.
-        floor: the lowest cosine of question and nearest sentence at which the documents count as answering; None:
-            the one measured for the model.
+        floor: lowest cosine of the question and the nearest sentence at which the documents answer; None: the model's
+            measured floor.
     """
 
     def __init__(self, embedder: Embedder, floor: float | None = None) -> None:
@@ -69,7 +69,7 @@ class ExtractiveAnswerer:
         return _answer([quotes[index] for index in chosen]) if chosen else nothing_found(self.form)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
-        """Yield the text line by line, then the whole `Answer`."""
+        """Yield the text line by line, then the complete `Answer`."""
         answer = await self.answer(question, passages)
         for line in answer.text.splitlines(keepends=True):
             yield line

@@ -30,7 +30,7 @@ _OPENS_TAG = re.compile(r"<[A-Za-z/!?]")
 class LinkCleaner:
     """Removes images from a text that arrives in pieces, and replaces links by their text.
 
-    Incomplete links are kept from becoming links: a definition such as `[1]: https://…`, which would turn each citation
+    Text that could become a link is changed, too: a definition such as `[1]: https://…`, which would turn each citation
     into a link, or a target that is longer than any link. An open bracket is held back until it closes.
     """
 

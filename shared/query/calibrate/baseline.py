@@ -24,7 +24,7 @@ def measure_baseline(questions: Vectors, texts: Vectors) -> Baseline:
         texts: same shape; row i is the text that question i belongs to.
 
     Returns:
-        Zeros, which change no score, for fewer than `MIN_PAIRS`.
+        The mean and the deviation; zeros, which change no score, for fewer than `MIN_PAIRS` pairs.
     """
     if len(questions) < MIN_PAIRS:
         return Baseline()

@@ -38,7 +38,7 @@ Answers = Sequence[Collection[str]]  # for each question the ids of chunks that 
 
 @dataclass(frozen=True, slots=True)
 class WeightChoice:
-    """Weights and their evidence: nDCG@10 of each channel alone, of equal weights and of these."""
+    """Weights and their evidence: nDCG@10 of each single channel, of equal weights and of these weights."""
 
     weights: Weights
     questions: int
@@ -48,7 +48,7 @@ class WeightChoice:
 
 
 def choose_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
-    """Choose the weights that are significantly better than equal ones; equal ones if there are none.
+    """Choose weights that are significantly better than equal weights, or else equal weights.
 
     Args:
         hits: hits of each channel, per question.
@@ -89,7 +89,8 @@ def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Va
 
 
 def _first_gains(channels: Channels, answers: Collection[str], many: Sequence[Weights]) -> Values:
-    """Return the gain of the first relevant chunk; of shape `(weights,)`. Of equal scores the chunk's id decides."""
+    """Return the gain of the first relevant chunk; of shape `(weights,)`. The chunk's id decides between equal
+    scores."""
     chunks = sorted(set().union(*(hits.scores for hits in channels.values())))
     relevant = np.array([chunk in answers for chunk in chunks], dtype=bool)
     if not relevant.any():

@@ -28,7 +28,7 @@ _REWRITTEN = 0.9  # a score that only a rewritten question reaches counts this s
 
 @dataclass(frozen=True, slots=True)
 class ChannelQuery:
-    """A question as the channels need it.
+    """The representations of a question that the channels search with.
 
     Args:
         vector: shape `(dimensions,)`, unit length.

@@ -1,4 +1,4 @@
-"""From a question to the chunks that answer it."""
+"""Retrieval of the chunks that answer a question."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _Search:
 
     @property
     def payloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """Of the chunks that were read."""
+        """The payloads of the chunks that were read."""
         return self.read.chunks
 
     def version_of(self, match: Match) -> int:
@@ -150,7 +150,7 @@ class Retriever:
         self._tokens = tokens or EstimatingCounter()
 
     async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
-        """Find the chunks of one collection that answer a question. No collection, or an empty one, has none.
+        """Find the chunks of one collection that answer a question; none if the collection is missing or empty.
 
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
