@@ -1,7 +1,7 @@
 """Filterable fields: metadata that a collection declares with a type, so that filters use an index.
 
-Fields are declared before the first document and never removed: every point of the collection has them, and the number
-of a field never changes.
+Fields are declared before the first document and never removed. All points of the collection therefore have them, and a
+field's number never changes.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ payload:
     ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, the first one set
     ffffffff-ffff-ffff-ffff-VVVVVVPPPPPP    a point: the version, then 0 for the text, 1 for the first question
 
-Among a billion chunks two have one id with a probability of 1 in 2.4 million. Two of a chunk's questions by users have
-one number with 1 in 8 million: the ledger takes the second for the first, so that their points never meet.
+The probability that two of a billion chunks have the same id is 1 in 2.4 million. The probability that two users'
+questions of a chunk have the same number is 1 in 8 million; the ledger then treats the second question as the first
+one, so that no point is overwritten.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int)
 
 
 def accepted_id(chunk: UUID, question: str) -> UUID:
-    """Return the id of a user's question that a chunk accepted; the same in every version and at every repetition."""
+    """Return the id of a user's question that a chunk accepted; the same in every version and each time."""
     digest = _digest(chunk.bytes, f"user/{plain(question)}")
     return UUID(int=chunk.int | _OF_USERS | int.from_bytes(digest[:_NUMBER_BYTES]))
 

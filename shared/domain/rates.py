@@ -1,4 +1,4 @@
-"""Declared limits, and the token buckets that hold them in every window."""
+"""Declared limits, and the token buckets that enforce them in every window."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MINUTE = Window()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Maximum requests and tokens of a window; None: no limit."""
+    """Maximum numbers of requests and tokens per window; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -44,7 +44,7 @@ class Rates:
 
     @property
     def calls_at_once(self) -> int | None:
-        """The number of calls in one window, because more calls at the same time would wait. None: no limit."""
+        """The number of calls in one window, because further concurrent calls would wait; None: no limit."""
         calls = [] if self.requests is None else [self.requests]
         if self.tokens is not None:
             calls.append(max(1, self.tokens // _TOKENS_A_CALL))
@@ -59,9 +59,9 @@ class Rates:
 
 
 def _of_requests(limit: int, window: Window) -> Bucket:
-    """Return a bucket that lets at most `limit` requests arrive in any window.
+    """Return a bucket that grants at most `limit` requests in any window, including their jitter.
 
-    A bucket with capacity C and rate r grants at most C + r t in any time t, in whole requests. Requests that arrive
+    A bucket with capacity C and rate r grants at most C + r t in any time t, rounded down. Requests that arrive
     within a window were granted within it and the jitter before it, so C + r (window + jitter) < limit + 1 suffices: 95
     % of 2,400 a minute, and 96.8 % of 60.
     """

@@ -1,4 +1,4 @@
-"""The gate: whether a build may replace the live one.
+"""The gate: the decision whether a build may replace the live one.
 
 It checks three things. The build has every document with its newest content, and Qdrant has every point. The build
 finds the answers to labelled questions: its nDCG@10 is not significantly lower, and in any case not lower by more than

@@ -186,8 +186,9 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
     """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
-    Without a configured or free port it yields None, and the process works anyway. Processes of one machine may share a
-    configured port: each uses the next free one and logs it. `foreask health` also finds a process without a port.
+    Without a configured or free port it yields None, and the process runs without it. Processes of one machine may
+    share a configured port: each uses the next free one and logs it. `foreask health` also finds a process without a
+    port.
 
     Args:
         role: role of the process.

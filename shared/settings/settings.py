@@ -244,7 +244,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Give secret files that the environment or `.env` names the precedence of their variables."""
+        """Read secret files with the precedence of the source that names them: the environment or `.env`."""
         del settings_cls, file_secret_settings
         sources = [init_settings]
         for variables in (env_settings, dotenv_settings):
@@ -287,7 +287,7 @@ class Settings(BaseSettings):
     def named_embeddings(self) -> dict[str, Embedding]:
         """Return the entries of FOREASK_EMBEDDINGS, each with its server.
 
-        An entry without a server uses FOREASK_EMBEDDING_BASE_URL, whose key is sent to no other server.
+        An entry without a server uses FOREASK_EMBEDDING_BASE_URL. The key of that server is sent to no other server.
         """
         of_server = {"base_url": self.embedding_url, "api_key": self.embedding_key}
         return {

@@ -1,4 +1,4 @@
-"""Tuning: numbers that suit all measured installations."""
+"""Tuning parameters, whose defaults suit all measured installations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.settings.values import Duration, PositiveInt
 
 
 class Tuning(BaseModel):
-    """Numbers that suit all measured installations; tests and experiments set them, users rarely do.
+    """Parameters whose defaults suit all measured installations; tests and experiments set them, users rarely.
 
     Each field is the environment variable `FOREASK_TUNING__` + its name in capitals.
     """

@@ -36,7 +36,7 @@ def with_questions(text: str, questions: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point as Qdrant takes it; `vector` maps a vector's name to its values."""
+    """A point in Qdrant's form; `vector` maps a vector's name to its values."""
 
     id: str
     vector: Mapping[str, Any]
@@ -130,7 +130,7 @@ def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[s
 
 
 def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:
-    """Return the fields that the chunk's point has and the points of its questions lack."""
+    """Return the payload fields that only the chunk's own point has."""
     payload = content.as_json() | {
         "filename": context.filename,
         "external_id": context.external_id,

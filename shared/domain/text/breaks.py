@@ -13,8 +13,7 @@ _LONGEST_CLUSTER = 16
 
 
 def last_break(text: str, start: int, stop: int) -> int:
-    """Return the offset after the last space or comma in the second half before `stop`, or else between two
-    graphemes."""
+    """Return the offset after the last space or comma in the second half, or else between two graphemes."""
     half = start + (stop - start) // 2
     for marks in (_SPACES, _COMMAS):
         if (at := max(text.rfind(mark, half, stop) for mark in marks)) >= 0:

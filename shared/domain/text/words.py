@@ -1,11 +1,11 @@
 """Words of the keyword channel: cut from a text of any script, folded, and stemmed for its language.
 
 A word is a run of letters, digits and marks, by Unicode's properties. Scripts without spaces between words are cut into
-overlapping pieces of characters instead, as in Lucene's CJK analyzer: no dictionary contains tomorrow's names, and
-pieces work as well as words. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found whole and by their parts.
+overlapping pieces of characters instead, as in Lucene's CJK analyzer: no dictionary contains new names, and pieces find
+texts as well as words do. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found as a unit and by their parts.
 
-The language of a text determines its stemmer and its stop words, for words in the script of that language. Other words
-are treated in their script's most common language, and so are texts of unknown language.
+The language of a text determines its stemmer and its stop words, for words in the script of that language. Other words,
+and texts of unknown language, are stemmed in the most common language of their script.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def words_of(text: str, language: str | None) -> Iterator[str]:
 
 
 def pieces_of(word: str) -> Iterator[str]:
-    """Yield a word, or the overlapping pieces of a stretch in a script without spaces."""
+    """Yield a word, or the overlapping pieces of a run of characters in a script without spaces."""
     end = 0
     for stretch in () if word.isascii() else _UNSPACED.finditer(word):
         yield from filter(None, (word[end : stretch.start()],))
@@ -102,7 +102,7 @@ def pieces_of(word: str) -> Iterator[str]:
 
 
 def terms_of(word: str, language: str | None) -> tuple[str, ...]:
-    """Return the terms of a word: none for a stop word, several for a stretch without spaces."""
+    """Return the terms of a word: none for a stop word, several in a script without spaces."""
     if word.isascii():
         term = _term(word, language)
         return () if term is None else (term,)
@@ -159,7 +159,7 @@ def _term(word: str, language: str | None) -> str | None:
 
 
 def _language(word: str, language: str | None) -> str | None:
-    """Return the language in which a word is treated in a text of this language."""
+    """Return the language whose stemmer applies to a word in a text of this language."""
     script = _script(word)
     if language is not None and script == _SCRIPTS.get(language, "LATIN") and language in _CUT:
         return language

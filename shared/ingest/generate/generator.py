@@ -17,7 +17,7 @@ _SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
 
 
 def strategy_for(model_name: str) -> Strategy:
-    """Return the strategy for a model: a call per question for very small ones, one list in one call for all others."""
+    """Return the strategy for a model: `per-question` for very small models, `list` for all others."""
     return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 

@@ -54,7 +54,7 @@ class FilteredQuestion:
 
 
 def normalise(question: str) -> str:
-    """Return one line without numbering, quotes and emphasis around it, with one question mark at its end."""
+    """Normalise a question to one line without numbering, surrounding quotes and emphasis, with one question mark."""
     text = " ".join(unicodedata.normalize("NFC", question).split())
     text = _unwrapped(_NUMBERING.sub("", _unwrapped(text)))
     bare = text.rstrip(QUESTION_MARKS + "!. ")
@@ -65,7 +65,7 @@ def normalise(question: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Return a text without emphasis around it, and without quotation marks around it that quote no part of it."""
+    """Remove emphasis and quotation marks that surround the entire text."""
     text = text.strip(_WRAPPING)
     ends = [end for end in (text[:1], text[-1:]) if end and end in _QUOTES]
     if len(ends) == 1 and sum(char in _QUOTES for char in text) % 2 == 0:

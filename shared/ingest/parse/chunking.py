@@ -48,7 +48,7 @@ class _PlacedPiece:
 
 @dataclass(slots=True)
 class _HeadingSection:
-    """Units under one heading, or under several if short sections were joined; `level` is the first heading's level."""
+    """Units under one or more headings; `level` and `last` are the levels of the first and the last heading."""
 
     level: int
     last: int
@@ -112,8 +112,7 @@ def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> I
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
-    """Join short sections to the next sibling or child, or else to the previous section, if nothing speaks against
-    it."""
+    """Join short sections to the next sibling or child, or else to the previous section, if `_harmless`."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
     done: list[_HeadingSection] = []
     waiting: _HeadingSection | None = None

@@ -73,7 +73,7 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    """Return text in a notation; if the conversion fails or drops most of it, the notation itself is the text."""
+    """Return the text of a markup file; if the conversion fails or drops most of it, return its source."""
     plain = decode(content, charset=charset)
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
@@ -149,7 +149,7 @@ def _kreuzberg() -> _Kreuzberg:
 
 
 class _Kreuzberg:
-    """The extractor, with OCR, caches and everything that reaches for the network off."""
+    """The extractor, with OCR, caches and all network access disabled."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -199,7 +199,7 @@ _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
 def _explaining(name: str) -> Iterator[None]:
     """Convert the extractor's error to a readable reason.
 
-    If the operating system refused something, the file is not to blame, and the error is kept.
+    If the operating system refused an operation, the file is not the cause, and the error is kept.
     """
     try:
         yield
@@ -210,7 +210,7 @@ def _explaining(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the problem of a file, found by whole words, because most of the extractor's errors have one class."""
+    """Return the problem of a file by words of the message, because most errors of the extractor have one class."""
     for words, reason in _REASONS:
         if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
             return reason

@@ -29,10 +29,10 @@ class FileKind:
     """A kind of file.
 
     Args:
-        media_type: as reported, and as the extractor wants it.
-        name: as a person calls it.
-        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor makes
-            Markdown of, `native` is not text at all.
+        media_type: type that is reported and passed to the extractor.
+        name: name for people.
+        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor converts to
+            Markdown, `native` is not text.
     """
 
     media_type: str
@@ -153,7 +153,7 @@ def detect(content: bytes, *, filename: str | None, media_type: str | None) -> F
     """Return the kind of a file.
 
     Args:
-        content: the whole file.
+        content: content of the file.
         filename: name given by the sender.
         media_type: type declared by the sender, with optional parameters.
 

@@ -52,7 +52,7 @@ def of_pdf(result: Any, *, min_kept_words: float) -> tuple[str, PageStarts]:
 
 
 def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
-    """Return page starts, found by the first words of each page, searched after the previous page's.
+    """Return the starts of pages, found by the first words of each page, searched after the previous page's.
 
     Only letters and digits are compared, because the Markdown has escapes and marks that the words do not have.
     """

@@ -146,8 +146,7 @@ class ParsingSandbox:
         return _document(answer, self._memory_bytes)
 
     async def _exchange(self, task: _Task) -> _Answer:
-        """Return a child's answer. If a used child dies, earlier files may be the reason, so a new child tries
-        again."""
+        """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
         if used := await self._used_child(task.tenant):
             outcome = await self._ask(used, task)
             if not isinstance(outcome, _Death) and outcome.head.outcome != "memory":

@@ -60,8 +60,8 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
     damaged characters is still useful.
 
     Args:
-        data: the whole file.
-        charset: charset declared by the sender; a page's own `charset=` or `encoding=` comes after it.
+        data: content of the file.
+        charset: charset declared by the sender; it has precedence over a page's own `charset=` or `encoding=`.
 
     Raises:
         Unreadable: it is not text.
@@ -130,7 +130,7 @@ def _mark(data: bytes) -> str | None:
 
 
 def _wide(sample: bytes) -> str | None:
-    """Return UTF-16 without a byte order mark."""
+    """Return the codec of UTF-16 text without a byte order mark; None for other text."""
     half = len(sample) // 2
     if half < 2:  # noqa: PLR2004 - two characters prove nothing
         return None

@@ -158,9 +158,9 @@ class Limiter:
             max_wait: maximum wait for the grant.
 
         Raises:
-            RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits
-                are the reason.
-            Unavailable: the breaker is open, or the broker is unavailable; burns no attempt.
+            RateLimited: the grant would arrive too late; the attempt does not count. `TenantLimited` if the tenant's
+                own limits are the reason.
+            Unavailable: the breaker is open, or the broker is unavailable; the attempt does not count.
             Stopping: the process is stopping.
         """
         started = time.perf_counter()
@@ -279,7 +279,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, Call())
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
-        """Report an error. If the provider fails and the breaker is open, the work is not at fault.
+        """Report an error. If the provider fails and the breaker is open, the work is not the cause.
 
         Raises:
             Unavailable: the breaker is open.

@@ -230,7 +230,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def provider_id(*parts: str) -> str:
-    """Return a short name for a provider that shows nothing of its parts."""
+    """Return a short name for a provider that reveals none of its parts."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -89,8 +89,7 @@ def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Va
 
 
 def _first_gains(channels: Channels, answers: Collection[str], many: Sequence[Weights]) -> Values:
-    """Return the gain of the first relevant chunk; of shape `(weights,)`. The chunk's id decides between equal
-    scores."""
+    """Return the gain of the first relevant chunk, shape `(weights,)`; chunk ids decide between equal scores."""
     chunks = sorted(set().union(*(hits.scores for hits in channels.values())))
     relevant = np.array([chunk in answers for chunk in chunks], dtype=bool)
     if not relevant.any():
