@@ -112,7 +112,7 @@ class Needs(BeforeBody):
         caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
-            raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
+            raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             hold_slot(request, caller)
             request.state.headers = await _state(request).quotas.count_request(

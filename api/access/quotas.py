@@ -121,8 +121,8 @@ class Quotas:
             raise TooLarge(f"This tenant may upload {most:,} bytes per day, and this upload has {size:,}.")
         if not await self._use.add_upload(tenant, counted, most - (size - counted)):
             raise TooManyRequests(
-                f"This tenant may upload {most:,} bytes per day, and this upload exceeds the rest: continue after"
-                " midnight in UTC.",
+                f"This tenant may upload {most:,} bytes per day, and this upload exceeds the remaining bytes:"
+                " continue after midnight in UTC.",
                 retry_after=until_tomorrow(),
             )
 

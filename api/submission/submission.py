@@ -256,7 +256,7 @@ def content_of(body: DocumentContent) -> bytes:
     try:
         content = _from_base64(body.content_base64 or "")
     except (binascii.Error, ValueError):
-        raise InvalidInput("This is not base 64.", field="content_base64") from None
+        raise InvalidInput("The content is not valid base64.", field="content_base64") from None
     if not content:
         raise InvalidInput("The document is empty.", field="content_base64")
     return content

@@ -91,7 +91,7 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
     except openai.APIError as error:
         _log_words(error, component, api_key)
         raise Unavailable(
-            f"the {component} provider broke off its reply; {_IN_THE_LOG}", component=component, answered=True
+            f"the {component} provider interrupted its reply; {_IN_THE_LOG}", component=component, answered=True
         ) from error
 
 

@@ -64,7 +64,7 @@ def scores_in(reply: object, count: int) -> list[float]:
         raise BadReply("the rerank provider sent no list of results")
     scores = dict(_score(result) for result in results)
     if len(results) != count or scores.keys() != set(range(count)):
-        raise BadReply(f"the rerank provider's results are not one for each of the {count} documents")
+        raise BadReply(f"the rerank provider did not send one result for each of the {count} documents")
     return [scores[index] for index in range(count)]
 
 

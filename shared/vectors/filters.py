@@ -221,7 +221,7 @@ def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = (
     """
     parts = _conditions(filter_, fields, _MAX_DEPTH)
     if _count(parts) > _MAX_CONDITIONS:
-        raise InvalidInput(f"A filter has at most {_MAX_CONDITIONS} conditions.", field="filter")
+        raise InvalidInput(f"A filter may have at most {_MAX_CONDITIONS} conditions.", field="filter")
     return parts
 
 
@@ -229,7 +229,7 @@ def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int
     if not isinstance(filter_, Mapping):
         raise InvalidInput("A filter is an object of metadata fields, `all`, `any` and `not`.", field="filter")
     if not depth:
-        raise InvalidInput(f"A filter has filters within it at most {_MAX_DEPTH - 1} deep.", field="filter")
+        raise InvalidInput(f"Filters may be nested at most {_MAX_DEPTH - 1} deep.", field="filter")
     parts: list[Condition] = []
     for name, value in filter_.items():
         if name == "not":
@@ -249,7 +249,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
     try:
         parts = _conditions(filter_, fields, depth - 1)
         if not parts:
-            raise InvalidInput("A filter within a filter has a condition.", field="filter")
+            raise InvalidInput("A nested filter needs a condition.", field="filter")
     except InvalidInput as error:
         inside = (error.field or "filter").removeprefix("filter")
         raise InvalidInput(error.message, field=f"filter.{location}{inside}") from None
@@ -310,7 +310,7 @@ def _values(name: str, values: object) -> list[Any]:
     if usable and (all(isinstance(v, str) for v in values) or all(type(v) is int for v in values)):  # type: ignore[attr-defined]
         return list(values)  # type: ignore[call-overload, no-any-return]
     raise InvalidInput(
-        f"The filter on '{name}' takes a list of 1 to {_MAX_VALUES} texts, or of whole numbers.", field=f"filter.{name}"
+        f"The filter on '{name}' takes a list of 1 to {_MAX_VALUES} texts or integers.", field=f"filter.{name}"
     )
 
 

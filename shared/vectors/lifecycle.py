@@ -85,7 +85,7 @@ class Lifecycle(QdrantConnection):
         size = vectors["dense"].size if isinstance(vectors, dict) and "dense" in vectors else None
         if size != dimensions:
             raise Permanent(
-                f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
+                f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
                 " set the model that it was built with, or index into a new collection."
             )
         if differences := self._layout.differences(info):

@@ -86,7 +86,7 @@ async def test_feedback_needs_its_own_scope(client, chunks):
 
     assert (refused.status_code, refused.json()["detail"]) == (
         403,
-        "This needs a key with the scope 'feedback', which this key lacks.",
+        "This request needs a key with the scope 'feedback', which this key lacks.",
     )
     website = await key(client, "website", "ask", "feedback", filter=PUBLIC)
     assert await outcome(client, website, "What is paid?", chunks["pay"]) == "accepted"

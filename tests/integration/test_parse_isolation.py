@@ -418,9 +418,7 @@ async def test_worker_requiring_isolation_does_not_start_without_it(settings, mo
         pass  # logs a warning
 
     required = settings.model_copy(update={"parse_isolation": "require"})
-    with pytest.raises(
-        InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system does not give Landlock"
-    ):
+    with pytest.raises(InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system lacks Landlock"):
         async with build("parse", required):
             pass
     monkeypatch.undo()

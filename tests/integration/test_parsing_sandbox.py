@@ -218,7 +218,10 @@ async def test_unreadable_file_is_explained_in_one_sentence(parse, content, name
 
 @pytest.mark.parametrize(
     ("text", "count", "sentence"),
-    [(" " * 1_200, 100_000, "too large inside"), (paragraph("a b"), 2_500_000, "needed more than 1.0 GB of memory")],
+    [
+        (" " * 1_200, 100_000, "too large when unpacked"),
+        (paragraph("a b"), 2_500_000, "needed more than 1.0 GB of memory"),
+    ],
     ids=["unpacked size", "memory"],
 )
 async def test_expanding_file_is_explained_in_one_sentence(parse, text, count, sentence):
@@ -240,7 +243,7 @@ async def test_archive_bomb_is_refused_without_unpacking(parse, tmp_path):
         for _ in range(1024):
             part.write(b" " * 1024 * 1024)
 
-    with pytest.raises(Unreadable, match="too large inside: 1 parts, 1,024 MB unpacked"):
+    with pytest.raises(Unreadable, match="too large when unpacked: 1 parts, 1,024 MB"):
         await parse(path)
 
 
@@ -521,7 +524,7 @@ async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
     path.write_text("text")
     monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
     async with ParsingSandbox() as sandbox:
-        with pytest.raises(Transient, match="no process to parse in can be started"):
+        with pytest.raises(Transient, match="no parser process can be started"):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
     monkeypatch.setattr(sandboxes.sys, "executable", "/bin/false")

@@ -74,7 +74,7 @@ async def test_parser_message_is_only_logged(services, library):
 
     found = await services.ledger.documents.get("default", document.id)
     assert found.state == DocumentState.FAILED
-    assert found.error == "the PDF file is damaged and cannot be read; make or fetch it again"
+    assert found.error == "the PDF file is damaged and cannot be read; create or download it again"
     (refused,) = [entry for entry in logs if entry["event"] == "document.refused"]
     assert refused["document_id"] == str(document.id)
     assert refused["tenant"] == "default"

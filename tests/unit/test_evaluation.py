@@ -76,7 +76,7 @@ def test_qrels_accept_beir_layout_without_header(tmp_path):
         ("corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": ', "corpus.jsonl, line 2 is not JSON"),
         ("corpus.jsonl", '{"_id": "a", "text": "x"}\n\n{"text": "x"}', "corpus.jsonl, line 3 has no _id."),
         ("corpus.jsonl", '{"_id": "a", "text": " "}', "corpus.jsonl, line 1 has no text."),
-        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n' * 2, "corpus.jsonl, line 2 has the _id a again."),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n' * 2, "corpus.jsonl, line 2 repeats the _id a again."),
         ("corpus.jsonl", "", "corpus.jsonl is empty."),
         ("queries.jsonl", "[1]", "queries.jsonl, line 1 is not a JSON object."),
         ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst p0 1", "qrels.tsv, line 2 is not query-id, corpus-id and a"),

@@ -138,7 +138,7 @@ def _passages(path: Path) -> tuple[LabelledPassage, ...]:
         if not isinstance(text, str) or not (text.strip() or title):
             raise _malformed(path, number, "has no text")
         if name in passages:
-            raise _malformed(path, number, f"has the _id {name} again")
+            raise _malformed(path, number, f"repeats the _id {name}")
         passages[name] = LabelledPassage(name, title or None, text if text.strip() else title)
     if not passages:
         raise InvalidInput(f"{path} is empty.", field="folder")
@@ -150,7 +150,7 @@ def _queries(path: Path) -> list[_QueryRow]:
     for number, row in _rows(path):
         name = _text(path, number, row, "_id")
         if name in queries:
-            raise _malformed(path, number, f"has the _id {name} again")
+            raise _malformed(path, number, f"repeats the _id {name}")
         answers = _texts(path, number, row, "answers", least=0) if "answers" in row else []
         queries[name] = _QueryRow(
             name, _text(path, number, row, "text"), tuple(answers), answerable=row.get("answerable") is not False

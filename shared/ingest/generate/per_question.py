@@ -147,7 +147,7 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
         usage += completion.usage
         questions += _question(completion.text)
     if not questions:
-        raise BadQuestions("none of the model's replies held a question", usage=usage, calls=len(calls))
+        raise BadQuestions("none of the model's replies contained a question", usage=usage, calls=len(calls))
     return GeneratedQuestions(tuple(questions), usage, len(calls))
 
 

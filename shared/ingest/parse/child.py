@@ -187,7 +187,7 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     chunks = divide(extracted, options)
     if (count := len(chunks)) > (most := request["max_chunks"]):
         raise Unreadable(
-            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or let chunks be longer."
+            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or use longer chunks."
         )
     if extracted.markdown:  # source code is in no language
         chunks = with_languages(chunks)

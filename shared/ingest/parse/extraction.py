@@ -36,7 +36,7 @@ def extract(content: bytes, *, filename: str | None, media_type: str | None, max
     extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
     if len(extracted.text) > max_text_chars:
         raise Unreadable(
-            f"the file holds {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
+            f"the file contains {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
             "divide it"
         )
     if not extracted.text.strip():
@@ -189,7 +189,7 @@ _BLANK_PDF = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<
 _UNKNOWN_FORM = "is of a form that cannot be read; save it in a newer one, or as PDF"
 _REASONS = (
     (r"password|encrypted", "is protected with a password; remove the password and add it again"),
-    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large inside; divide it"),
+    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large when unpacked; divide it"),
     (r"unsupported|not supported", _UNKNOWN_FORM),
 )
 _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
@@ -216,4 +216,4 @@ def _reason(error: Exception) -> str:
             return reason
     if isinstance(error, kreuzberg.ValidationError):
         return _UNKNOWN_FORM
-    return "is damaged and cannot be read; make or fetch it again"
+    return "is damaged and cannot be read; create or download it again"

@@ -201,14 +201,14 @@ def _zipped(content: bytes) -> FileKind:
             _refuse_bomb(entries)
             return _inside(archive, [entry.filename for entry in entries])
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
-        raise Unreadable("the file is damaged: its archive cannot be opened; make or fetch it again") from error
+        raise Unreadable("the file is damaged: its archive cannot be opened; create or download it again") from error
 
 
 def _refuse_bomb(entries: list[zipfile.ZipInfo]) -> None:
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > MAX_UNPACKED_BYTES or len(entries) > MAX_ENTRIES:
         raise Unreadable(
-            f"the file is too large inside: {len(entries):,} parts, {unpacked / 2**20:,.0f} MB unpacked; divide it"
+            f"the file is too large when unpacked: {len(entries):,} parts, {unpacked / 2**20:,.0f} MB; divide it"
         )
 
 
@@ -222,7 +222,7 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
             return kind
     if "META-INF/container.xml" in names:
         return EPUB
-    raise Unreadable("the file is a ZIP archive and no document; unpack it and add the files in it")
+    raise Unreadable("the file is a ZIP archive, not a document; unpack it and add the files in it")
 
 
 def _compound(content: bytes) -> FileKind:
@@ -234,7 +234,7 @@ def _compound(content: bytes) -> FileKind:
             return kind
     if "__properties_version1.0".encode("utf-16-le") in content:
         return MSG
-    raise Unreadable("the file is an old Microsoft file, but no Word, Excel, PowerPoint or Outlook one")
+    raise Unreadable("the file has Microsoft's old format, but is not a Word, Excel, PowerPoint or Outlook file")
 
 
 def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> FileKind:
@@ -246,7 +246,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
             return kind
     for kind in (stated, named):
         if kind and kind.route == "native":
-            raise Unreadable(f"the file is named a {kind.name} but has no such header: it is damaged or misnamed")
+            raise Unreadable(f"the file is named a {kind.name} but lacks its header: it is damaged or misnamed")
     return TEXT
 
 

@@ -322,7 +322,7 @@ class _ParserProcess:
         except OSError as error:
             ours.close()
             scratch.close()
-            raise Transient(f"no process to parse in can be started: {error.strerror}") from error
+            raise Transient(f"no parser process can be started: {error.strerror}") from error
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
@@ -337,7 +337,7 @@ class _ParserProcess:
             death = await self.end()
             words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
             cause = words or f"it ended with status {death.status}"
-            raise Transient(f"the process to parse in did not start: {cause}") from error
+            raise Transient(f"the parser process did not start: {cause}") from error
         except BaseException:
             await self.end()
             raise

@@ -67,7 +67,7 @@ def decode(data: bytes, *, charset: str | None = None) -> str:
         Unreadable: it is not text.
     """
     if not is_text(data[:SAMPLE_BYTES]):
-        raise Unreadable("the file is not text, and not of a kind that can be read; convert it to PDF, DOCX or text")
+        raise Unreadable("the file is not text and has no supported format; convert it to PDF, DOCX or text")
     return clean(_decode(data, charset))
 
 

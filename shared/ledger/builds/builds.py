@@ -347,7 +347,7 @@ def _require_free_slot(rows: Sequence[RowMapping]) -> None:
             raise Conflict(f"The build {row['build']} is {row['build_state']}: switch to it or drop it first.")
     if len(others) >= _MOST_BUILDS - 1:
         numbers = ", ".join(str(row["build"]) for row in others)
-        raise Conflict(f"The collection has as many builds as it may have: drop one of {numbers} first.")
+        raise Conflict(f"The collection has the maximum number of builds: drop one of {numbers} first.")
 
 
 def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> RowMapping:

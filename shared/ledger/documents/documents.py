@@ -206,7 +206,7 @@ class Documents:
         async with self._database.begin() as connection:
             found = await shown_chunks.find(connection, tenant, chunk_id)
             if found is None:
-                raise NotFound(f"There is no chunk {chunk_id}: GET /v1/documents/{{id}}/chunks lists a document's.")
+                raise NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
             (document,) = await with_progress(connection, [await _get(connection, tenant, found.document_id)])
             version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)

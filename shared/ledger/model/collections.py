@@ -217,7 +217,7 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
     if fields != present and (await connection.execute(SQL.has_documents, {"id": locked["id"]})).scalar_one():
         raise Conflict(
             "Fields are declared before the first document, and this collection has documents: declare them in a new"
-            " collection. Questions that are paid for are not paid for again there.",
+            " collection. Paid questions are reused there.",
             field="filterable",
         )
     stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))

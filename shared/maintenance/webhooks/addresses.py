@@ -71,9 +71,9 @@ def parse(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable or len(url) > MAX_URL_CHARS or not url.isascii() or any(c.isspace() or c < " " for c in url):
-        raise InvalidInput("The address of a webhook is like https://example.org/hook.", field="url")
+        raise InvalidInput("The address of a webhook must have the form https://example.org/hook.", field="url")
     if "@" in parts.netloc:
-        raise InvalidInput("The address has a name or password in it: check the signature instead.", field="url")
+        raise InvalidInput("The address contains a user name or password: verify the signature instead.", field="url")
     return parts
 
 
