@@ -131,7 +131,9 @@ async def read_sample(
             files.append(SampleFile(part.filename, part.media_type, content))
         elif part.name not in allowed or part.name in fields:
             names = ", ".join(("file", *sorted(allowed)))
-            raise InvalidInput(f"Allowed fields of the form: {names}. Only `file` may be repeated.", field=part.name[:100])
+            raise InvalidInput(
+                f"Allowed fields of the form: {names}. Only `file` may be repeated.", field=part.name[:100]
+            )
         else:
             fields[part.name] = _field_text(part.name, content)
         if len(files) > most_files:

@@ -61,7 +61,7 @@ async def test_estimate_without_sample_derives_chunks_from_bytes(client):
     assert short["chunks"] == 10
 
 
-async def test_status_compares_actual_cost_with_kept_estimate(client, services, provider):
+async def test_status_compares_actual_cost_with_saved_estimate(client, services, provider):
     await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
     await work(services)
     estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()

@@ -63,7 +63,7 @@ async def retrieve(client, **change):
         ({"step_back": True}, {"step_back_question": "What is the holiday entitlement of staff in working days?"}),
     ],
 )
-async def test_rewriting_finds_chunk_that_question_misses(client, provider, rewrite, reply):
+async def test_rewriting_finds_chunk_missed_by_question(client, provider, rewrite, reply):
     provider.script(rewriting=reply)
 
     directly, plain = await retrieve(client, explain=True)

@@ -184,7 +184,7 @@ def test_crashed_engines_restart_with_their_data(data_dir):
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["launcher", "everything"])
-def test_sigkill_leaves_no_process_and_intact_data(data_dir, everything):
+def test_sigkill_of_launcher_stops_engines_keeps_data(data_dir, everything):
     launcher, started = launch(data_dir)
     with Stack(Settings.model_validate(_fields(started["environment"])), data_dir / "unused") as view:
         leave_marks(view.settings, "one")
@@ -296,7 +296,7 @@ def test_engines_inherit_no_secret(every_engine):
             assert not [variable for variable, value in inherited.items() if "marked-secret" in value], name
 
 
-def test_only_language_model_yields_the_processor(every_engine):
+def test_only_language_model_has_low_processor_priority(every_engine):
     niceness = {name: process.nice() for name, process in every_engine.items()}
     groups = [Path("/proc", str(process.pid), "autogroup") for process in every_engine.values()]
 

@@ -201,7 +201,7 @@ async def everything(client, headers, question, chunk_id):
     return replies
 
 
-async def test_users_questions_are_shown_only_with_read(client, chunks, services):
+async def test_users_questions_are_shown_only_with_read_scope(client, chunks, services):
     staff, website = await key(client, "staff"), await key(client, "website")
     reader = await key(client, "reader", "ask", "read")
     await outcome(client, staff, PRIVATE_QUESTION, chunks["leave"])

@@ -69,7 +69,7 @@ def short(monkeypatch):
     monkeypatch.setattr(metrics, "_LAG_EVERY_SECONDS", 0.01)
 
 
-def test_loop_is_live_until_thirty_silent_seconds():
+def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
     clock = ManualClock()
     pulse = Pulse("parse", clock)
     clock.seconds = LIVE_SECONDS

@@ -519,7 +519,7 @@ async def test_old_parser_folders_are_removed_at_start(temporary):
     assert sorted(temporary.iterdir()) == [another, young]
 
 
-async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
+async def test_failed_start_of_child_is_transient_error(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("text")
     monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
@@ -533,7 +533,7 @@ async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
 
-async def test_cancelled_parse_leaves_no_child(sandbox, tmp_path):
+async def test_child_of_cancelled_parse_is_killed(sandbox, tmp_path):
     fifo = endless_file(tmp_path)
     task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
     await asyncio.sleep(0.5)
@@ -629,7 +629,7 @@ async def parse_at_once(sandbox: ParsingSandbox, count: int) -> list[str]:
     return [text_of(document) for document in documents]
 
 
-async def test_first_pdf_parses_and_leaves_no_files(temporary):
+async def test_files_unpacked_for_first_pdf_are_removed(temporary):
     for _ in range(2):
         async with ParsingSandbox(workers=3) as sandbox:
             for text in await parse_at_once(sandbox, 3):

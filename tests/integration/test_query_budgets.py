@@ -66,7 +66,7 @@ async def settled(client):
     await eventually(lambda: budgets._sending is None and not any(a.unsent for a in budgets._accounts.values()))
 
 
-async def test_key_rate_leaves_rest_of_tenant(client):
+async def test_key_over_rate_limit_blocks_no_other_key(client):
     website, other = await key(client, requests_per_second=0.01), await key(client, "other")
 
     replies = [await retrieve(client, website) for _ in range(2)]

@@ -62,7 +62,7 @@ async def test_wanted_workers_return_to_minimum_after_queue(services, provider):
     assert await services.wanted.update() == {"parse": 1, "generate": 1, "index": 1}
 
 
-async def test_rate_limit_bounds_workers_whatever_is_due(services, library, provider):
+async def test_rate_limit_bounds_workers_regardless_of_queue(services, library, provider):
     await library.add("alpha beta")
     await work(services)  # calls are measured
     await to_generate(services, 641, "other")

@@ -180,7 +180,7 @@ def test_value_count_ignores_text_wherever_cut(length):
 
 
 def test_excess_errors_are_counted():
-    with pytest.raises(InvalidInput, match=r"2,000 fields are wrong"):
+    with pytest.raises(InvalidInput, match=r"2,000 fields are invalid"):
         validate_as(DocumentBody, {"text": "a"} | {f"x{number}": 1 for number in range(2_000)})
 
 

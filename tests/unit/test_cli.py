@@ -88,7 +88,7 @@ def test_document_actions_are_document_subcommands(command, capsys, monkeypatch)
     assert "No such command" in err
 
 
-def test_unusable_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
+def test_invalid_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")

@@ -367,7 +367,7 @@ async def test_settlement_bug_ends_drain_instead_of_hanging():
         await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
 
 
-async def test_suspect_is_processed_alone():
+async def test_suspect_is_processed_without_other_items():
     shop = Shop(20, slots=4)
     shop.suspects.extend([100, 101, 102])
     concurrent = []
@@ -539,7 +539,7 @@ async def test_no_payment_after_possible_lease_expiry():
     assert calls.last - calls.first < 0.25
 
 
-async def test_no_payment_after_known_lease_loss():
+async def test_no_payment_after_reported_lease_loss():
     async def lost(_):
         return set()
 

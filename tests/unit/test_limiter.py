@@ -45,7 +45,7 @@ def test_windows_never_exceed_token_limit_despite_debt(limit):
     assert rate * 60_000 >= 0.95 * limit
 
 
-def test_undeclared_limits_do_not_limit():
+def test_undeclared_limits_do_not_restrict_calls():
     assert Rates().buckets() == (UNLIMITED, UNLIMITED)
     assert not Rates().declared
     assert Rates(tokens=1).declared

@@ -95,7 +95,7 @@ def test_names_match_in_scripts_without_spaces():
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
-def test_left_out_reason_depends_on_rank():
+def test_reason_for_exclusion_depends_on_rank():
     placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
     placed.append(ExpectedChunk("hidden", left_out="filter"))
 

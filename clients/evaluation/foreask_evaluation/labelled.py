@@ -100,7 +100,7 @@ def _split(
 
 def _unjudged_notes(rows: Iterable[_QueryRow]) -> list[str]:
     ids = [row.id for row in rows if row.answerable]
-    return [f"{_some('quer', ids, 'y', 'ies')} without a passage to be found left out."] if ids else []
+    return [f"Skipped {_some('quer', ids, 'y', 'ies')} without a relevant passage."] if ids else []
 
 
 def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
@@ -175,9 +175,9 @@ def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict
             judgements[query][passage] = score
     notes = []
     if no_passage:
-        notes.append(f"{_some('judgement', no_passage, '', 's')} of passages that the corpus does not have left out.")
+        notes.append(f"Skipped {_some('judgement', no_passage, '', 's')} of passages that are not in the corpus.")
     if no_query:
-        notes.append(f"{_some('judgement', no_query, '', 's')} of queries that queries.jsonl does not have left out.")
+        notes.append(f"Skipped {_some('judgement', no_query, '', 's')} of queries that are not in queries.jsonl.")
     return {query: scores for query, scores in judgements.items() if max(scores.values()) > 0}, notes
 
 
@@ -187,7 +187,7 @@ def _qrels(path: Path) -> Iterator[tuple[str, str, int]]:
         if number == 1 and not columns[-1].lstrip("-").isdigit():
             continue  # the header
         if len(columns) != _COLUMNS or not columns[2].lstrip("-").isdigit():
-            raise _malformed(path, number, "is not query-id, corpus-id and a whole number, separated by tabs")
+            raise _malformed(path, number, "is not query-id, corpus-id and an integer, separated by tabs")
         yield columns[0], columns[1], int(columns[2])
 
 
@@ -202,7 +202,7 @@ def _questions(path: Path, passages: set[str]) -> tuple[dict[str, tuple[str, ...
             questions[name] = questions.get(name, ()) + tuple(q.strip() for q in texts if q.strip())
         else:
             unknown.append(name)
-    note = f"Questions of {_some('passage', unknown, '', 's')} that the corpus does not have left out."
+    note = f"Skipped questions of {_some('passage', unknown, '', 's')} missing in the corpus."
     return questions, [note] if unknown else []
 
 

@@ -224,7 +224,7 @@ async def index_batch(
     require_lease: Callable[[], None] = _held,
     costs: EmbeddingCosts | None = None,
 ) -> Outcomes:
-    """Embed and upsert chunks of the indexer's embedding; one that cannot be indexed affects no other.
+    """Embed and upsert chunks of the indexer's embedding; failures do not affect others.
 
     Qdrant may have written points of a rejected request, so the points of a chunk that ends dead are deleted first.
     `require_lease` ends the attempt if the leases may have expired. `costs` is updated at once, so that a released

@@ -49,7 +49,7 @@ def lease(row: RowMapping) -> Lease:
 
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
-    """Return a claimed document; the claim may have started a version newer than that of the row."""
+    """Return a claimed document; the claim may have started a newer version than the version of the row."""
     questions = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
