@@ -94,7 +94,7 @@ class WatchedDeployment(Deployment):
 
 
 class Prometheus:
-    """The machine's Prometheus, which scrapes a deployment and evaluates rules, started and stopped by `with`."""
+    """The machine's Prometheus, which scrapes a deployment and evaluates rules; a context manager."""
 
     def __init__(self, ports: dict[str, int], folder: Path, hurry: float) -> None:
         self.every_seconds = SCRAPE_SECONDS / hurry

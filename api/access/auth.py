@@ -265,7 +265,7 @@ def _require_local(request: Request) -> None:
 
 
 def is_of_foreign_page(request: Request) -> bool:
-    """Return whether the browser sent the request for a page of another origin, also one on another port."""
+    """Return whether a browser sent the request for a page of another origin, such as another port."""
     origin = request.headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc != request.headers.get("host")

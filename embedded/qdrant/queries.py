@@ -42,7 +42,7 @@ def _limit(request: Json) -> int:
 
 
 def _query(value: Any, using: str) -> Any:
-    """Return the engine's query: nearest to a dense or a sparse vector, or None if only the filter selects points."""
+    """Return the engine's query for the points nearest to a vector; None if only the filter selects points."""
     if value is None:
         return None
     if isinstance(value, dict) and set(value) == {"nearest"}:

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     # The engines. The embedded stack starts an engine for each missing URL.
     database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
     database_pool_size: PositiveInt | None = Field(
-        None, description="maximum connections to it per process; default: 4 for a worker, 10 for others"
+        None, description="maximum connections to PostgreSQL per process; default: 4 for a worker, 10 for others"
     )
     database_pooler: Literal["none", "transaction"] = Field(
         "none", description="transaction: connections pass through a pooler such as pgbouncer in transaction mode"
@@ -184,7 +184,7 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None, description="for new collections: a model, or a name in FOREASK_EMBEDDINGS"
     )
-    embedding_dimensions: PositiveInt | None = Field(None, description="requested from the model if set")
+    embedding_dimensions: PositiveInt | None = Field(None, description="number to request; default: the model's own")
     embedding_query_prefix: str = ""
     embedding_passage_prefix: str = ""
     embedding_timeout: Duration = timedelta(seconds=120)

@@ -28,7 +28,7 @@ class Tuning(BaseModel):
     retry_base: Duration = Field(
         timedelta(seconds=1), description="maximum of the first random pause; it doubles with each attempt"
     )
-    retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause")
+    retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause between attempts")
     reconcile_every: Duration = Field(
         timedelta(seconds=2), description="pause of a step of the scheduler that found no more work"
     )

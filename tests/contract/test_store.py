@@ -263,7 +263,7 @@ async def test_truncated_pack_is_treated_as_missing(store):
             await content(store, f"{part.stored_in}#{storage}")
 
 
-async def test_names_are_listed_in_pages(storage, store):
+async def test_object_names_are_listed_in_pages(storage, store):
     uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
     await store.write_note(".foreask-note", b"no upload")
 

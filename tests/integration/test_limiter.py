@@ -513,7 +513,7 @@ async def test_cancelled_caller_frees_its_slot(pool):
     await pool.call(limiter)
 
 
-async def test_limiter_keys_expire_and_share_one_slot(pool, redis_url):
+async def test_limiter_keys_expire_and_share_one_cluster_slot(pool, redis_url):
     limiter = await pool.process(Rates(requests=600), tenant_rates=Rates(requests=600))
 
     async with limiter.call("acme", 10, 10), Redis.from_url(redis_url) as redis:

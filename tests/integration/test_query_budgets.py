@@ -96,7 +96,7 @@ async def test_used_up_key_budget_rejects_queries_until_midnight(client, service
         assert (await retrieve(process, website)).status_code == 429
 
 
-async def test_every_model_call_of_a_query_counts(client, provider):
+async def test_budget_counts_every_model_call_of_query(client, provider):
     website = await key(client, tokens_per_day=1_000_000)
     spent = [0]
 

@@ -53,7 +53,7 @@ async def test_generate_workers_follow_queue_up_to_maximum(services):
     assert (await limited(services).update())["generate"] == 1  # retried later
 
 
-async def test_wanted_workers_return_to_minimum_after_queue(services, provider):
+async def test_wanted_workers_return_to_minimum_with_empty_queue(services, provider):
     await to_generate(services, 130)
     assert (await services.wanted.update())["generate"] == 3
 
@@ -71,7 +71,7 @@ async def test_rate_limit_bounds_workers_regardless_of_queue(services, library, 
     assert (await limited(services, rates=Rates(requests=10**9)).update())["generate"] == 11
 
 
-async def test_tenants_without_budget_want_no_workers(services):
+async def test_tenants_with_exhausted_budget_need_no_workers(services):
     await to_generate(services, 200, "poor")
     await to_generate(services, 65, "rich")
 

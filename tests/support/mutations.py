@@ -199,7 +199,7 @@ BUGS = (
     ),
     Bug(
         "a dead connection is kept for a long time",
-        BROKER + "test_broker_connections_silent_forever_are_replaced",
+        BROKER + "test_silent_broker_connections_are_replaced",
         "shared/broker/wakeups.py",
         (('"health_check_interval": seconds', '"health_check_interval": 120'),),
     ),

@@ -122,7 +122,7 @@ def test_missing_extra_is_named(package, extra, command, tmp_path):
     assert "Traceback" not in ended.stderr
 
 
-def test_bug_raises_its_exception(monkeypatch):
+def test_unexpected_error_of_command_is_raised(monkeypatch):
     def broken(prog_name):
         raise ValueError("a bug")
 

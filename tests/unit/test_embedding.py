@@ -35,7 +35,7 @@ def test_oversized_text_is_sent_in_separate_request():
     assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(1), range(1, 2), range(2, 3)]
 
 
-def test_no_texts_make_no_pack():
+def test_empty_input_creates_no_request():
     assert list(pack([], max_inputs=2, max_tokens=2)) == []
 
 

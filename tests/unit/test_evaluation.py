@@ -101,7 +101,7 @@ def test_missing_file_is_named(tmp_path):
         read_set(tmp_path / "nowhere")
 
 
-def test_metrics_follow_from_rank():
+def test_metric_values_follow_from_rank():
     judgements = {"one": {"a": 1}, "two": {"b": 1, "c": 1}, "three": {"d": 1}, "four": {"e": 1}}
     ten = [f"x{number}" for number in range(10)]
     rankings = {"one": ["a", "z"], "two": ["z", "y", "c"], "three": [], "four": [*ten, "e"]}

@@ -92,7 +92,7 @@ class Broker:
         return self.reply
 
 
-async def test_provider_keys_share_one_slot():
+async def test_keys_of_provider_share_one_cluster_slot():
     broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
     await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
         [], [], [], {"acme": (UNLIMITED, UNLIMITED)}

@@ -56,7 +56,7 @@ def test_refusing_provider_limits_workers_to_estimated_capacity():
     assert generate(10, times=CallTimes(0.5, in_flight=200)) == 1
 
 
-def test_limited_tenant_does_not_count_beyond_its_limits():
+def test_workers_for_tenant_are_limited_by_its_limits():
     rows = {"limited": 1_000_000, "other": 64}
     assert generate(rows, limited=Rates(requests=600)) == 2  # 5 calls and 64
     assert generate(rows, Rates(requests=60_000), CallTimes(2.0), limited=Rates(requests=600)) == 2

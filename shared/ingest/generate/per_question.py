@@ -88,7 +88,7 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
-    """Return the names in a text, most frequent first, including capitalized words at the start of a sentence."""
+    """Return the names in a text, most frequent first, and capitalized words at sentence starts, which may be none."""
     names: Counter[str] = Counter()
     doubtful: list[str] = []
     for match in _NAME.finditer(text):

@@ -1,4 +1,4 @@
-"""Documents as their owners see them: submitted, listed, retried, reindexed, deleted."""
+"""Operations on documents for their owners: submit, list, retry, reindex, delete."""
 
 from __future__ import annotations
 

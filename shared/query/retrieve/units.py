@@ -87,7 +87,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _white_space(chars: int) -> str:
-    """Return this many characters of equivalent Markdown white space, because the original is not stored."""
+    """Return this many characters of Markdown white space; the original white space is not stored."""
     return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
 
 
