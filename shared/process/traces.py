@@ -39,7 +39,7 @@ class _Process:
 
 
 def request(method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Attributes) -> Span:
-    """Make the span of an HTTP request; its parent is the span that the caller names by `traceparent`."""
+    """Create the span of an HTTP request; its parent is the span in the caller's `traceparent`."""
     recorder = _Process.recorder
     if recorder is None:
         return NOTHING
@@ -60,7 +60,7 @@ def work(stage: str, traced: Mapping[str, Attributes]) -> Span:
 
 
 def span(name: str, kind: Kind = "internal", attributes: Attributes = _NO_ATTRIBUTES) -> Span:
-    """Make a span within the current one."""
+    """Create a child of the current span."""
     return current.get().child(name, kind, attributes)
 
 

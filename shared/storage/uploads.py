@@ -307,7 +307,7 @@ class Uploads(ABC):
         return lost
 
     async def require_own(self) -> None:
-        """Return if the store belongs to this deployment, or can be adopted.
+        """Check that the store belongs to this deployment, or adopt it if possible.
 
         A store without a marker is adopted if it is empty and the ledger has no upload, or if it contains an upload of
         the ledger.
@@ -335,7 +335,7 @@ class Uploads(ABC):
             )
 
     async def adopt(self) -> None:
-        """Make the store this deployment's, regardless of its content."""
+        """Assign the store to this deployment, regardless of its content."""
         await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
@@ -373,7 +373,7 @@ class Uploads(ABC):
             await self._check()
 
     async def _check(self) -> None:
-        """Return if the store exists and belongs to this deployment."""
+        """Check that the store exists and belongs to this deployment."""
         self._unavailable = True
         try:
             await self.require_own()

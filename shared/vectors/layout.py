@@ -75,7 +75,7 @@ class Layout:
 
 
 def _quantization(config: models.QuantizationConfig | None) -> str:
-    """Return the setting's word for a collection's quantization; another kind than ours has its own."""
+    """Return the setting's value for a collection's quantization; for other kinds, Qdrant's name."""
     if config is None:
         return "none"
     (kind,) = config.model_dump(exclude_none=True)

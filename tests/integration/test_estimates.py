@@ -140,7 +140,7 @@ async def test_given_questions_are_estimated_without_calls(services, library, pr
     assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
 
 
-async def test_unparsed_documents_make_estimate_inexact(services, library, collection):
+async def test_estimate_with_unparsed_documents_is_marked_inexact(services, library, collection):
     await library.add(text_of("Ibbs", 4), "late.md")
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model

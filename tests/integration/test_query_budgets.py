@@ -197,7 +197,7 @@ async def test_queries_are_counted_locally_during_broker_outage(settings, limits
             await budgets.admit("alice", KEY, limits)
 
 
-async def test_tokens_count_before_they_are_sent(settings):
+async def test_tokens_count_before_being_sent_to_broker(settings):
     async with process(settings, "redis://127.0.0.1:1") as budgets:
         for tokens in (9, 1):
             await budgets.admit("alice", KEY, KeyLimits(tokens_per_day=10))

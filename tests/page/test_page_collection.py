@@ -7,7 +7,7 @@ from playwright.async_api import expect
 from tests.page.test_page import AXE, RULES
 
 
-async def test_collection_shows_contents_and_verification(visit, deployment):
+async def test_collection_screen_shows_contents_and_verification(visit, deployment):
     page = visit.page
     visit.allowed = ("422",)  # these few documents are too few for a calibration
     await visit.go("/documents")

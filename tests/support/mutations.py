@@ -395,7 +395,7 @@ BUGS = (
     ),
     Bug(
         "a version waits for its questions",
-        PROVIDER + "test_dead_language_model_keeps_texts_searchable",
+        PROVIDER + "test_texts_stay_searchable_during_language_model_outage",
         "shared/ledger/work/settlements.sql",
         (("{TO_INDEX_TEXT:c}", "{OPEN_CHUNKS:c}"),),
     ),
@@ -497,7 +497,7 @@ BUGS = (
     ),
     Bug(
         "the tokens of running queries do not count",
-        "tests/integration/test_query_budgets.py::test_tokens_count_before_they_are_sent",
+        "tests/integration/test_query_budgets.py::test_tokens_count_before_being_sent_to_broker",
         "api/access/query_budgets.py",
         (("self.tokens + unsent >= tokens", "self.tokens >= tokens"),),
     ),

@@ -1,7 +1,7 @@
 """Dead letters: documents that cannot be parsed, and chunks whose attempts are used up.
 
 A row changes only while its document is not being processed, and under a lock on the document: a worker that is about
-to finish a document must not find a chunk reopened.
+to finish a document must not encounter a reopened chunk.
 """
 
 from __future__ import annotations

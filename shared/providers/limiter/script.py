@@ -183,7 +183,7 @@ class LimiterScript:
         renew: Sequence[str],
         tenants: dict[str, tuple[Bucket, Bucket]],
     ) -> LimiterReply:
-        """Settle and grant.
+        """Record finished calls, and grant waiting ones.
 
         Args:
             requests: calls to start, most urgent first.

@@ -1,4 +1,4 @@
-"""Links in answers: an answer rendered as Markdown must load nothing and link nowhere that a document chose."""
+"""Links in answers: an answer rendered as Markdown must not load resources or contain links that a document chose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LinkCleaner:
         self._last = ""  # character that was shown
 
     def feed(self, piece: str) -> str:
-        """Take a piece of text; return the part of it, and of the text held back, that can be shown."""
+        """Process a piece of text; return the text that can be shown now, including earlier text that was held back."""
         text = self._held + piece
         held = _held_from(text)
         if len(text) - held > _LONGEST_HELD:

@@ -1,4 +1,4 @@
-"""Channels: the ways in which a question can find a chunk, each on a scale that means the same for every question.
+"""Channels: the ways in which a question can find a chunk, each with scores that are comparable between questions.
 
 - `questions`: the cosine of the user's question with the nearest of the chunk's questions.
 - `text`: its cosine with the chunk's text.

@@ -55,7 +55,7 @@ class Retrieval:
     """Distinct chunks, best first, with the tokens and the time of the retrieval.
 
     Args:
-        matched_questions: number of question points found for the question itself.
+        matched_questions: number of question points found for the original question.
         unique_chunks: number of chunks found by any channel.
         candidates: best chunks of all channels, if requested, scored by the query's weights.
         candidate_reference_scores: with candidates, the fifth best score of each channel, or 0.
