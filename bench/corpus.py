@@ -1,7 +1,7 @@
 """Ingest of a corpus with one command and an object store: `python -m bench corpus [--documents N]`.
 
 All processes of a deployment run, with a scripted model without latency. `foreask ingest` uploads JSON lines of one
-short section each; the uploads are stored in moto's S3 server on loopback, in a process of its own. That server is
+short section each; the uploads are stored in moto's S3 server on loopback, in a separate process. That server is
 written in Python and keeps every object in memory, so its usage is listed separately and does not represent a real
 store.
 

@@ -53,7 +53,7 @@ class ChunkContent:
         """Yield the extracted text from a position, the end of the previous chunks, to the end of this chunk.
 
         The text between the spans of two chunks is white space of unknown kind: it becomes line feeds, in small pieces.
-        All chunks of a document together have at most `MOST_CHARS` of them, whatever their spans are.
+        All chunks of a document together have at most `MOST_CHARS` of them, even if their spans are wrong.
         """
         start, end = self.span
         own = self.text[len(self.text) - (end - start) :]  # without the header that a piece of a table repeats

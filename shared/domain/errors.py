@@ -12,8 +12,8 @@ ForeaskError
 ├── Permanent     a dead letter, with a reason that a person can read
 │   ├── Unreadable           a file whose text cannot be read
 │   ├── BadReply             a reply that stayed malformed after its repairs
-│   └── Refused              the provider rejects this request, however often it is sent
-└── Rejected      the caller's fault
+│   └── Refused              the provider rejects this request on every attempt
+└── Rejected      the caller made an invalid request
     ├── InvalidInput
     ├── NotFound
     ├── Conflict

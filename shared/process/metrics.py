@@ -218,7 +218,7 @@ def count_from_zero(stage: str) -> None:
 
 
 class _MetricsServer(ThreadingMixIn, WSGIServer):
-    """Handles each request in a thread of its own, so that a slow scrape does not delay a health check."""
+    """Handles each request in a separate thread, so that a slow scrape does not delay a health check."""
 
     daemon_threads = True
 

@@ -112,7 +112,7 @@ class Sizes:
             await asyncio.shield(size.counting)
 
     def last(self, location: IndexLocation) -> CachedCount | None:
-        """Return the last count, however old; None if the collection was never counted."""
+        """Return the last count of any age; None if the collection was never counted."""
         size = self._sizes.get(location)
         return None if size is None or size.count is None else self._count_of(size, is_current=False)
 

@@ -40,7 +40,7 @@ class Finisher:
             await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
-        """Bring the points of documents in line with the ledger, and finish documents that waited for it.
+        """Update the points of documents to the ledger's state, and finish documents that waited for this.
 
         Returns:
             The sweeps that Qdrant confirmed.

@@ -45,7 +45,7 @@ class PointWriter:
 
         If Qdrant rejects points, halves are written, and halves of these, until the rejected chunks are isolated: with
         n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that accepts none is abandoned
-        earlier, because the chunks are not at fault.
+        earlier, because the chunks are not the cause.
         """
         started = time.monotonic()
         errors: dict[Lease, ForeaskError] = {}

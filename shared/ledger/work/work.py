@@ -141,7 +141,7 @@ class Work:
     async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
         """Add the new languages of a collection before queries find its first text in them.
 
-        Each collection has a transaction of its own, because uploads lock its row, too.
+        Each collection has a separate transaction, because uploads lock its row, too.
         """
         for collection_id, languages in rows.new_languages(parsed).items():
             async with self._database.begin() as connection:
@@ -185,7 +185,9 @@ class Work:
         Args:
             limit: maximum number of chunks.
             key_of: function from a chunk to the key of its current request; None uses the key from the parse.
-            suspects: whether to claim suspects only, for a worker without other work. Raises:
+            suspects: whether to claim suspects only, for a worker without other work.
+
+        Raises:
             Collided: other workers leased the same content repeatedly.
         """
         used_up = await self._used_up() if self._used_up is not None and not suspects else ()
@@ -268,7 +270,7 @@ class Work:
         Args:
             limit: maximum number of chunks.
             embeddings: embeddings to claim now; None for all that the worker serves.
-            suspects: whether to claim suspects only, for a worker that holds nothing else.
+            suspects: whether to claim suspects only, for a worker without other work.
         """
         served = self._embeddings if embeddings is None else list(embeddings)
         parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
@@ -512,7 +514,7 @@ async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, li
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
-    """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a group of its own.
+    """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a separate group.
 
     Large outcomes are last: their slices take seconds, and other documents may belong to another tenant.
     """

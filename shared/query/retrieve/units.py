@@ -72,7 +72,7 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
 def joined(parts: Sequence[Mapping[str, Any]]) -> str:
     """Join the parts of a span; parts may overlap, and the white space between them was not stored.
 
-    The result has at most `MOST_CHARS` of white space between parts, whatever their spans are.
+    The result has at most `MOST_CHARS` of white space between parts, even if their spans are wrong.
     """
     texts, end = [str(parts[0]["text"])], parts[0]["span"][1]
     left = MOST_CHARS
