@@ -92,12 +92,12 @@ def count_request(request: Json) -> engine.CountRequest:
 
 
 def with_vector(request: Json) -> Any:
-    """Convert `with_vector`: True for all vectors, or the names of the requested ones."""
+    """Return the vectors to include in a reply: all (True), none (False), or their names."""
     return request.get("with_vector") or False
 
 
 def with_payload(request: Json, *, default: bool) -> Any:
-    """Convert `with_payload`: True for the complete payload, or the requested fields."""
+    """Return the payload to include in a reply: all (True), none (False), or the names of fields."""
     value = request.get("with_payload")
     if isinstance(value, dict):
         raise unsupported("`with_payload` with `include` or `exclude`")

@@ -85,7 +85,7 @@ class Store:
         return self._directory / quote(name, safe="").replace(".", "%2E")
 
     def _collection_directories(self) -> list[Path]:
-        """Return the folders of collections, without folders whose creation or deletion was interrupted."""
+        """Return the folders of collections; remove folders whose creation or deletion was interrupted."""
         directories = []
         for path in sorted(self._directory.iterdir()):
             if (path / CONFIGURATION).exists():

@@ -64,7 +64,7 @@ class ChunkContent:
         yield own[max(0, at - start) :]
 
     def with_text(self, text: str, span: tuple[int, int]) -> Self:
-        """Return the content with another text and span; fields that depend on the text are computed again."""
+        """Return a copy with another text and span, which are all fields that depend on the text."""
         return replace(self, text=text, span=span)
 
     def as_json(self) -> dict[str, Any]:

@@ -201,7 +201,7 @@ async def test_pdf_chunks_have_page_numbers(parse):
         (pdf("x", encrypt=True), "a.pdf", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.xlsx", "protected with a password"),
-        (b"no pdf at all", "a.pdf", "is named a PDF but has no such header"),
+        (b"no pdf at all", "a.pdf", "is named a PDF but lacks its header"),
         (pdf("The ferry")[:60], "a.pdf", "is damaged"),
         (docx(paragraph("x"))[:300], "a.docx", "is damaged"),
         (zipped({"a.txt": b"x"}), "a.zip", "is a ZIP archive"),
