@@ -15,7 +15,7 @@ class TenantLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     requests_per_second: float | None = Field(None, gt=0, description="requests to the API per second")
-    burst: PositiveInt | None = Field(None, description="requests at once after a pause; default: the number for 2 seconds")
+    burst: PositiveInt | None = Field(None, description="requests at once after a pause; default: for 2 seconds")
     upload_bytes_per_day: PositiveInt | None = None
     documents: PositiveInt | None = None
     collections: PositiveInt | None = None
