@@ -321,4 +321,4 @@ def require_int64(value: object) -> None:
         elif isinstance(item, list):
             unchecked += item
         elif isinstance(item, int) and not -_INT64 <= item < _INT64:
-            raise InvalidInput("A number of the filter is too large.", field="filter")
+            raise InvalidInput("A number in the filter is too large.", field="filter")

@@ -229,7 +229,7 @@ def media_type_of(value: str | None) -> str | None:
     if not kind or kind == _ANY_BYTES:
         return None
     if not _MEDIA_TYPE.fullmatch(kind):
-        raise InvalidInput("The media type has the form `type/subtype`.", field="media_type")
+        raise InvalidInput("The media type must have the form `type/subtype`.", field="media_type")
     return kind
 
 
