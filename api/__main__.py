@@ -24,7 +24,7 @@ from shared.settings import Settings, load
 
 
 class _ApiServer(uvicorn.Server):
-    """Stops in three steps: report that it is not ready, refuse connections, wait for running requests.
+    """A server that stops in three steps: it reports that it is not ready, refuses connections, and waits for requests.
 
     A load balancer that polls `/health/ready` redirects requests before connections are refused. The application is
     notified at the second step, so that clients that follow events do not delay the exit.

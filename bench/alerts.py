@@ -1,11 +1,11 @@
-"""Prometheus over a whole deployment: each panel has data, and each alert fires when its cause is created.
+"""Test of the dashboard and the alerts with a real Prometheus: each panel has data, and each alert fires for its cause.
 
     python -m bench alerts [--minutes 10] [--hurry 10]
 
 It needs the machine's `prometheus` and `promtool` (`apt install prometheus`) and is skipped if they are missing. First
 promtool checks the rules and tests them with `deploy/alerts.test.yml`. Then a deployment works for some minutes:
-uploads of both lanes, unreadable files, searches, a provider that limits for a while and fails for a while, a
-worker that dies. Prometheus scrapes every process; the output says which expressions of the dashboard had no data, and
+it handles uploads of both lanes, unreadable files and searches, while its provider at times limits calls or fails, and
+a worker dies. Prometheus scrapes every process; the output says which expressions of the dashboard had no data, and
 which alerts were active meanwhile. Last, the cause of each alert is created in turn, and removed when the alert fires.
 
 With the rules' durations this would take two hours, so Prometheus gets a copy of them in which `for`, the windows and
@@ -94,7 +94,7 @@ class WatchedDeployment(Deployment):
 
 
 class Prometheus:
-    """The machine's Prometheus, which scrapes a deployment and evaluates rules, started and stopped by `with`."""
+    """The machine's Prometheus, which scrapes a deployment and evaluates rules; a context manager."""
 
     def __init__(self, ports: dict[str, int], folder: Path, hurry: float) -> None:
         self.every_seconds = SCRAPE_SECONDS / hurry
@@ -314,7 +314,7 @@ class Site:
 
     @contextmanager
     def killed_at_work(self) -> Iterator[None]:
-        """Kill the generate worker while the model answers calls of two dozen chunks, and start it again."""
+        """Kill the generate worker during its calls for 24 chunks, and start it again."""
         with self.scripted(latency_seconds=30):
             self.provider.reset()
             self.upload(8)
@@ -393,7 +393,7 @@ CAUSES = (
 
 
 def hurried(rules: str, factor: float) -> str:
-    """Return rules with the durations of `for` and the windows divided; they are whole minutes before."""
+    """Return rules with shorter windows and durations of `for`; the original ones are given in minutes."""
 
     def divided(match: re.Match[str]) -> str:
         return f"{match[1]}{int(match[2]) * 60_000 / factor:.0f}ms{match[3]}"
@@ -413,7 +413,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def work(site: Site, minutes: float) -> None:
-    """Wait while the load runs, and inject faults for a tenth of the time each."""
+    """Wait while the load runs, and inject each fault for a tenth of the time."""
     tenth = minutes * 60 / 10
     time.sleep(3 * tenth)
     with site.scripted(latency_seconds=0.1, requests_per_minute=30, window_seconds=10):
@@ -437,7 +437,7 @@ def show_scrapes(prometheus: Prometheus, ports: dict[str, int], since: float) ->
 
 
 def show_panels(prometheus: Prometheus, since: float) -> bool:
-    """Print the dashboard expressions without data; return whether all had some."""
+    """Print the dashboard expressions without data; return whether there are none."""
     interval = f"{4 * prometheus.every_seconds * 1000:.0f}ms"
     found = [
         (title, e, prometheus.has_data(e.replace("$__rate_interval", interval), since)) for title, e in expressions()

@@ -1,8 +1,8 @@
-"""How well does BM25 alone find passages in each language?
+"""Quality of BM25 without other channels, by language.
 
-`python -m bench.bm25 [SET...]`: nDCG@10 of the keyword channel on labelled sets, each searched alone, by
+`python -m bench.bm25 [SET...]`: nDCG@10 of the keyword channel on labelled sets, each in its own collection, by
 
-- before: words as runs of letters and digits, with English stems and stop words whatever the language is;
+- before: words as runs of letters and digits, with English stems and stop words for every language;
 - Qdrant: its own BM25 with the `multilingual` tokenizer and the set's language, if it supports that language;
 - now: the product's words, for the languages that its detector finds in the passages;
 - together: the same, with the passages of all sets in one collection, whose queries are tokenized for every language.

@@ -1,12 +1,13 @@
-"""A whole corpus by one command, into an object store and until it is found: `python -m bench corpus [--documents N]`.
+"""Ingest of a corpus with one command and an object store: `python -m bench corpus [--documents N]`.
 
-A whole deployment as processes, with a scripted model without latency. `foreask ingest` uploads JSON lines of one short
-section each; the uploads are stored in moto's S3 server on loopback, in a process of its own. That server is written in
-Python and keeps every object in memory, so its usage is listed separately and does not represent a real store.
+All processes of a deployment run, with a scripted model without latency. `foreask ingest` uploads JSON lines of one
+short section each; the uploads are stored in moto's S3 server on loopback, in a separate process. That server is
+written in Python and keeps every object in memory, so its usage is listed separately and does not represent a real
+store.
 
-Prints documents a second until they are durable, found and ready, memory and processor time of each process meanwhile,
-and the size of the stored corpus. Then the same in a new deployment, in which the command and a worker are killed and
-restarted during the load (`--interrupt` times); prints the duplicate and missing rows.
+Prints the documents per second until they are durable, searchable and ready, the memory and processor time of each
+process meanwhile, and the size of the stored corpus. Then repeats the load in a new deployment, in which the command
+and a worker are killed and restarted during the load (`--interrupt` times); prints the duplicate and missing rows.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def main() -> None:
 
 @contextmanager
 def _loading(corpus: Path, count: int) -> Iterator[CorpusUpload]:
-    """A new deployment with a new provider and a new object store."""
+    """Yield a new deployment with a new provider and a new object store."""
     provider = ScriptedProvider()
     try:
         with serving_s3() as s3, tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
 """Latency of queries while points are written to the embedded Qdrant: `python -m bench flushes [SECONDS]`.
 
-Two servers have the same points. In turns, each of them receives five queries a second and two thousand points a
-second: the first one flushes every five seconds and writes 64 points at once, whatever it is asked, the second one
-flushes later, writes pages to disk before a flush, and writes fewer points at once while queries arrive. Latencies are
-in milliseconds.
+Two servers have the same points. They alternately receive five queries a second and two thousand points a
+second: the first one always flushes every five seconds and writes 64 points at once; the second one flushes later,
+writes pages to disk before a flush, and writes fewer points at once while queries arrive. Latencies are in
+milliseconds.
 """
 
 from __future__ import annotations

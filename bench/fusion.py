@@ -10,8 +10,8 @@ qrels.tsv (BEIR) and perhaps generated.jsonl. Each set is measured unchanged and
 - baseline: with the vectors of models of other baseline similarities, each measured as a collection does.
 
 Prints nDCG@10 of the mean and of the default, their difference with its 95 % interval, paired over questions, and of
-the best channel alone. Then prints the gain of weights that 30 or 60 labelled questions choose, on the other questions,
-and, for sets with titles, the gain by titles in each channel. Vectors are cached in FILE.
+the best single channel. Then prints the gain of weights that 30 or 60 labelled questions choose, on the other
+questions, and, for sets with titles, the gain by titles in each channel. Vectors are cached in FILE.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CachedEmbedding:
     model: MiniLM
 
     def of(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
+        """Return vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
         if not texts:
             return np.empty((0, DIMENSIONS), dtype=np.float32)
         missing = self.cache.missing_vectors("MiniLM", texts)  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def found_in(of: QuestionSet, baseline: float, embedding: CachedEmbedding) -> Fo
 
 
 def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline:
-    """Return the baseline as a collection measures it: by questions of distinct passages, or by texts alone."""
+    """Return the baseline as a collection measures it: by questions of distinct passages, or only by texts."""
     chance = np.random.default_rng(7)
     by_index = {index: number for number, (index, _) in enumerate(of.questions)}
     if len(by_index) < MIN_PAIRS:
@@ -144,7 +144,7 @@ def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline
 
 
 def graded(rankings: Iterable[Sequence[str]], relevant: Sequence[set[str]]) -> Values:
-    """nDCG@10 of each question, of shape `(questions,)`."""
+    """Return nDCG@10 of each question, of shape `(questions,)`."""
     values = []
     for ranking, answers in zip(rankings, relevant, strict=True):
         hits = [chunk in answers for chunk in ranking[:TOP]]
@@ -163,7 +163,7 @@ def alone(found: Founds, channel: Channel) -> Iterator[list[str]]:
 
 
 def measure(of: QuestionSet, condition: Condition, embedding: CachedEmbedding) -> dict[str, Values]:
-    """nDCG@10 of each question by fusion or channel, the mean over the draws."""
+    """Return nDCG@10 of each question by fusion or channel, the mean over the draws."""
     drawn_values: list[dict[str, Values]] = []
     for change in condition.changes:
         found = found_in(change(of), condition.baseline, embedding)

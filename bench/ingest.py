@@ -1,6 +1,6 @@
 """Ingest of 200 documents, 1,000 chunks, with a provider that takes 0.5 s, compared with a bare asyncio loop.
 
-`python -m bench.ingest`: the whole deployment as processes (API, workers, scheduler, embedded engines). Wall clock is
+`python -m bench.ingest`: all processes of a deployment run (API, workers, scheduler, embedded engines). Wall clock is
 measured from the first upload to the last document `ready`. CPU and memory are the sum of the API and the workers, and
 are compared with the process of the bare loop: both make the same calls. The engines, which the bare loop does not
 have, are listed separately. Then the same documents are ingested again, and a third time with two documents changed.

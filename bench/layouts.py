@@ -1,8 +1,8 @@
 """Storage of a chunk's text, vector and BM25 weights: four layouts of the same data in Qdrant's engine.
 
 `python -m bench.layouts [CHUNKS]`: 5 questions a chunk, 2,000 characters of text. `on questions`: every question point
-contains its whole chunk; `two kinds`: question points and chunk points in one collection; `two collections`: the same
-in two; `groups`: in one, with one vector name and a group for each kind, as the product does it. Prints seconds to
+contains its complete chunk; `two kinds`: question points and chunk points in one collection; `two collections`: the
+same in two; `groups`: in one, with one vector name and a group for each kind, as the product does it. Prints seconds to
 write, bytes on disk a chunk, milliseconds of a search over three channels with the chunks of its ten best fetched, and
 milliseconds to delete a document.
 """

@@ -1,9 +1,9 @@
 """The cost of event listeners: `python -m bench listeners [--documents N] [--seconds N] [--minutes N]`.
 
-A tenant has very many documents. Prints the shares of a processor that PostgreSQL and the API use without a listener to
-the tenant's events and with twenty listeners, at rest and while 200 documents change in each second; the difference is
-the cost of the listeners. Then a page shows the list of those documents for some minutes while they change, and its
-heap is printed after each garbage collection: it must not grow. The page needs the extra `page` and a Chromium.
+A tenant has very many documents. Prints the processor usage of PostgreSQL and the API without listeners to the tenant's
+events and with twenty listeners, while idle and while 200 documents change per second; the difference is the cost of
+the listeners. Then a page shows the list of those documents for some minutes while they change, and its heap is printed
+after each garbage collection: it must not grow. The page needs the extra `page` and a Chromium.
 """
 
 from __future__ import annotations

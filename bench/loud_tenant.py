@@ -70,7 +70,7 @@ class RawConnection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def send(self, attack: Attack, key: str) -> str:
-        """Send the whole request, even if a reply arrives meanwhile, and return its status or the failure."""
+        """Send the complete request, even if a reply arrives meanwhile, and return its status or the failure."""
         try:
             return str(await asyncio.wait_for(self._send(attack, key), _TIMEOUT_SECONDS))
         except TimeoutError:
@@ -138,7 +138,7 @@ def _words(size: int) -> bytes:
 
 
 def large_attacks() -> Iterator[Attack]:
-    """Documents of the largest allowed size, and larger, each under a name of its own."""
+    """Yield documents of the largest allowed size, and larger ones, each under another name."""
     text = b'"text": "%b"}' % _words(_TEXT_CHARS)
     coded = b'"content_base64": "%b"}' % base64.b64encode(_words((_JSON_BYTES - _LEEWAY_BYTES) // 4 * 3))
     file = _words(_FILE_BYTES) + b"\r\n--edge--\r\n"

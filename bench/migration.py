@@ -1,7 +1,7 @@
 """The migration of a collection to another embedding model under load: `python -m bench.migration [--chunks N]`.
 
-A whole deployment as processes, with a scripted model without latency. Users query, edit and delete while a build is
-filled, and workers are killed. Prints the queries' latencies at rest, with edits and deletions only, and while the
+All processes of a deployment run, with a scripted model without latency. Users query, edit and delete while a build is
+filled, and workers are killed. Prints the queries' latencies when idle, with edits and deletions only, and while the
 build is filled; the errors; the duration of the switch and of the rollback; and the calls of the language model that
 new content did not need.
 """

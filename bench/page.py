@@ -174,7 +174,7 @@ def _print(what: str, milliseconds: list[float], goal: float) -> None:
 
 @asynccontextmanager
 async def _slow(browser: Browser, rtt_ms: int = 0) -> AsyncIterator[Page]:
-    """A tab with a slow processor and the given round trip to its server."""
+    """Yield a tab with a slow processor and the given round-trip time to its server."""
     context = await browser.new_context(viewport={"width": 1360, "height": 850})
     page = await context.new_page()
     session = await context.new_cdp_session(page)

@@ -1,4 +1,4 @@
-"""Retrieval by imported questions alone, compared with the same ranking by NumPy.
+"""Retrieval only by imported questions, compared with the same ranking by NumPy.
 
 `python -m bench.question_channel FOLDER...`: each folder contains corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
 generated.jsonl with questions for some passages. The questions are imported with their passages through the stages of

@@ -136,7 +136,7 @@ def steps(
 def mean_reciprocal_rank(
     embedder: MiniLM, filtered: list[list[FilteredQuestion]], name: str, passage_ids: Sequence[str]
 ) -> float:
-    """The mean reciprocal rank of users' questions, by the nearest kept question of each passage."""
+    """Return the mean reciprocal rank of users' questions, by the nearest kept question of each passage."""
     index_of = {passage_id: index for index, passage_id in enumerate(passage_ids)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
     user_questions = [(texts[query], index_of[passage]) for query, passage in judgements(name) if passage in index_of]
@@ -158,7 +158,7 @@ def judgements(name: str) -> list[tuple[str, str]]:
 
 
 def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
-    """The share of questions answered at each floor: with their own passage, without it, and from random passages."""
+    """Print the share of questions answered at each floor: with their passage, without it, from random ones."""
     corpus = rows(name, "corpus.jsonl")
     index_of = {passage["_id"]: index for index, passage in enumerate(corpus)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}

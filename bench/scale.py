@@ -1,10 +1,10 @@
 """The ledger at a million chunks: `python -m bench scale [--chunks N]`.
 
-A whole deployment over embedded engines. SQL inserts the rows of a bulk load that is half finished: a tenth as many
-documents as chunks, half of them of one tenant and the others of 49. The product's own code is measured on them:
-claims, the scheduler's steps, requests of that one tenant over HTTP, starts of processes, and uploads during the load.
-Last, a complete load runs on an empty ledger: the rates at which its first and its last tenth become ready, and the
-memory of each process after a fifth of it, after three fifths and at its end.
+All processes of a deployment run over embedded engines. SQL inserts the rows of a bulk load that is half finished: a
+tenth as many documents as chunks, half of them of one tenant and the others of 49. The product's own code is measured
+on them: claims, the scheduler's steps, requests of that one tenant over HTTP, starts of processes, and uploads during
+the load. Last, a complete load runs on an empty ledger: the rates at which its first and its last tenth become ready,
+and the memory of each process after a fifth of it, after three fifths and at its end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Seconds from the upload of a document until queries find it: `python -m bench searchable`.
 
-A whole deployment as processes, and a scripted model. Documents are uploaded one after the other: while nothing else
+All processes of a deployment run, with a scripted model. Documents are uploaded one after the other: while nothing else
 is due, while 50,000 chunks of another tenant wait for a model that takes five seconds, and while the model is dead. The
 steps are distinguished by the states of the document.
 """

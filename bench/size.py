@@ -1,6 +1,6 @@
 """The size of documents in PostgreSQL, as uploads and in Qdrant: `python -m bench size [CHUNKS]`.
 
-A whole deployment ingests documents of five chunks of 1,700 characters, with three questions each, from a scripted
+A deployment ingests documents of five chunks of 1,700 characters, with three questions each, from a scripted
 model, at 384 and at 1,536 dimensions. The bytes of a chunk are the megabytes of a million chunks, and are printed as
 these. Tables count with their indexes and TOAST, as the ingest left them. Qdrant counts when it is optimized, without
 its write-ahead log, whose size does not grow.

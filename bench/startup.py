@@ -1,7 +1,7 @@
 """The cost of each process before it does any work: `python -m bench startup`.
 
 Every role is started a few times over the same embedded engines, until it has been asleep for a second. The table has
-the medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's
+the medians: processor seconds and resident memory of the process itself, and of its children (the parse worker's
 sandbox).
 """
 

@@ -1,9 +1,9 @@
 """The effect on one tenant of another that sends 20 times its limit: `python -m bench.tenants [--seconds N]`.
 
-A whole deployment as processes, with a scripted model without latency. A quiet tenant uploads and queries at a steady
-rate, first alone and then concurrently with a loud tenant (`bench.loud_tenant`) that has limits. Prints the quiet
-tenant's latencies alone and with the loud tenant, the loud tenant's replies, and the usage of each process. The clients
-of both run on the machine that is measured. A request's time is measured from the moment at which it was due, so that a
+All processes of a deployment run, with a scripted model without latency. A quiet tenant uploads and queries at a steady
+rate, first without other tenants and then concurrently with a loud tenant (`bench.loud_tenant`) that has limits. Prints
+the quiet tenant's latencies in both cases, the loud tenant's replies, and the usage of each process. The clients of
+both run on the machine that is measured. A request's time is measured from the moment at which it was due, so that a
 delayed client skips no measurement.
 """
 

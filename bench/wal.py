@@ -1,8 +1,8 @@
 """The bytes that the ledger writes for a chunk: `python -m bench wal [CHUNKS]`.
 
-One life of each chunk, through the ledger's own claims and settlements over a real PostgreSQL: parsed, found by its
-text, generated and indexed. A chunk has 1,640 characters and 8 questions. No lease is extended. The log is counted in
-bytes that PostgreSQL inserts, and the tables with their indexes and TOAST.
+Each chunk passes all stages, through the ledger's own claims and settlements over a real PostgreSQL: parsed, text
+indexed, generated and indexed. A chunk has 1,640 characters and 8 questions. No lease is extended. The log is counted
+in bytes that PostgreSQL inserts, and the tables with their indexes and TOAST.
 """
 
 from __future__ import annotations

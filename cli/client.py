@@ -28,7 +28,7 @@ _REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge]] = {
 
 
 class CliClient(foreask_client.Client):
-    """The API at a URL, for the tenant of a key. It can be shared by threads.
+    """A client of the API at a URL, for the tenant of a key. It can be shared by threads.
 
     Every method raises `Unavailable` if the server is unreachable or fails, and `Rejected` if it rejects the request.
     Only uploads are retried, because the user of another command should see its error at once.

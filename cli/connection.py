@@ -17,7 +17,7 @@ Key = Annotated[
     typer.Option(envvar="FOREASK_API_KEY", help="API key.", rich_help_panel="Server", show_envvar=True),
 ]
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
-AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="Only of this collection.")]
+AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="Only items of this collection.")]
 LOCAL = "http://127.0.0.1:8350"
 
 

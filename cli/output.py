@@ -335,7 +335,7 @@ def verification_table(verified: dict[str, Json]) -> Table:
 
 
 def calibration_table(evidence: Json) -> Table:
-    """Return nDCG@10 and its interval for each channel alone, for equal weights and for the chosen weights."""
+    """Return nDCG@10 and its interval for each single channel, for equal weights and for the chosen weights."""
     table = _table("channels", "nDCG@10", "95 % interval")
     chosen = ", ".join(f"{channel} {weight:g}" for channel, weight in evidence["weights"].items())
     rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}

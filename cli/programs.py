@@ -51,7 +51,7 @@ class Programs:
     def start(self) -> None:
         """Start the first child, then all others, and wait until all are healthy.
 
-        The API starts alone: on two cores it answers in a third of the time, and the work that it accepts is queued.
+        The API starts first: on two cores it then answers in a third of the time, and accepted work is queued.
 
         Raises:
             Unavailable: a child did not start; the message contains the end of its log.
@@ -118,7 +118,7 @@ def as_role(environment: Mapping[str, str], role: str) -> dict[str, str]:
 
 
 def is_live(host: str, port: int) -> bool:
-    """Return whether the API answers at an address. OSError: no process listens there."""
+    """Return whether the API answers at an address. Raise OSError if no process listens there."""
     connection = http.client.HTTPConnection(reachable(host), port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/health/live")

@@ -46,7 +46,7 @@ def url(port: int) -> str:
 
 
 class BadRequest(Exception):
-    """Returned in the form of OpenAI's errors."""
+    """An invalid request; the reply has OpenAI's error format."""
 
     def __init__(
         self, message: str, parameter: str | None = None, *, status: int = 400, code: str | None = None
@@ -57,7 +57,7 @@ class BadRequest(Exception):
 
 
 def application(model: MiniLM) -> Starlette:
-    """The server of a loaded model. It computes in threads, so that health checks are always answered."""
+    """Return the application that serves a model; it computes in threads, so that health checks are answered."""
     worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:

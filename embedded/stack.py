@@ -35,11 +35,11 @@ class Stack:
     """The embedded engines as child processes, started and stopped by `with`.
 
     Args:
-        settings: an engine is started only if these contain no URL for it (and, for a model, no other model's name).
+        settings: an engine is started only if they contain no URL for it (and, for a model, no name of another model).
         data_dir: folder of the engines' data, logs and ports; one stack at a time.
         engines: the engines that the stack may start.
-        durable: whether committed rows survive a power failure. Tests that kill processes, but never the power, need
-            not wait for the disk.
+        durable: whether committed rows survive a power failure. Tests kill processes but simulate no power failures, so
+            they need not wait for the disk.
         on_failure: function that receives the error of an engine that cannot be restarted; called from another thread.
     """
 
@@ -164,7 +164,7 @@ class Stack:
 
 
 def _absent(settings: Settings, engine: Engine) -> bool:
-    """Return whether we start the engine. A model that is named without a URL is a provider's."""
+    """Return whether to start the engine. A model with a name and without a URL belongs to a provider."""
     match engine:
         case "postgres":
             return settings.database_url is None
@@ -179,7 +179,7 @@ def _absent(settings: Settings, engine: Engine) -> bool:
 
 
 def _require_one_node(settings: Settings) -> None:
-    """Refuse settings of a Qdrant cluster: the engine would refuse them, and work would wait for ever."""
+    """Refuse settings of a Qdrant cluster: the engine would refuse them, and work would wait forever."""
     for name in ("shards", "replicas", "write_consistency"):
         if (getattr(settings, f"qdrant_{name}") or 1) > 1:
             variable = f"FOREASK_QDRANT_{name.upper()}"
@@ -199,7 +199,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _locked(data_dir: Path) -> IO[str]:
-    """Lock the data directory until the file is closed or this process ends, however it ends."""
+    """Lock the data directory until the file is closed or this process ends for any reason."""
     file = (data_dir / "stack.lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -83,10 +83,10 @@ class Child:
         log: the file that receives its output.
         healthy: true once it can serve; called from the supervisor's thread. An exception counts as false.
         environment: variables on top of the inherited ones.
-        inherits: whether it inherits this process's variables. Otherwise it gets none but `environment`.
+        inherits: whether it inherits this process's variables; otherwise it receives only `environment`.
         directory: working directory; by default the one of this process.
         user: (uid, gid) to run as, for programs that refuse root.
-        stop_signal: the signal that asks it to exit in order.
+        stop_signal: signal for a graceful exit.
         death_signal: the signal that the kernel sends it when this process dies.
     """
 
@@ -151,7 +151,7 @@ class Supervisor:
 
 @contextmanager
 def stopped_by_signal() -> Iterator[None]:
-    """End the block in order at the first SIGTERM or SIGINT; later signals do not interrupt the block's cleanup.
+    """End the block gracefully at the first SIGTERM or SIGINT; later signals do not interrupt its cleanup.
 
     For the main thread of a launcher: `with stopped_by_signal(), Stack(…): signal.pause()`.
     """

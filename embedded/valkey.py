@@ -29,7 +29,7 @@ logfile ""
 
 
 def child(data_dir: Path, port: int, log: Path) -> Child:
-    """The server over `data_dir`; its configuration is a file, because a password must not be an argument."""
+    """Return the server over `data_dir`; its configuration is a file, because a password must not be an argument."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = stored_password(data_dir / "password")
     configuration = data_dir / "valkey.conf"

@@ -25,7 +25,8 @@ _CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
 class WorkerLoop:
     """The thread of the loop, and the services that belong to it.
 
-    `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `drain` is the newest one.
+    `stopping` is set when the process is asked to stop: from then on a drain claims nothing. `drain` is the newest
+    drain.
 
     Raises:
         InvalidInput: a setting required by the role is missing.
@@ -55,7 +56,7 @@ class WorkerLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine on the loop next to the drains, unless one is running already; `close` cancels it."""
+        """Run a coroutine concurrently with the drains, unless one is running already; `close` cancels it."""
         self.run(self._start_background(work))
 
     async def _start_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -68,7 +69,7 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
-        """Shut down; anything still open after the timeout dies with the process."""
+        """Shut down; work that is still running after the timeout is lost with the process."""
         self._watchdog.close()
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)

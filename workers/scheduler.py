@@ -1,7 +1,7 @@
 """The scheduler wakes workers for due work, so that a lost wake-up or a dead worker costs seconds.
 
-It also cleans up. Each of its steps is a loop of its own, so that none waits for another: a hanging Qdrant or network
-file system does not stop wake-ups. Of several schedulers one works at a time.
+It also cleans up. Each step runs in a separate loop, so that no step waits for another: a hanging Qdrant or network
+file system does not stop wake-ups. If there are several schedulers, only one works at a time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Step:
 
 
 async def run(settings: Settings) -> None:
-    """Wake and clean until the process is asked to stop.
+    """Run the steps until the process is asked to stop.
 
     Raises:
         InvalidInput: a setting required by the scheduler is missing, or this code cannot run on the ledger's schema.
@@ -111,7 +111,7 @@ async def wake(services: SchedulerServices) -> None:
 
 
 async def survey(services: SchedulerServices) -> None:
-    """Export the amount of work of the whole deployment."""
+    """Export the amount of open work of all tenants."""
     found = await services.ledger.backlogs.survey()
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)
@@ -138,7 +138,7 @@ async def forget_completions(services: SchedulerServices) -> bool:
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:
-    """Delete uploads that a crash left without a document."""
+    """Delete uploads without a document, which remain after crashes."""
     await services.orphans.tidy()
 
 
@@ -173,9 +173,9 @@ def _show_nothing() -> None:
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:
-    """Whether this scheduler may work.
+    """Return whether this scheduler may work.
 
-    While the ledger is unavailable, no other can be elected, so the state is unchanged.
+    While the ledger is unavailable, no other scheduler can be elected, so the last result stays valid.
     """
     try:
         return await services.election.take()
@@ -187,7 +187,7 @@ async def _elected(services: SchedulerServices, *, before: bool) -> bool:
 async def repeat(step: Step, stopping: asyncio.Event) -> None:
     """Repeat a step; after a failure, the next run catches up.
 
-    While it is full it works half of the time; otherwise it pauses longer.
+    While more work is left, it pauses as long as it works; otherwise it pauses longer.
     """
     failures = 0
     while not stopping.is_set():
@@ -206,7 +206,7 @@ async def repeat(step: Step, stopping: asyncio.Event) -> None:
 
 
 def _after(failures: int, every: timedelta) -> float:
-    """The pause in seconds after this many consecutive failures."""
+    """Return the pause in seconds after this many consecutive failures."""
     doubled = every * (1 << min(failures - 1, 10))
     return max(every, min(doubled, _LONGEST_PAUSE)).total_seconds()
 

@@ -51,7 +51,7 @@ async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
 
 
 async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:
-    """Drain the stage; return whether more is due than this drain had time for."""
+    """Drain the stage; return whether more work is due than this drain could finish in its time."""
     services = loop.services
     tuning = services.settings.tuning
     limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class Watchdog:
-    """Ends the process if a loop was not responsive for `timeout`; the supervisor starts another one.
+    """Ends the process if its loop did not respond for `timeout`; the supervisor then starts another process.
 
     It counts missed heartbeats, not seconds: a suspended process (SIGSTOP, a sleeping machine) does not check either,
     so nothing is counted.

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class _AccessState(Protocol):
-    """The parts of `ApiState` that authentication needs."""
+    """The part of `ApiState` that authentication uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -112,7 +112,7 @@ class Needs(BeforeBody):
         caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
-            raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
+            raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             hold_slot(request, caller)
             request.state.headers = await _state(request).quotas.count_request(
@@ -265,7 +265,7 @@ def _require_local(request: Request) -> None:
 
 
 def is_of_foreign_page(request: Request) -> bool:
-    """Return whether the browser sent the request for a page of another origin, also one on another port."""
+    """Return whether a browser sent the request for a page of another origin, such as another port."""
     origin = request.headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc != request.headers.get("host")

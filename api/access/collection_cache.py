@@ -19,8 +19,8 @@ _MOST = 10_000
 class CollectionCache:
     """The ledger's collections, each cached for a few seconds. Missing collections are not cached.
 
-    The lifetime starts before the ledger is read, however long its answer takes: a dropped build must not be found here
-    when its points are deleted.
+    The lifetime starts before the ledger is read, because a dropped build must not be cached any more when its points
+    are deleted.
 
     Args:
         collections: collections in the ledger.

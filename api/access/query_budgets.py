@@ -54,7 +54,7 @@ class _Account:
         """Check that the budget is not used up.
 
         Raises:
-            TooManyRequests: it is.
+            TooManyRequests: the budget is used up.
         """
         unsent = sum(usage.prompt_tokens + usage.completion_tokens for usage in self.unsent.values())
         tokens, cost = self.budget.tokens_per_day, self.budget.cost_per_day
@@ -65,7 +65,7 @@ class _Account:
 
 
 class QueryBudgets:
-    """Admits queries while the budgets of their key and of their tenant last, and charges these.
+    """Admits queries until a budget of their key or tenant is used up, and charges both budgets.
 
     Args:
         settings: limits of tenants.

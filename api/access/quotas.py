@@ -102,11 +102,11 @@ class Quotas:
     async def require_room(self, new: Sequence[NewDocument]) -> None:
         """Count the bytes of documents of one collection, and check that the tenant may add them.
 
-        Concurrent uploads may exceed the maximum number of documents together.
+        Concurrent uploads together may exceed the maximum number of documents.
 
         Raises:
             TooManyRequests: the day's bytes are used up.
-            TooLarge: the documents exceed the limit of a whole day.
+            TooLarge: the documents exceed the limit for one day.
             Conflict: the tenant has the maximum number of documents, and some of the given ones are new.
         """
         tenant, size = new[0].collection.tenant, sum(document.size_bytes for document in new)
@@ -121,8 +121,8 @@ class Quotas:
             raise TooLarge(f"This tenant may upload {most:,} bytes per day, and this upload has {size:,}.")
         if not await self._use.add_upload(tenant, counted, most - (size - counted)):
             raise TooManyRequests(
-                f"This tenant may upload {most:,} bytes per day, and this upload exceeds the rest: continue after"
-                " midnight in UTC.",
+                f"This tenant may upload {most:,} bytes per day, and this upload exceeds the remaining bytes:"
+                " continue after midnight in UTC.",
                 retry_after=until_tomorrow(),
             )
 

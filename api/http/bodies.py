@@ -127,12 +127,12 @@ def validate_as(model: type[M], value: Any) -> M:
         return model.model_validate(value)
     except ValidationError as error:
         if (count := error.error_count()) > _MAX_ERRORS:
-            raise InvalidInput(f"{count:,} fields are wrong, which are too many to name each.") from None
+            raise InvalidInput(f"{count:,} fields are invalid, too many to list.") from None
         raise invalid_fields(error.errors(include_url=False, include_input=False)) from None
 
 
 def _count_values(body: bytes) -> int:
-    """The approximate number of values in JSON: commas and opening brackets outside texts.
+    """Return the approximate number of values in JSON: commas and opening brackets outside texts.
 
     Other threads can run meanwhile. For invalid JSON the count is correct up to the position where the parser stops.
     """

@@ -10,8 +10,9 @@ from shared.domain.errors import Unavailable
 class Slots:
     """A fixed number of slots.
 
-    A tenant may have as many slots as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): alone it
-    gets half of them, next to an equally busy tenant a third, and a slot always remains for a tenant without one.
+    A tenant may have as many slots as are free (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998): a single
+    busy tenant gets half of them, two busy tenants get a third each, and a slot always remains for a tenant without
+    one.
 
     Args:
         most: number of slots.

@@ -33,7 +33,7 @@ def message(value: Any) -> bytes:
 
 
 def event(name: str, data: Any) -> bytes:
-    """Encode one server-sent event. Two lines need no library: JSON has no line breaks."""
+    """Encode one server-sent event. No library is needed, because JSON has no line breaks."""
     return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
 
 

@@ -31,7 +31,7 @@ async def read_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGener
 
     Args:
         pieces: pieces of the body.
-        max_bytes: maximum size of a line; no more of it is held in memory.
+        max_bytes: maximum size of a line; a longer line is not held in memory.
     """
     number, line, too_long = 1, bytearray(), False
     async for piece in pieces:

@@ -158,7 +158,7 @@ def body_of(request: Request) -> RequestBody:
 
 
 def is_large(scope: Scope) -> bool:
-    """Whether a request announces a large body, or one of unknown size."""
+    """Return whether a request announces a large body, or one of unknown size."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return not value.isdigit() or len(value) > 9 or int(value) > _SMALL_BYTES  # noqa: PLR2004  digits

@@ -225,7 +225,7 @@ class ProgressFeeds:
 def _with_id(pieces: Sequence[bytes], read_at: datetime | None) -> bytes:
     """Join events; only the last event has the id.
 
-    A client that disconnects mid-batch therefore gets the whole batch again.
+    A client that disconnects within a batch therefore receives the entire batch again.
     """
     if not pieces or read_at is None:
         return b"".join(pieces)

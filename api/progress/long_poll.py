@@ -20,7 +20,7 @@ _PENDING = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState
 
 
 def is_found(document: Document) -> bool:
-    """Whether queries find the newest version, or its processing has failed."""
+    """Return whether queries find the newest version, or its processing has failed."""
     return document.state not in _PENDING
 
 

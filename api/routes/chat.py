@@ -78,7 +78,7 @@ async def complete(
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Answer the last question of a conversation from the documents of a collection alone, with citations.
+    """Answer the last question of a conversation only from the documents of a collection, with citations.
 
     The language model first rewrites the question so that it is understood without the conversation.
     """
@@ -133,7 +133,7 @@ async def embed(tenant: Asker) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """The content of a reply, sent whole or in pieces."""
+    """The content of a reply, sent at once or in pieces."""
 
     body: ChatBody
     condensed: CondensedQuestion

@@ -93,7 +93,7 @@ async def chunks(
     listed = _Chunks(services, tenant, document_id, version == "live", wanted)
     position = paging.read_cursor(cursor, _position)
     if around is not None and (start or position):
-        raise InvalidInput("Give `around`, `from` or a cursor, not several of them.", field="around")
+        raise InvalidInput("Send only one of `around`, `from` and a cursor.", field="around")
     if around is not None:
         before, found = await listed.around(around, limit)
         more_before = len(before) > limit // 2

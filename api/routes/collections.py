@@ -127,7 +127,7 @@ def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
     """Return the name of the embedding that the caller chose.
 
     Raises:
-        InvalidInput: the settings describe none of that name.
+        InvalidInput: the settings describe no embedding of that name.
     """
     if change.embedding is not None:
         require_embedding(change.embedding, services)

@@ -67,7 +67,7 @@ async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response
 async def remains(tenant: TenantName, services: ServicesDep) -> Response:
     """Search PostgreSQL, Qdrant, Valkey and the upload store for leftovers of a tenant.
 
-    Tables are read whole, and the store is listed, which may take a while. Backups are not covered.
+    All rows are read, and all objects of the store are listed, which may take a while. Backups are not covered.
     """
     try:
         findings = await services.erasure_check.run(ErasureScope(tenant))

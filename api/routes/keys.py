@@ -77,7 +77,7 @@ def _new_key(body: KeyBody, tenant: str) -> KeySpecification:
         require_int64(body.filter)
         caller_conditions(body.filter, None)  # reject a filter that no query could apply
         if len(orjson.dumps(body.filter)) > _FILTER_MAX_BYTES:
-            raise InvalidInput(f"The filter of a key has at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
+            raise InvalidInput(f"The filter of a key may have at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
     lifetime = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
     limits = UNLIMITED if body.limits is None else KeyLimits(**body.limits.model_dump())
     return KeySpecification(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lifetime, limits)

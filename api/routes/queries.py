@@ -96,7 +96,7 @@ async def query(
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
 ) -> Response:
-    """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
+    """Answer a question only from the documents, with citations. If no chunk is found, no model is called."""
     stopwatch = _Stopwatch()
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
@@ -166,7 +166,7 @@ def _within_key(body: RetrieveBody, most: int | None) -> RetrieveBody:
 async def _answer_events(
     body: QueryBody, retrieval: Retrieval, answerer: Answerer, query_log: QueryLogWriter, stopwatch: _Stopwatch
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks, the answer piece by piece, and the whole reply. Closing it cancels the model's call."""
+    """Yield the chunks, the answer piece by piece, and the complete reply. Closing it cancels the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
         stack.enter_context(retrieval.trace.timed("answer"))
@@ -321,4 +321,4 @@ def require_int64(value: object) -> None:
         elif isinstance(item, list):
             unchecked += item
         elif isinstance(item, int) and not -_INT64 <= item < _INT64:
-            raise InvalidInput("A number of the filter is too large.", field="filter")
+            raise InvalidInput("A number in the filter is too large.", field="filter")

@@ -140,7 +140,7 @@ _ANNOTATION_EXAMPLE = {
 
 
 class ChatReply(ReplyModel):
-    """An answer from the documents alone."""
+    """An answer that uses only the documents."""
 
     model_config = example(
         id="chatcmpl-3f0f3c5e7d2b4c1f8a695b0e2d9c4f77",

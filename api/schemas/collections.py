@@ -34,7 +34,7 @@ def _question_count(value: object) -> object:
     # A validated union would report an error for each of its members; this reports one sentence.
     if value == "auto" or (type(value) is int and 1 <= value <= _QUESTIONS_MAX):
         return value
-    raise ValueError(f"This is a whole number from 1 to {_QUESTIONS_MAX}, or auto.")
+    raise ValueError(f"This must be an integer from 1 to {_QUESTIONS_MAX}, or auto.")
 
 
 QuestionCount = Annotated[

@@ -60,7 +60,7 @@ _LETTER_EXAMPLE = {
 
 
 class DeadLetterView(ReplyModel):
-    """An unparsable document, or a dead chunk."""
+    """A document that cannot be parsed, or a dead chunk."""
 
     model_config = example(**_LETTER_EXAMPLE)
 

@@ -90,5 +90,5 @@ def _question(question: questions.QuestionDetail) -> ChunkQuestion:
 
 
 def _cost(settings: Settings, calls: int, usage: Usage) -> float | None:
-    """The price of calls; 0 without calls, so that an upload does not load the list prices, which takes 0.3 s."""
+    """Return the price of calls; 0 without calls, so that uploads do not load the list prices, which takes 0.3 s."""
     return price(settings, "generate", usage) if calls else 0.0

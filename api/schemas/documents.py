@@ -24,9 +24,9 @@ ExternalId = Annotated[
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     if _is_deeper(value, _METADATA_DEPTH):
-        raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
+        raise ValueError(f"Metadata may be nested at most {_METADATA_DEPTH} deep.")
     if len(orjson.dumps(value)) > METADATA_BYTES:
-        raise ValueError(f"Metadata has at most {METADATA_BYTES:,} bytes as JSON.")
+        raise ValueError(f"Metadata may have at most {METADATA_BYTES:,} bytes as JSON.")
     return value
 
 
@@ -90,7 +90,7 @@ class DocumentContent(BodyModel):
     """A document's content in JSON: either `text` or `content_base64`."""
 
     text: str | None = None
-    content_base64: str | None = Field(None, description="Bytes of the file, in base 64")
+    content_base64: str | None = Field(None, description="Bytes of the file, in base64")
     filename: str | None = Field(None, max_length=1_000, description="Filename; folders are removed")
     media_type: str | None = Field(
         None, max_length=200, description="Default: detected from the content and the filename"
@@ -99,7 +99,7 @@ class DocumentContent(BodyModel):
     @model_validator(mode="after")
     def _one_content(self) -> Self:
         if (self.text is None) == (self.content_base64 is None):
-            raise ValueError("Give the content once: as `text`, or as `content_base64`.")
+            raise ValueError("Send the content once: as `text`, or as `content_base64`.")
         return self
 
 
@@ -121,7 +121,7 @@ class DocumentBody(DocumentFields, DocumentContent):
     @model_validator(mode="after")
     def _one_content(self) -> Self:
         if [self.text, self.content_base64, self.upload].count(None) != 2:  # noqa: PLR2004  of three
-            raise ValueError("Give the content once: as `text`, as `content_base64`, or as `upload`.")
+            raise ValueError("Send the content once: as `text`, as `content_base64`, or as `upload`.")
         return self
 
 
@@ -156,7 +156,7 @@ class DocumentChange(BodyModel):
     @model_validator(mode="after")
     def _any_change(self) -> Self:
         if self.title is None and self.metadata is None:
-            raise ValueError("Give a `title` or `metadata`.")
+            raise ValueError("Send a `title` or `metadata`.")
         return self
 
 

@@ -33,7 +33,7 @@ class LoadBody(BodyModel):
     @model_validator(mode="after")
     def _require_size(self) -> Self:
         if self.bytes is None and not self.sample:
-            raise ValueError("Give `bytes`, or some of the documents as `sample`.")
+            raise ValueError("Send `bytes`, or some of the documents as `sample`.")
         return self
 
 
@@ -61,7 +61,7 @@ class EstimateBody(BodyModel):
     @model_validator(mode="after")
     def _require_one(self) -> Self:
         if (self.documents is None) == (self.migrate is None):
-            raise ValueError("Give either `documents` or `migrate`.")
+            raise ValueError("Send either `documents` or `migrate`.")
         return self
 
 

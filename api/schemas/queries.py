@@ -345,7 +345,7 @@ class RetrieveReply(ReplyModel):
 
 
 class QueryReply(ReplyModel):
-    """An answer from the documents alone."""
+    """An answer that uses only the documents."""
 
     model_config = example(
         answer="You have 30 days of leave a year [1].",

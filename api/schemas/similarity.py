@@ -43,11 +43,11 @@ class SimilarityBody(BodyModel):
     def _require_bound(self) -> Self:
         chars = sum(len(text.text) + sum(map(len, text.questions)) for text in self.texts)
         if chars > _MOST_CHARS:
-            raise ValueError(f"The texts and their questions have at most {_MOST_CHARS:,} characters together.")
+            raise ValueError(f"The texts and their questions may have at most {_MOST_CHARS:,} characters together.")
         if not 1 <= len(self.texts) + len(self.chunk_ids) <= _MOST:
             raise ValueError(f"Give 1 to {_MOST} `texts` and `chunk_ids` together.")
         if self.chunk_ids and self.collection is None:
-            raise ValueError("`chunk_ids` are of a collection: name it as `collection`.")
+            raise ValueError("`chunk_ids` need their collection: send its name as `collection`.")
         return self
 
 

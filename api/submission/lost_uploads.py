@@ -22,7 +22,7 @@ async def complete(
 ) -> list[Submission]:
     """Keep the submitted bytes of unchanged documents whose stored bytes are missing, for example after a restore.
 
-    Such a document is accepted: it refers to the new bytes, and it is parsed again if it had failed. Nothing else of it
+    Such a document is accepted: it refers to the new bytes, and it is parsed again if it had failed. Nothing else
     changes.
 
     Returns:

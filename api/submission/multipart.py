@@ -76,11 +76,13 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
     while (part := await parts.next()) is not None:
         if part.name == "file":
             if file is not None:
-                raise InvalidInput("A form has one `file`: send each document in its own request.", field="file")
+                raise InvalidInput(
+                    "A form may have one `file` only: send each document in a separate request.", field="file"
+                )
             file = part, await guard.store(parts.content(), max_bytes=settings.max_upload_bytes)
         elif part.name not in _FIELDS or part.name in fields:
             allowed = ", ".join(("file", *sorted(_FIELDS)))
-            raise InvalidInput(f"A form has these fields, each once: {allowed}.", field=part.name[:100])
+            raise InvalidInput(f"A form may have these fields, each once: {allowed}.", field=part.name[:100])
         else:
             fields[part.name] = await _read_field(parts, rest)
             rest -= len(fields[part.name])
@@ -104,7 +106,7 @@ class SampleFile:
 async def read_sample(
     request: Request, allowed: frozenset[str], *, most_files: int, most_bytes: int
 ) -> tuple[list[SampleFile], dict[str, str]]:
-    """Read a form with some files, called `file`, and fields, without storing anything.
+    """Read a form with fields and several parts `file`, without storing anything.
 
     Args:
         request: the request.
@@ -129,7 +131,9 @@ async def read_sample(
             files.append(SampleFile(part.filename, part.media_type, content))
         elif part.name not in allowed or part.name in fields:
             names = ", ".join(("file", *sorted(allowed)))
-            raise InvalidInput(f"A form has these fields: {names}. Only `file` may be repeated.", field=part.name[:100])
+            raise InvalidInput(
+                f"Allowed fields of the form: {names}. Only `file` may be repeated.", field=part.name[:100]
+            )
         else:
             fields[part.name] = _field_text(part.name, content)
         if len(files) > most_files:

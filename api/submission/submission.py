@@ -66,7 +66,7 @@ async def receive(
         TooManyRequests: the tenant has used up its daily upload limit.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
-    On every error neither a row nor a file remains.
+    If an error is raised, no row and no file is stored.
     """
     await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:
@@ -229,7 +229,7 @@ def media_type_of(value: str | None) -> str | None:
     if not kind or kind == _ANY_BYTES:
         return None
     if not _MEDIA_TYPE.fullmatch(kind):
-        raise InvalidInput("The media type has the form `type/subtype`.", field="media_type")
+        raise InvalidInput("The media type must have the form `type/subtype`.", field="media_type")
     return kind
 
 
@@ -256,7 +256,7 @@ def content_of(body: DocumentContent) -> bytes:
     try:
         content = _from_base64(body.content_base64 or "")
     except (binascii.Error, ValueError):
-        raise InvalidInput("This is not base 64.", field="content_base64") from None
+        raise InvalidInput("The content is not valid base64.", field="content_base64") from None
     if not content:
         raise InvalidInput("The document is empty.", field="content_base64")
     return content

@@ -112,7 +112,7 @@ def _start_or_find(client: CliClient, console: Console, collection: str, change:
         return client.begin_build(collection, **change).build
     open_builds = [b for b in client.builds(collection) if b.state in ("filling", "paused", "following")]
     if not open_builds:
-        raise InvalidInput("Name an option that changes: see `foreask migrate --help`.", field="build")
+        raise InvalidInput("Name at least one option to change: see `foreask migrate --help`.", field="build")
     return open_builds[-1].build
 
 

@@ -48,7 +48,7 @@ def ingest(
     collection: Collection = "default",
     lane: Annotated[Lane | None, typer.Option(help="`bulk` has lower priority than `interactive`.")] = None,
     wait: Annotated[
-        WaitFor, typer.Option(help="Wait until all questions are searchable, until all texts are, or not at all.")
+        WaitFor, typer.Option(help="Wait until all questions or all texts are searchable, or do not wait.")
     ] = (WaitFor.READY),
     include: Annotated[list[str] | None, typer.Option(help="Only files that match this pattern, e.g. '*.pdf'.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Skip files that match this pattern.")] = None,

@@ -74,8 +74,8 @@ def scheduler() -> NoReturn:
 def health(role: Annotated[str, typer.Argument(help="parse, generate, index, scheduler or api.")]) -> None:
     """Exit with 0 if a worker or scheduler of this role is alive on this machine.
 
-    The process itself is asked; only if none is found, its heartbeats in the ledger decide. The exit code is also 0 if
-    the ledger is unavailable then, because the state of the worker is unknown.
+    The process itself is asked. If no process is found on this machine, the heartbeats in the ledger decide. The exit
+    code is also 0 if the ledger is unavailable then, because the state of the worker is unknown.
     """
     from shared.process.liveness import local_processes
 
@@ -109,8 +109,8 @@ def schema(
 ) -> NoReturn:
     """Update the database schema. The command may be repeated, and may run concurrently.
 
-    With `--wait` it changes nothing: it exits with 0 when this release can run on the schema, with 1 if the time is
-    over, and with 3 if the schema needs a newer release, so that waiting would not help.
+    With `--wait` it changes nothing: it exits with 0 when this release can run on the schema, with 1 after the timeout,
+    and with 3 if the schema needs a newer release, so that waiting would not help.
     """
     _become("shared.ledger", *([] if wait is None else ["--wait", str(wait)]))
 

@@ -85,7 +85,7 @@ def _component(parts: tuple[str, ...]) -> str | None:
 
 
 def reduced(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return the arrows from which all others follow."""
+    """Return the arrows without arrows that follow from others."""
 
     def reaches(start: str, goal: str, without: tuple[str, str]) -> bool:
         open_, seen = [start], {start}

@@ -1,4 +1,4 @@
-"""Filters: from REST JSON to the engine's objects."""
+"""Conversion of filters from REST JSON to the engine's objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIELD_TESTS = ("match", "range", "values_count", "is_empty", "is_null")
 
 
 def point_id(value: object) -> PointId:
-    """An unsigned 64-bit number or a UUID, as the engine takes it."""
+    """Return a point id in the engine's form: an unsigned 64-bit number or a UUID."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER:
         return value
     if isinstance(value, str):
@@ -58,7 +58,7 @@ def optional_filter(value: object) -> engine.Filter | None:
 
 
 def parse_filter(value: object) -> engine.Filter:
-    """The engine's filter. Raises ApiError 400 for a malformed filter, and 501 by name for an unsupported condition."""
+    """Return the engine's filter; raise 400 for a malformed filter, and 501 for an unsupported condition."""
     if not isinstance(value, dict):
         raise malformed("a filter must be an object")
     unknown = value.keys() - _CLAUSES

@@ -1,4 +1,4 @@
-"""Updates: from REST JSON to the engine's operations. The hot path of ingest: little Python for each point."""
+"""Conversion of updates from REST JSON to the engine's operations. Ingest needs it to be fast for each point."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MODES = {
 
 
 def upsert(request: Json, shape: Shape, most: Callable[[], int] = lambda: OPERATION_POINTS) -> Iterator[Counted]:
-    """Operations that insert or overwrite the points, in their order.
+    """Return operations that insert or overwrite the points, in order.
 
-    If a point is malformed or a vector has the wrong size, the whole request is refused. If a vector's name is not in
-    the collection, the other points are written before the request is refused, as a server does it.
+    If a point is malformed or a vector has the wrong size, the entire request is refused. If a vector's name is not in
+    the collection, the other points are written before the request is refused, as by Qdrant's server.
 
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
@@ -61,7 +61,7 @@ def set_payload(request: Json) -> Iterator[Counted]:
 
 
 def batch(request: Json, shape: Shape, most: Callable[[], int]) -> list[Iterator[Counted]]:
-    """The operations of `points/batch`, in order; all are read before the first is applied."""
+    """Return the operations of `points/batch`, in order; all are read before the first is applied."""
     return [_one(operation, shape, most) for operation in request["operations"]]
 
 
@@ -78,7 +78,7 @@ _NAMED = {"delete": delete, "set_payload": set_payload}
 
 
 def _selected(request: Json, by_id: Any, by_filter: Any, *arguments: Any) -> Iterator[Counted]:
-    """An operation on the points that the request names by id or by filter."""
+    """Return an operation on the points that the request names by id or by filter."""
     _refuse(request, "shard_key")
     if request.get("points") is not None:
         return iter([(by_id(point_ids(request["points"]), *arguments), 0)])
@@ -101,7 +101,7 @@ def _then_refuse(made: Iterator[Counted], refusal: ErrorReply | None) -> Iterato
 
 
 def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ErrorReply | None]:
-    """The points to write, and the refusal of a point with a vector that the collection does not have."""
+    """Return the points to write, and an error if a point has a vector that the collection lacks."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
     listed, refusal = [], None
@@ -123,7 +123,7 @@ def _id(value: Any) -> Any:
 
 
 def vectors(named: Any, shape: Shape) -> Any:
-    """A point's vectors for the engine, checked against the collection's: the engine checks too late."""
+    """Convert a point's vectors for the engine, and check them, because the engine checks too late."""
     if named.__class__ is list:
         return _dense("", named, shape)
     return {name: _vector(name, vector, shape) for name, vector in named.items()}
@@ -154,7 +154,7 @@ def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
 
 
 class _ForeignVectorError(Exception):
-    """A point has a vector that the collection does not have: by its name, or because it is dense instead of sparse."""
+    """A point has a vector that the collection lacks: its name is unknown, or it is dense instead of sparse."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Reads: from REST JSON to the engine's requests, and from its answers to REST JSON."""
+"""Conversion of read requests from REST JSON to the engine's requests, and of its results to REST JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_LIMIT = 10
 
 
 def query_request(request: Json) -> engine.QueryRequest:
-    """The engine's request for one search, an element of `points/query/batch`."""
+    """Return the engine's request for one search, an element of `points/query/batch`."""
     for name in ("lookup_from", "shard_key", "prefetch"):
         if request.get(name):
             raise unsupported(f"`{name}` in a query")
@@ -42,7 +42,7 @@ def _limit(request: Json) -> int:
 
 
 def _query(value: Any, using: str) -> Any:
-    """The engine's query: nearest to a dense or a sparse vector, or None if only the filter selects points."""
+    """Return the engine's query for the points nearest to a vector; None if only the filter selects points."""
     if value is None:
         return None
     if isinstance(value, dict) and set(value) == {"nearest"}:
@@ -68,7 +68,7 @@ def _params(value: Json | None) -> engine.SearchParams | None:
 
 
 def _idf(value: Any) -> engine.IdfParams:
-    """The points over which the rarity of a term is computed: all, or a group of them."""
+    """Return the points over which the rarity of a term is computed: all, or a group of them."""
     return engine.IdfParams(None if value == "global" else parse_filter(value["corpus"]))
 
 
@@ -92,12 +92,12 @@ def count_request(request: Json) -> engine.CountRequest:
 
 
 def with_vector(request: Json) -> Any:
-    """Whether to return vectors, or which."""
+    """Return the vectors to include in a reply: all (True), none (False), or their names."""
     return request.get("with_vector") or False
 
 
 def with_payload(request: Json, *, default: bool) -> Any:
-    """Whether to return payload, or which fields."""
+    """Return the payload to include in a reply: all (True), none (False), or the names of fields."""
     value = request.get("with_payload")
     if isinstance(value, dict):
         raise unsupported("`with_payload` with `include` or `exclude`")
@@ -105,12 +105,12 @@ def with_payload(request: Json, *, default: bool) -> Any:
 
 
 def records(points: Iterable[Any]) -> list[Json]:
-    """Records as REST returns them."""
+    """Convert records to REST JSON."""
     return [_record(point) for point in points]
 
 
 def scored(points: Iterable[Any]) -> list[Json]:
-    """Scored points as REST returns them, best first."""
+    """Convert scored points to REST JSON, best first."""
     return [{**_record(point), "version": point.version, "score": point.score} for point in points]
 
 

@@ -1,4 +1,4 @@
-"""The schema of a collection: from REST JSON to the engine's configuration and back."""
+"""Conversion of a collection's schema between REST JSON and the engine's configuration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Shape:
 
 
 def creation(request: Json) -> Json:
-    """The configuration in a request to create a collection, without the fields that are null."""
+    """Return the configuration in a request to create a collection, without the fields that are null."""
     named = {name: value for name, value in request.items() if value is not None}
     for name in named.keys() - _CREATED - set(_COPIES):
         raise unsupported(f"`{name}` of a collection")
@@ -78,7 +78,7 @@ def creation(request: Json) -> Json:
 
 
 def named_vectors(config: Json) -> dict[str, Json]:
-    """Parameters by vector name; the unnamed vector's name is empty."""
+    """Return parameters by vector name; the unnamed vector's name is empty."""
     vectors = config.get("vectors") or {}
     return {"": vectors} if "size" in vectors else vectors
 
@@ -93,7 +93,7 @@ def shape(config: Json) -> Shape:
 
 
 def edge_config(config: Json, segments: int = FEWEST_SEGMENTS) -> engine.EdgeConfig:
-    """The engine's configuration for a collection's, with `segments` segments unless the collection's sets a number."""
+    """Convert a collection's configuration to the engine's, with `segments` segments unless it sets a number."""
     return engine.EdgeConfig(
         vectors={name: _dense(parameters) for name, parameters in named_vectors(config).items()},
         sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
@@ -115,7 +115,7 @@ def _optimizers(config: Json, segments: int) -> Json:
 
 
 def is_indexed(config: Json) -> bool:
-    """Return whether optimizing builds anything: a graph over all points or over each group, or smaller vectors."""
+    """Return whether an optimization builds an index: a graph over all points or each group, or quantized vectors."""
     return any(_is_indexed(config, parameters) for parameters in named_vectors(config).values())
 
 
@@ -138,7 +138,7 @@ def hnsw(fields: Json) -> engine.HnswIndexConfig:
 
 
 def index_params(schema: object) -> Any:
-    """The engine's parameters for a payload index named by its type or by parameters."""
+    """Return the engine's parameters for a payload index named by its type or by parameters."""
     if schema is None:
         raise unsupported("a payload index without `field_schema`")
     fields = {"type": schema} if isinstance(schema, str) else dict(schema) if isinstance(schema, dict) else {}
@@ -149,7 +149,7 @@ def index_params(schema: object) -> Any:
 
 
 def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> Json:
-    """The reply to GET of a collection."""
+    """Return the reply to GET /collections/NAME."""
     return {
         "status": status,
         "optimizer_status": "ok",
@@ -212,7 +212,7 @@ def _vector_value(name: str, value: Any) -> Any:
 
 
 def _quantization(value: Any) -> Any:
-    """The engine's parameters for `{kind: parameters}`; None for None."""
+    """Return the engine's parameters for `{kind: parameters}`; None for None."""
     if value is None:
         return None
     if not isinstance(value, dict) or len(value) != 1:

@@ -28,7 +28,7 @@ Handler = Callable[["Api", Request], Awaitable[Any]]
 
 
 def application(store: Store) -> Starlette:
-    """The server of an open store, which it closes at shutdown."""
+    """Return the application of an open store, which is closed at shutdown."""
     api = Api(store)
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ async def _not_routed(request: Request, error: Exception) -> Response:
 
 
 class Api:
-    """One method for each endpoint: request to `result`."""
+    """The endpoints, one method each; a method returns the `result` of its request."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class Api:
         return True
 
     async def update_collection(self, request: Request) -> bool:
-        """Settings cannot be changed; an empty change makes the optimizer look at the collection."""
+        """Start the optimizer if the change is empty; settings cannot be changed."""
         shard, body = await self._read(request)
         if body != {"optimizers_config": {}}:
             raise unsupported("changing the settings of a collection")
@@ -167,7 +167,7 @@ class Api:
 
 
 def _done(request: Request) -> Json:
-    """Every update is applied before its reply. A caller that did not wait sees no more than with a server."""
+    """Return the result of an update, which is already applied, even if the caller did not ask to wait."""
     waited = request.query_params.get("wait") == "true"
     return {"operation_id": 0, "status": "completed" if waited else "acknowledged"}
 

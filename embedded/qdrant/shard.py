@@ -1,10 +1,10 @@
-"""One collection: its files, its one writer, and its optimizer.
+"""A collection: its files, its writer thread, and its optimizer.
 
 The engine keeps Python's interpreter lock during every call, so a call is atomic for all threads and reads need no
 lock; writes go through one thread, in the order of their arrival. Files:
 
     collection.json   configuration, payload indexes, and which directory is the shard
-    shard-N/          the engine's; N grows by one with every optimization
+    shard-N/          the engine's; N increases by one with every optimization
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Shard:
                 self._start_optimization(schema.FEWEST_SEGMENTS)
 
     async def close(self) -> None:
-        """Flush and close; a running optimization is abandoned, because nothing depends on it."""
+        """Flush and close; a running optimization is aborted, because no data depends on it."""
         if self._optimization is not None:
             self._optimization.cancel()
             await asyncio.wait([self._optimization])
@@ -207,7 +207,7 @@ class Shard:
         return "grey" if self._is_due(idle=True) else "green"
 
     def _is_due(self, *, idle: bool) -> bool:
-        """Return whether to optimize: in a pause for an eighth more than is indexed, under load for a quarter more.
+        """Return whether enough points are not indexed: when idle an eighth more, under load a quarter more.
 
         Each optimization copies everything, so it must be rarer as the collection grows. It indexes only new points.
         """
@@ -218,7 +218,7 @@ class Shard:
         return not self._joined and self.engine.info().segments_count > self._joined_segments
 
     def _thresholds(self, points: int) -> float:
-        """The size of `points` points' vectors, in indexing thresholds; 0 if the collection has no index."""
+        """Return the size of the vectors of this many points, in indexing thresholds; 0 without an index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not schema.is_indexed(self.config) or not bytes_a_point:
@@ -270,7 +270,7 @@ class Shard:
         self._written_points = 0
 
     async def _catch_up(self, optimized: engine.EdgeShard) -> None:
-        """Replay in steps, between which waiting writes run; a step replays twice as much as arrived since the last."""
+        """Replay in steps, between which waiting writes run; each step replays twice the newly arrived operations."""
         assert self._recorded is not None
         left, most = len(self._recorded), REPLAYED_AT_ONCE
         while left > REPLAYED_AT_ONCE:
@@ -323,7 +323,7 @@ class Shard:
 def _sync(directory: Path) -> None:
     """Write the files' changed pages to disk without the interpreter lock; the engine's flush then has fewer to write.
 
-    Half of a flush's time, measured with 6,400 and with 32,000 points.
+    This halves the time of a flush, measured with 6,400 and with 32,000 points.
     """
     for path in directory.rglob("*"):
         if path.is_file():
@@ -335,14 +335,14 @@ def _sync(directory: Path) -> None:
 
 
 def _load(directory: Path) -> tuple[engine.EdgeShard, int]:
-    """An optimized shard and how many points it has."""
+    """Return an optimized shard and its number of points."""
     with engine_errors():
         shard = engine.EdgeShard.load(str(directory))
     return shard, shard.info().points_count
 
 
 def parse(body: bytes) -> Json:
-    """The JSON object of a request; an empty body is an empty object."""
+    """Return the JSON object of a request; an empty body is an empty object."""
     try:
         value = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError as error:
@@ -353,7 +353,7 @@ def parse(body: bytes) -> Json:
 
 
 def _write_configuration(directory: Path, configuration: Json) -> None:
-    """Replace the configuration whole or not at all."""
+    """Replace the configuration atomically."""
     path = directory / CONFIGURATION
     part = path.with_suffix(".part")
     with part.open("wb") as file:

@@ -85,7 +85,7 @@ class Store:
         return self._directory / quote(name, safe="").replace(".", "%2E")
 
     def _collection_directories(self) -> list[Path]:
-        """The folders of collections. A folder without configuration was created or deleted when the process died."""
+        """Return the folders of collections; remove folders whose creation or deletion was interrupted."""
         directories = []
         for path in sorted(self._directory.iterdir()):
             if (path / CONFIGURATION).exists():
@@ -105,7 +105,7 @@ class Store:
 
 
 def _owned(data_dir: Path) -> IO[str]:
-    """Lock the data directory until the file is closed or this process ends, however it ends."""
+    """Lock the data directory until the file is closed or this process ends for any reason."""
     file = (data_dir / "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,7 +114,7 @@ def _owned(data_dir: Path) -> IO[str]:
         holder = file.read().strip() or "unknown"
         file.close()
         raise InUseError(
-            f"The Qdrant data in {data_dir} is in use by process {holder}; one process may own it."
+            f"The Qdrant data in {data_dir} is in use by process {holder}; only one process may use it."
         ) from error
     file.truncate(0)
     file.write(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""A tenant's keys in the broker: limits and their use. These keys contain the tenant's name; wake-ups do not."""
+"""A tenant's keys in the broker: limits and their use. They contain the tenant's name; wake-ups do not."""
 
 from __future__ import annotations
 

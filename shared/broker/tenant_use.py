@@ -92,8 +92,8 @@ class TenantUse:
     async def take_request(self, owner: str, per_second: float, burst: int) -> Taken | None:
         """Take a token from the bucket of `burst` of a tenant or a key; None if the broker is unavailable.
 
-        An empty bucket is not checked before it can have a token again, so a client that sends far too many requests
-        causes no load at the broker.
+        An empty bucket is not checked again until it can have a token, so a client that sends far too many requests
+        causes no load on the broker.
         """
         if (refused := self._still_empty(owner)) is not None:
             return refused

@@ -1,7 +1,7 @@
 """Kombu's Redis transport for wake-ups: delivered messages are remembered in memory only.
 
 Kombu copies each delivered message in Redis, for redelivery, and deletes the copy when the message is acknowledged. If
-that delete fails, Kombu counts the message as unacknowledged for ever. With prefetch 1 the worker then stops reading,
+that delete fails, Kombu counts the message as unacknowledged forever. With prefetch 1 the worker then stops reading,
 so it never notices the dead connection. A wake-up needs no redelivery, so no copy is made.
 """
 

@@ -112,7 +112,7 @@ class Wakeups:
             self._task = asyncio.create_task(self._send_all(), name="wakeups", context=Context())  # without ids
 
     async def ready(self) -> None:
-        """Return when the broker has stored a value: a full broker answers but stores none.
+        """Return when the broker has stored a value; a full broker answers requests but stores nothing.
 
         Raises:
             Unavailable: the broker cannot be reached, or is full.
@@ -163,6 +163,6 @@ class Wakeups:
 
 
 def _reason(error: Exception) -> str:
-    """The broker's own message; of other errors only the type, because they may quote the URL."""
+    """Return the broker's own message; of other errors only the type, because they may quote the URL."""
     answered = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
     return f"{type(error).__name__}: {error}" if answered else type(error).__name__

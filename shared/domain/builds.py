@@ -1,4 +1,4 @@
-"""Builds: a collection as it is made with certain options and one embedding model; queries see one of them."""
+"""Builds: versions of a collection with different options or embedding models, of which queries see one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BuildProgress:
 
     Args:
         copied: number of documents of the build.
-        documents: number of these by state.
+        documents: number of its documents by state.
         source_documents: number of documents of the live build.
     """
 

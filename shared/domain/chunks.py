@@ -14,9 +14,9 @@ _LINE_FEEDS = "\n" * 65_536
 
 @dataclass(frozen=True, slots=True)
 class ChunkContent:
-    """A stretch of a document.
+    """A contiguous part of a document's text.
 
-    The parser creates a content. The ledger stores it as one JSON value, Qdrant as payload fields, and a query returns
+    The parser creates it. The ledger stores it as one JSON value, Qdrant as payload fields, and a query returns
     it; no stage in between names a field. A new field needs a default, because stored contents lack it.
 
     Args:
@@ -40,7 +40,7 @@ class ChunkContent:
 
     @classmethod
     def whole(cls, text: str, title: str | None = None, heading_path: tuple[str, ...] = ()) -> Self:
-        """The content of a chunk that covers a whole document."""
+        """Return the content of a chunk that covers an entire document."""
         return cls(text, (0, len(text)), heading_path, title)
 
     @property
@@ -53,7 +53,7 @@ class ChunkContent:
         """Yield the extracted text from a position, the end of the previous chunks, to the end of this chunk.
 
         The text between the spans of two chunks is white space of unknown kind: it becomes line feeds, in small pieces.
-        All chunks of a document together have at most `MOST_CHARS` of them, whatever their spans are.
+        All chunks of a document together have at most `MOST_CHARS` of them, even if their spans are wrong.
         """
         start, end = self.span
         own = self.text[len(self.text) - (end - start) :]  # without the header that a piece of a table repeats
@@ -64,17 +64,17 @@ class ChunkContent:
         yield own[max(0, at - start) :]
 
     def with_text(self, text: str, span: tuple[int, int]) -> Self:
-        """The content of another stretch: a field that depends on the text is renewed here."""
+        """Return a copy with another text and span, which are all fields that depend on the text."""
         return replace(self, text=text, span=span)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields by name, in order, as JSON has them; the section is an object, so that Qdrant can filter by it."""
+        """Return the fields by name as JSON values; the section is an object, so that Qdrant can filter by it."""
         section = self.section and {"start": self.section[0], "end": self.section[1]}
         return {name: getattr(self, name) for name in CONTENT_FIELDS} | {"section": section}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The content that `as_json` wrote; other names of a payload are ignored."""
+        """Return the content that `as_json` wrote; other names of a payload are ignored."""
         section = values.get("section")
         present = {name: _frozen(values[name]) for name in CONTENT_FIELDS if name in values}
         return cls(**present | {"section": section and (section["start"], section["end"])})

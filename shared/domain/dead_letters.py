@@ -19,7 +19,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An unparsable document or a dead chunk; `history` has the last attempts, oldest first."""
+    """A document that cannot be parsed, or a dead chunk; `history` has the last attempts, oldest first."""
 
     id: UUID
     kind: Literal["document", "chunk"]

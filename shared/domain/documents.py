@@ -1,4 +1,4 @@
-"""Documents: submitted, listed, described and deleted."""
+"""Documents as they are submitted, listed, described and deleted."""
 
 from __future__ import annotations
 

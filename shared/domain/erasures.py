@@ -13,8 +13,8 @@ class Erasure:
     """A running or finished erasure.
 
     Args:
-        collection: name of the collection; None for a document or a whole tenant.
-        document_id: public id of the document; None for a collection or a whole tenant.
+        collection: name of the collection; None for a document or a tenant.
+        document_id: public id of the document; None for a collection or a tenant.
         collection_ids: ids of the erased builds.
         document_ids: ids of the document's rows in all builds.
         deleted: number of counted deleted rows, by kind.

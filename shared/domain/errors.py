@@ -1,9 +1,9 @@
-"""Errors carry the decision: the next step follows from the class, never from the message.
+"""Errors whose class determines the next step; the message never does.
 
 ForeaskError
 ├── Transient     try again, not before `retry_after`
 │   ├── RateLimited          a provider answered 429
-│   │   └── TenantLimited    the tenant's own limits leave no room
+│   │   └── TenantLimited    the tenant's own limits are used up
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
 │   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
@@ -12,8 +12,8 @@ ForeaskError
 ├── Permanent     a dead letter, with a reason that a person can read
 │   ├── Unreadable           a file whose text cannot be read
 │   ├── BadReply             a reply that stayed malformed after its repairs
-│   └── Refused              the provider rejects this request, however often it is sent
-└── Rejected      the caller's fault
+│   └── Refused              the provider rejects this request on every attempt
+└── Rejected      the caller made an invalid request
     ├── InvalidInput
     ├── NotFound
     ├── Conflict
@@ -51,9 +51,9 @@ def _rebuild(kind: type[ForeaskError], args: tuple[object, ...], fields: dict[st
 
 
 class Transient(ForeaskError):
-    """Worth another attempt, not before `retry_after`.
+    """Another attempt may succeed, but not before `retry_after`.
 
-    `burns_attempt` is False if the work is not to blame: it may be retried without limit.
+    `burns_attempt` is False if the work did not cause the error: it may then be retried without limit.
     """
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None, burns_attempt: bool = True) -> None:
@@ -63,7 +63,7 @@ class Transient(ForeaskError):
 
 
 class RateLimited(Transient):
-    """A provider answered 429: every caller slows down."""
+    """A provider answered 429, so all callers must slow down."""
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message, retry_after=retry_after, burns_attempt=False)
@@ -80,8 +80,8 @@ class Unavailable(Transient):
         message: the problem.
         component: the failing part: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
         retry_after: earliest sensible time for another attempt.
-        answered: whether it answered this very request with an error. The request may then be at fault, so the attempt
-            counts. The ledger, the broker and Qdrant never blame the work.
+        answered: whether it answered this request with an error. The request may have caused it, so the attempt counts.
+            Errors of the ledger, the broker and Qdrant are never caused by the work.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Misconfigured(Unavailable):
 
 
 class LeaseLost(Transient):
-    """The lease on the work may have ended: another worker may do it by now, so nothing more is paid for here."""
+    """The lease may have expired, so another worker may have claimed the work: no more calls are paid here."""
 
     def __init__(self, message: str = "the lease may have ended") -> None:
         super().__init__(message, burns_attempt=False)
@@ -114,11 +114,11 @@ class Stopping(Transient):
 
 
 class Permanent(ForeaskError):
-    """No attempt will help; the message becomes the reason of the dead letter."""
+    """No further attempt can succeed; the message becomes the reason of the dead letter."""
 
 
 class Unreadable(Permanent):
-    """A file without readable text: encrypted, corrupt, image-only, of an unknown kind, too large inside.
+    """A file without readable text: encrypted, corrupt, image-only, of an unknown kind, or too large when unpacked.
 
     `detail` is the parser's own error, for the log.
     """
@@ -144,7 +144,7 @@ class Refused(Permanent):
 
 
 class Rejected(ForeaskError):
-    """The caller's fault; `field` names the part of the request to change, if one part is wrong."""
+    """The caller made an invalid request; `field` names the part to change, if a single part is wrong."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -164,7 +164,7 @@ class Conflict(Rejected):
 
 
 class TooLarge(Rejected):
-    """More bytes than the limit."""
+    """The request has more bytes than the limit."""
 
 
 class Unauthorized(Rejected):

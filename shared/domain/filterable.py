@@ -1,7 +1,7 @@
 """Filterable fields: metadata that a collection declares with a type, so that filters use an index.
 
-Fields are declared before the first document and never removed: every point of the collection has them, and the number
-of a field never changes.
+Fields are declared before the first document and never removed. All points of the collection therefore have them, and a
+field's number never changes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _VALUES: Mapping[FieldType, str] = {
 
 
 def fits(kind: FieldType, value: object) -> bool:
-    """Whether a value of the metadata, or of a filter, is of a type."""
+    """Return whether a value of the metadata, or of a filter, is of a type."""
     return _FITS[kind](value)
 
 
 def values_of(value: object) -> list[object]:
-    """The values of a field: a list's items, or a single value; none for null."""
+    """Return the values of a field: a list's items, or a single value; none for null."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -74,7 +74,7 @@ def with_more(
         _require_name(name)
         if types.setdefault(name, kind) != kind:
             raise Conflict(
-                f"The field '{name}' is declared as {types[name]} and stays so: use a new collection.",
+                f"The field '{name}' is declared as {types[name]}, which cannot be changed: use a new collection.",
                 field="filterable",
             )
     _require_few(list(types.values()))
@@ -84,19 +84,19 @@ def with_more(
 def _require_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f'A declared field is a name at the top of the metadata, of up to 100 characters without . = [ ] " and \\:'
-            f" '{name}' is not.",
+            f"A declared field must be a top-level name of the metadata, of up to 100 characters without"
+            f""" . = [ ] " and \\: '{name}' is not.""",
             field="filterable",
         )
 
 
 def _require_few(types: list[FieldType]) -> None:
     if len(types) > MOST_FIELDS:
-        raise InvalidInput(f"A collection declares at most {MOST_FIELDS} fields.", field="filterable")
+        raise InvalidInput(f"A collection may declare at most {MOST_FIELDS} fields.", field="filterable")
     if sum(kind in NUMBERS for kind in types) > MOST_NUMBERS:
-        raise InvalidInput(f"A collection declares at most {MOST_NUMBERS} fields of numbers.", field="filterable")
+        raise InvalidInput(f"A collection may declare at most {MOST_NUMBERS} fields of numbers.", field="filterable")
     if types.count("datetime") > MOST_DATETIMES:
-        raise InvalidInput(f"A collection declares at most {MOST_DATETIMES} fields of dates.", field="filterable")
+        raise InvalidInput(f"A collection may declare at most {MOST_DATETIMES} fields of dates.", field="filterable")
 
 
 def _is_integer(value: object) -> bool:

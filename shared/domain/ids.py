@@ -7,8 +7,9 @@ payload:
     ffffffff-ffff-ffff-ffff-000000PPPPPP    a user's question of it: 24 bits, the first one set
     ffffffff-ffff-ffff-ffff-VVVVVVPPPPPP    a point: the version, then 0 for the text, 1 for the first question
 
-Among a billion chunks two have one id with a probability of 1 in 2.4 million. Two of a chunk's questions by users have
-one number with 1 in 8 million: the ledger takes the second for the first, so that their points never meet.
+The probability that two of a billion chunks have the same id is 1 in 2.4 million. The probability that two users'
+questions of a chunk have the same number is 1 in 8 million; the ledger then treats the second question as the first
+one, so that no point is overwritten.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ _OF_USERS = 1 << 23
 
 
 def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int) -> UUID:
-    """The id of the n-th chunk of a document with this text: the same in every version that has it."""
+    """Return the id of the n-th chunk of a document with this text: the same in every version that has it."""
     digest = _digest(_NAMESPACE, f"{collection_id}/{document_id}/{occurrence}/{text}")
     return UUID(bytes=digest[:_CHUNK_BYTES].ljust(16, b"\0"))
 
 
 def accepted_id(chunk: UUID, question: str) -> UUID:
-    """The id of a user's question that a chunk accepted; the same in every version and at every repetition."""
+    """Return the id of a user's question that a chunk accepted; the same in every version and each time."""
     digest = _digest(chunk.bytes, f"user/{plain(question)}")
     return UUID(int=chunk.int | _OF_USERS | int.from_bytes(digest[:_NUMBER_BYTES]))
 
 
 def chunk_point_id(chunk: UUID, version: int) -> str:
-    """The id of a chunk's own point in a version."""
+    """Return the id of a chunk's own point in a version."""
     return _point_id(chunk, version, 0)
 
 
 def question_point_id(chunk: UUID, version: int, ordinal: int) -> str:
-    """The id of the point of a chunk's n-th question in a version, from 0."""
+    """Return the id of the point of a chunk's n-th question in a version, from 0."""
     return _point_id(chunk, version, 1 + ordinal)
 
 
 def accepted_point_id(accepted: UUID, version: int) -> str:
-    """The id of the point of a user's question in a version of its chunk."""
+    """Return the id of the point of a user's question in a version of its chunk."""
     return _point_id(accepted, version, accepted.int % _NUMBERS)
 
 
 def chunk_of_point(point_id: str) -> tuple[str, int]:
-    """The id of the chunk that a point belongs to, and the version."""
+    """Return the id of the chunk that a point belongs to, and the version."""
     return point_id[_CHUNK] + _CHUNK_ENDS, int(point_id[_VERSION], 16)
 
 

@@ -45,7 +45,7 @@ def vector_space(model: str, dimensions: int | None = None, query_prefix: str = 
 
 
 def is_in_space(index_name: str, space: str) -> bool:
-    """Whether a collection in Qdrant, of any deployment, has the vectors of a space."""
+    """Return whether a collection in Qdrant, of any deployment, has the vectors of a space."""
     return index_name.endswith(f"-{space}")
 
 
@@ -67,5 +67,5 @@ class IndexNames:
 
 
 def index_location_of(index_name: str, tenant: str, collection_id: UUID) -> IndexLocation:
-    """The location of a collection's points. Each collection row is a build with its own id."""
+    """Return the location of a collection's points. Each collection row is a build with its own id."""
     return IndexLocation(index_name, tenant, collection_id.hex)

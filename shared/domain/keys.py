@@ -124,5 +124,5 @@ def draw() -> str:
 
 
 def hash_of(key: str) -> bytes:
-    """The SHA-256 of a key. Keys are random, so that no slower hash is needed."""
+    """Return the SHA-256 of a key. Keys are random, so that no slower hash is needed."""
     return hashlib.sha256(key.encode()).digest()

@@ -61,8 +61,8 @@ def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) 
 class FailedAttempt:
     """A failed attempt and the decision about the next one.
 
-    `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is this attempt's. The next
-    attempt at the `tenant`'s content of `content_key` continues with `replies`.
+    `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is the cost of this attempt. The
+    next attempt at the `tenant`'s content of `content_key` continues with `replies`.
     """
 
     lease: Lease

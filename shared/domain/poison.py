@@ -1,7 +1,8 @@
-"""Poison: work that kills its worker. It is isolated, so that all other work continues.
+"""Poison: work that kills its worker. It is isolated, so that other work continues.
 
-A worker that dies holds many rows, and at most one of them killed it. Therefore two lost leases make a row only a
-suspect. An idle worker then works on the suspect alone, and three more lost leases, each alone, make it poison.
+A worker that dies has claimed many rows, and at most one of them killed it. Therefore a row with two lost leases is
+only a suspect. An idle worker then processes the suspect without any other row, and three more lost leases in this way
+make the row poison.
 """
 
 from __future__ import annotations

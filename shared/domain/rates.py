@@ -1,4 +1,4 @@
-"""Declared limits, and the token buckets that hold them in every window."""
+"""Declared limits, and the token buckets that enforce them in every window."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MINUTE = Window()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Maximum requests and tokens of a window; None: no limit."""
+    """Maximum numbers of requests and tokens per window; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -44,14 +44,14 @@ class Rates:
 
     @property
     def calls_at_once(self) -> int | None:
-        """The number of calls in one window, because more calls at the same time would wait. None: no limit."""
+        """The number of calls in one window, because further concurrent calls would wait; None: no limit."""
         calls = [] if self.requests is None else [self.requests]
         if self.tokens is not None:
             calls.append(max(1, self.tokens // _TOKENS_A_CALL))
         return min(calls, default=None)
 
     def buckets(self) -> tuple[Bucket, Bucket]:
-        """The buckets of requests and of tokens."""
+        """Return the buckets of requests and of tokens."""
         return (
             UNLIMITED if self.requests is None else _of_requests(self.requests, self.window),
             UNLIMITED if self.tokens is None else _of_tokens(self.tokens, self.window),
@@ -59,9 +59,9 @@ class Rates:
 
 
 def _of_requests(limit: int, window: Window) -> Bucket:
-    """A bucket that lets at most `limit` requests arrive in any window.
+    """Return a bucket that grants at most `limit` requests in any window, including their jitter.
 
-    A bucket with capacity C and rate r grants at most C + r t in any time t, in whole requests. Requests that arrive
+    A bucket with capacity C and rate r grants at most C + r t in any time t, rounded down. Requests that arrive
     within a window were granted within it and the jitter before it, so C + r (window + jitter) < limit + 1 suffices: 95
     % of 2,400 a minute, and 96.8 % of 60.
     """
@@ -71,6 +71,6 @@ def _of_requests(limit: int, window: Window) -> Bucket:
 
 
 def _of_tokens(limit: int, window: Window) -> Bucket:
-    """A bucket of tokens: half of the burst is reserved for the one call that may overdraw it."""
+    """Return a bucket of tokens: half of the burst is reserved for the one call that may overdraw it."""
     burst = limit * window.burst_seconds / window.seconds
     return (limit - burst) / (window.seconds + window.jitter_seconds) / 1000, max(1.0, burst / 2)

@@ -1,4 +1,4 @@
-"""The decision after a failed attempt; it is pure, so that its test is a table."""
+"""The decision after a failed attempt, as a pure function, so that its test is a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after this time; `burns_attempt` is False if the work is not to blame."""
+    """Try again after this time; `burns_attempt` is False if the work did not cause the failure."""
 
     after: timedelta
     reason: str
@@ -37,7 +37,7 @@ Decision = Retry | Dead
 
 
 def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random: Callable[[], float]) -> Decision:
-    """Decide when to try again, or why not.
+    """Decide when to try again, or why not to.
 
     Full jitter under an exponential ceiling (M. Brooker, "Exponential Backoff and Jitter", 2015), never earlier than
     the provider's own `retry_after`.

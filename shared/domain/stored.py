@@ -7,7 +7,7 @@ from typing import Any
 
 
 def known_fields(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a stored value that this code knows.
+    """Return the fields of a stored value that exist in this release.
 
     During an update, processes of the next release may store more fields. A field that is missing keeps its default.
     """

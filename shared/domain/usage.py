@@ -29,8 +29,8 @@ class Cost:
     """The costs of one attempt, without earlier attempts.
 
     Args:
-        token: fencing token of the attempt's lease. The ledger counts each token once, however often its costs are
-            written.
+        token: fencing token of the attempt's lease. The ledger counts each token once, even if its costs are written
+            repeatedly.
         tenant: tenant charged for it.
         collection_id: collection charged for it.
         document_id: document charged for it.

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that receive a message when a document or a job ends."""
+"""Webhooks: addresses that receive a message when a document or a job has finished."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """A delivery that this process is to send."""
+    """A delivery that this process has claimed."""
 
     delivery: Delivery
     url: str

@@ -18,7 +18,7 @@ from shared.domain.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A claim on a row. A settlement with an outdated token changes nothing."""
+    """A claim on a row. A settlement with an outdated token has no effect."""
 
     id: UUID
     version: int

@@ -1,4 +1,4 @@
-"""A drain claims, works and settles until nothing is due. It runs every stage of the ingest.
+"""A drain claims, processes and settles work until nothing is due. Every stage of the ingest runs in drains.
 
 Three loops run concurrently, so that neither the ledger nor the provider waits for the other. Claim: when slots are
 free, or are about to be. Work: one task per item. Commit: everything that finished during the previous commit, or
@@ -51,11 +51,11 @@ class Stage(Generic[ItemT, OutcomeT]):
     Args:
         name: name in logs.
         slots: maximum number of concurrent items.
-        linger: pause after a claim that returned fewer items than requested, during which work gathers.
+        linger: pause after a claim that returned fewer items than requested, so that more work becomes due.
         claim: claims up to a number of items; returns None if it only advanced rows that need no work, so that more may
             be due.
-        claim_suspect: claims at most one suspect, which is worked alone.
-        work: works on one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
+        claim_suspect: claims at most one suspect, which is processed separately.
+        work: processes one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
             if the item's lease may have expired; the work calls it before each payment.
         settle: commits outcomes.
         leases_of: returns the leases of an item.
@@ -100,7 +100,7 @@ class DrainLimits:
 
 
 class HeldLeases:
-    """The leases of one item, and until when they hold at least, by this process's monotonic clock."""
+    """The leases of one item, and the earliest time at which they expire, by this process's monotonic clock."""
 
     def __init__(self, leases: Sequence[Lease], until: float) -> None:
         self.leases = leases
@@ -118,7 +118,7 @@ class HeldLeases:
 
 
 class SuspectPolls:
-    """Times a worker's polls for suspects: once a second while it finds none, however many drains it runs."""
+    """Schedules a worker's polls for suspects: once a second while it finds none, for all its drains together."""
 
     def __init__(self) -> None:
         self._next = -math.inf
@@ -205,7 +205,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         return True
 
     async def _work_alone(self, settling: asyncio.Task[None]) -> bool:
-        """Work on one suspect alone, so that its death affects no other item; return whether there was one.
+        """Process one suspect without other items, so that a crash affects no other item; return whether there was one.
 
         Each drain starts with one suspect, so that suspects do not wait for the end of all other work. The drain claims
         more suspects when nothing else is due.
@@ -225,7 +225,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _claim(self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]]) -> Sequence[ItemT]:
         """Claim items and start them; repeat the claim if it collided or found only rows that need no work.
 
-        Neither means that nothing is due, so only a stop and the budget end the repetition.
+        In both cases more work may be due, so only a stop or the budget ends the repetition.
         """
         while self._may_claim():
             requested_at = time.monotonic()
@@ -241,7 +241,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _start_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
         """Start items. If the claim took longer than a lease, release them instead.
 
-        Other workers may hold them by now: a stalled process would repeat their calls.
+        Other workers may have claimed them since, so a stalled process would repeat their calls.
         """
         if time.monotonic() < until:
             for item in items:
@@ -314,11 +314,11 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _commit(self, group: Sequence[tuple[ItemT, OutcomeT]]) -> None:
         """Settle, and retry while the ledger is unavailable, because these outcomes are paid.
 
-        A group that fails twice is settled one by one: together its outcomes may need more time than a transaction has.
-        So is a group that raises, because the fault may be in one outcome.
+        The outcomes of a group that fails twice are settled one by one, because together they may exceed the time limit
+        of a transaction. If a group raises, one outcome may be the reason, so they are settled one by one, too.
 
         Raises:
-            Exception: many single outcomes in a row raised it.
+            Exception: it was raised for many consecutive single outcomes.
         """
         failures = 0
         while len(group) == 1 or failures < _GROUP_FAILURES:
@@ -381,7 +381,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             pause = term / 3 if confirmed else min(_LEDGER_PAUSE_SECONDS, term / 3)
 
     async def _extend(self, term: float) -> bool:
-        """Extend all leases; return whether the ledger confirmed it. It counts from before the request."""
+        """Extend all leases from the time of the request; return whether the ledger confirmed it."""
         requested_at, held = time.monotonic(), list(self._held.values())
         leases = [lease for one in held for lease in one.leases]
         try:
@@ -399,7 +399,7 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
         """Wait for running items and commit them; release unfinished items at the deadline.
 
-        If settlements failed, their leases count as lost, so that an item that is to blame becomes poison.
+        If settlements failed, their leases count as lost, so that an item that caused the failure becomes poison.
         """
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
@@ -418,7 +418,7 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await (self._stage.expire if failed else self._stage.release)(leases)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
-        """The fields of a log event that identify the rows for an operator."""
+        """Return the fields of a log event that identify the rows for an operator."""
         first = self._stage.describe(items[0]) if items else {}
         return {"stage": self._stage.name, "items": len(items), **first}
 
@@ -433,7 +433,7 @@ def _parts(outcome: object) -> Sequence[object]:
 
 
 def _failure(outcome: object) -> str | None:
-    """The kind of the first failure, or None."""
+    """Return the kind of the first failure, or None."""
     failed = (one.decision for one in _parts(outcome) if isinstance(one, FailedAttempt))
     return next((one.kind if isinstance(one, Dead) else "retry" for one in failed), None)
 
@@ -445,6 +445,6 @@ def _kind(outcome: object) -> str:
 
 
 def _raise_settling_error(settling: asyncio.Task[None]) -> None:
-    """Raise the error that ended the settlements: claiming is of no use without them."""
+    """Raise the error that ended the settlements, without which claims are useless."""
     if settling.done():
         settling.result()

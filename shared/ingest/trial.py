@@ -116,7 +116,7 @@ class Trial:
     async def run(self, tenant: str, tried: TriedText) -> AsyncGenerator[TrialEvent, None]:
         """Yield the chunks in order, then the questions of each and their results as they arrive.
 
-        Closing this cancels running calls. A chunk whose questions cannot be generated fails alone.
+        Closing this cancels running calls. If a chunk's questions cannot be generated, the others continue.
 
         Args:
             tenant: tenant charged for the calls.

@@ -1,4 +1,4 @@
-"""The ledger: every unit of work is a row in PostgreSQL, and the row is the truth about it."""
+"""The ledger: every unit of work is a row in PostgreSQL, which is authoritative for its state."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def main(settings: Settings, wait: timedelta | None) -> None:
 
 
 async def _is_newer(database: Database) -> bool:
-    """Whether a newer release has migrated the ledger. Its roles may have rights that this code does not know."""
+    """Return whether a newer release has migrated the ledger, whose roles may have rights unknown to this code."""
     try:
         return await require_schema(database)
     except SchemaOutdated:

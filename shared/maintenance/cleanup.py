@@ -36,7 +36,7 @@ Step = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Brings Qdrant and the uploads in line with the ledger. Every step may be repeated and run concurrently.
+    """Makes Qdrant and the upload store agree with the ledger. Every step may be repeated and run concurrently.
 
     A step does a slice of its work and returns whether more may be left. Work that Qdrant rejects is postponed.
     """
@@ -55,7 +55,7 @@ class Cleaner:
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """The steps by name. No step needs another one to run first: the ledger defers dependent work."""
+        """The steps by name. Their order does not matter, because the ledger defers dependent work."""
         return {
             "sweep": self.sweep,
             "finish": self.finish,
@@ -86,7 +86,7 @@ class Cleaner:
         return bool(swept) and len(due) == _SLICE
 
     async def finish(self) -> bool:
-        """Finish the documents that a killed worker left unfinished."""
+        """Finish the documents of killed workers."""
         await self.finisher.finish(await self.work.find_ended())
         return False
 
@@ -173,7 +173,7 @@ class Cleaner:
         return more
 
     async def delete_taken_back(self) -> bool:
-        """Delete the points of retracted questions, in every version that may have one."""
+        """Delete the points of retracted questions in every version that may have such points."""
         claimed = await self.feedback.claim_removals(_SLICE)
         by_location: dict[IndexLocation, list[PendingRemoval]] = {}
         for question in claimed:

@@ -1,6 +1,6 @@
 """The check of an erasure: leftovers in PostgreSQL, Qdrant, the broker and the upload store.
 
-It reads the engines themselves, independent of the steps that deleted. Backups are not covered.
+It reads the engines directly, independently of the deletion's own records. Backups are not covered.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ErasureCheck:
         return findings
 
     async def _objects(self) -> list[Leftover]:
-        """Count objects that no version names, and packs with bytes that no version names, whosever they were."""
+        """Count objects that no version names, and packs with bytes that no version names, of any tenant."""
         unnamed = 0
         async for names in self.uploads.pages():
             unnamed += len(set(names) - await self.documents.stored_in_use(names))

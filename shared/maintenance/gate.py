@@ -1,4 +1,4 @@
-"""The gate: whether a build may replace the live one.
+"""The gate: the decision whether a build may replace the live one.
 
 It checks three things. The build has every document with its newest content, and Qdrant has every point. The build
 finds the answers to labelled questions: its nDCG@10 is not significantly lower, and in any case not lower by more than
@@ -131,7 +131,7 @@ class Gate:
         yield GateReport(documents, points, quality, latency, reasons, tuple(_notes(quality, latency)))
 
     async def _calibrated(self, build: Collection, live: Collection) -> Collection:
-        """The build with the baseline similarity of its own model, and the live build's weights if they are labelled.
+        """Return the build with its own model's baseline similarity, and with the live build's weights if labelled.
 
         Both are stored, so that after a switch queries are answered as tested. Scores of two embedding models are
         comparable only if the baseline of each is measured.
@@ -159,7 +159,7 @@ class Gate:
         return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
 
     async def _ndcg(self, build: Collection, questions: Sequence[QuestionWithDocuments], *, must_exist: bool) -> Values:
-        """nDCG@10 of each question; a relevant document counts with its first chunk."""
+        """Return nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger.documents.live_chunk_ids(build, names)
         missing = next((name for name in names if name not in chunks), None)

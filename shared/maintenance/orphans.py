@@ -1,4 +1,4 @@
-"""Orphans: objects in the store of uploads that no document needs, left by crashes."""
+"""Orphans: objects in the upload store that no document needs, for example after a crash."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Verification:
             yield item
 
     async def _strays(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
-        """Unexpected points."""
+        """Yield unexpected points."""
         after = self.position.after
         while True:
             page, after = await self._index.scroll_points(self._location, after=after, limit=_POINTS)
@@ -151,7 +151,7 @@ class Verification:
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
     async def _unswept(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
-        """The points that no sweep will delete."""
+        """Return the points that no sweep will delete."""
         swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
         return {
             identity: point
@@ -187,7 +187,7 @@ class Verification:
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
-        """Expected points that are missing or wrong."""
+        """Yield expected points that are missing or wrong."""
         after = self.position.after or ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
@@ -211,7 +211,7 @@ class Verification:
     async def _mend_slice(
         self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot], reopened: set[UUID]
     ) -> list[DifferingPoint]:
-        """Mend the gaps of a few chunks; add the documents that are put to work by that to `reopened`."""
+        """Repair the gaps of a few chunks; add documents that are processed again because of that to `reopened`."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         swept = await self._audit.swept_below(list(before))  # a sweep shows hidden points
         gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]
@@ -269,13 +269,13 @@ def _unchanged(
 
 
 def _required(chunk: AuditedChunk) -> list[str]:
-    """The points that must exist."""
+    """Return the points that must exist."""
     questions = [*_questions(chunk), *_accepted(chunk, chunk.accepted)] if chunk.required else []
     return [chunk_point_id(chunk.id, chunk.version), *questions] if chunk.text_required else questions
 
 
 def _allowed(chunk: AuditedChunk) -> set[str]:
-    """The points that may exist."""
+    """Return the points that may exist."""
     accepted = _accepted(chunk, [*chunk.accepted, *chunk.accepted_open])
     return {chunk_point_id(chunk.id, chunk.version), *_questions(chunk), *accepted}
 
@@ -289,7 +289,7 @@ def _accepted(chunk: AuditedChunk, questions: Sequence[UUID]) -> list[str]:
 
 
 def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: AuditedChunk | None) -> _Difference | None:
-    """The difference of a stored, unexpected point; None if a chunk may have it."""
+    """Return the difference of a stored, unexpected point; None if a chunk may have it."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
         public_id = point.document_id if document is None else document.public_id
@@ -307,7 +307,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Audited
 
 
 def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Difference | None:
-    """The difference of an expected point; None if it is correct."""
+    """Return the difference of an expected point; None if it is correct."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
         return _Difference(kind, why, point_id, chunk.document_id, chunk.id, chunk.public_id, rewrite)
@@ -324,7 +324,7 @@ def _gap(point_id: str, chunk: AuditedChunk, stored: StoredPoint | None) -> _Dif
 
 
 def _is_described(point_id: str, chunk: AuditedChunk, stored: StoredPoint) -> bool:
-    """Whether a point has its chunk's title and metadata; a point that is being updated counts as such."""
+    """Return whether a point has its chunk's title and metadata; a point that is being updated counts as such."""
     if chunk.metadata is None:
         return True
     has_title = point_id != chunk_point_id(chunk.id, chunk.version) or stored.title == chunk.title

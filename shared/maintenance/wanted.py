@@ -1,8 +1,9 @@
 """The number of workers that each stage can use, for autoscalers.
 
-The length of a queue does not decide: a provider's limits may allow one worker to do all the work. The numbers of
-generate workers follow from the calls that the limits allow at the same time, which by Little's law are their rate
-times the duration of a call. The numbers of parse and index workers follow from the work to be done within a minute.
+The length of a queue is not sufficient: a provider's limits may be so low that one worker can do all the work. The
+numbers of generate workers follow from the calls that the limits allow at the same time, which by Little's law are
+their rate times the duration of a call. The numbers of parse and index workers follow from the work to be done within a
+minute.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class MeanSeconds:
         self._is_measured = False
 
     def measure(self, leased: int, finished_per_second: float) -> None:
-        """Add a measurement; one without work in progress or without a result says nothing."""
+        """Add a measurement; it is ignored if no work is in progress or none has finished."""
         if not leased or not finished_per_second:
             return
         newest = leased / finished_per_second
@@ -170,7 +171,7 @@ def _sums(rows: Mapping[str, OpenRows]) -> dict[str, int]:
 
 
 def call_times(uses: Sequence[LimitUse]) -> CallTimes:
-    """Return the recent calls from the use of the limits; nothing is known without limits that are shared."""
+    """Return the recent calls from the use of the limits; unknown without shared limits."""
     used = {use.unit: use.used for use in reversed(uses)}
     if not uses:
         return CallTimes()

@@ -1,4 +1,4 @@
-"""The garbage collector, set up for a process that lives long and imports much."""
+"""Configuration of the garbage collector for long-running processes with many imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _YOUNG = 20_000  # allocations between two young collections; a request or a chu
 
 
 def freeze() -> None:
-    """Exclude all existing objects from garbage collection; call once, when everything is imported and built.
+    """Exclude all existing objects from garbage collection; call it once, after all imports and the start.
 
     A full collection visits every object of every library, which takes some 50 ms. With Python's defaults it runs every
     few hundred calls of a provider.

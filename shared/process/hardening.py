@@ -1,4 +1,4 @@
-"""Secrets in a process's memory, environment and files, closed to other processes and users."""
+"""Protection of the secrets in a process's memory, environment and files from other processes and users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _PR_SET_DUMPABLE = 4
 def close_memory() -> None:
     """Prevent other processes of this user from reading this one's memory or environment, and core dumps.
 
-    Linux only. Programs that this process starts are not covered. Root can still read, as a debugger must.
+    Linux only. Programs that this process starts are not covered. Root can still read the memory, because debuggers
+    need that.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

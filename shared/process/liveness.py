@@ -112,7 +112,7 @@ def local_processes(role: str) -> Iterator[LocalProcess]:
 
 
 def _deployment() -> str:
-    """Return a name of the ledger in the environment, without its user and password: a machine may have several."""
+    """Return a name for the ledger in the environment, without credentials; a machine may run several deployments."""
     address = os.environ.get("FOREASK_DATABASE_URL", "").rpartition("@")[2]
     return hashlib.sha256(address.encode()).hexdigest()[:8]
 

@@ -186,8 +186,9 @@ def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
 async def serving(role: str, host: str, port: int | None) -> AsyncIterator[int | None]:
     """Serve `/metrics` and `/health/live` while the block runs, and yield the port.
 
-    Without a configured or free port it yields None, and the process works anyway. Processes of one machine may share a
-    configured port: each uses the next free one and logs it. `foreask health` also finds a process without a port.
+    Without a configured or free port it yields None, and the process runs without it. Processes of one machine may
+    share a configured port: each uses the next free one and logs it. `foreask health` also finds a process without a
+    port.
 
     Args:
         role: role of the process.
@@ -217,7 +218,7 @@ def count_from_zero(stage: str) -> None:
 
 
 class _MetricsServer(ThreadingMixIn, WSGIServer):
-    """Handles each request in a thread of its own, so that a slow scrape does not delay a health check."""
+    """Handles each request in a separate thread, so that a slow scrape does not delay a health check."""
 
     daemon_threads = True
 
@@ -268,6 +269,6 @@ async def _watch_loop(pulse: Pulse) -> None:
 
 
 def names() -> set[str]:
-    """The names of the metrics as queried; names of histograms have no suffix."""
+    """Return the names of the metrics as queried; names of histograms have no suffix."""
     families = REGISTRY.collect()
     return {family.name + "_total" * (family.type == "counter") for family in families}

@@ -37,7 +37,7 @@ class Span:
         return {}
 
     def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
-        """Make a span within this one."""
+        """Create a child span."""
         del name, kind, attributes
         return NOTHING
 

@@ -161,7 +161,7 @@ class _Collector(SpanExporter):
 
 
 def _named(headers: Mapping[str, str]) -> OpenSpan:
-    """The span named by headers, of this process or another; an invalid one if they name none."""
+    """Return the span named by headers, of this process or another; an invalid one if they name none."""
     return get_current_span(_PROPAGATOR.extract(headers, Context()))
 
 

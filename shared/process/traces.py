@@ -39,7 +39,7 @@ class _Process:
 
 
 def request(method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Attributes) -> Span:
-    """Make the span of an HTTP request; its parent is the span that the caller names by `traceparent`."""
+    """Create the span of an HTTP request; its parent is the span in the caller's `traceparent`."""
     recorder = _Process.recorder
     if recorder is None:
         return NOTHING
@@ -60,7 +60,7 @@ def work(stage: str, traced: Mapping[str, Attributes]) -> Span:
 
 
 def span(name: str, kind: Kind = "internal", attributes: Attributes = _NO_ATTRIBUTES) -> Span:
-    """Make a span within the current one."""
+    """Create a child of the current span."""
     return current.get().child(name, kind, attributes)
 
 
@@ -70,12 +70,12 @@ def note(name: str, value: str | int) -> None:
 
 
 def is_recording() -> bool:
-    """Whether a span that started now would be recorded."""
+    """Return whether a span that started now would be recorded."""
     return current.get().is_recording
 
 
 def traceparent() -> str | None:
-    """The current span's header for other processes; None if traces are disabled."""
+    """Return the current span's header for other processes; None if traces are disabled."""
     return current.get().traceparent
 
 
@@ -109,7 +109,7 @@ async def exporting(role: str, grace: timedelta) -> AsyncIterator[None]:
 
 
 def _is_enabled(given: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables enable traces; its SDK reads the others itself, so they are not settings."""
+    """Return whether OpenTelemetry's variables enable traces; its SDK reads all other variables itself."""
 
     def of(*names: str) -> str:
         return next((value for name in names if (value := given.get(name, "").strip())), "")

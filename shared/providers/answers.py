@@ -73,7 +73,7 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
 
     Args:
         component: the provider.
-        api_key: never shown, not even in the log.
+        api_key: removed from everything that is shown or logged.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
     except openai.APIError as error:
         _log_words(error, component, api_key)
         raise Unavailable(
-            f"the {component} provider broke off its reply; {_IN_THE_LOG}", component=component, answered=True
+            f"the {component} provider interrupted its reply; {_IN_THE_LOG}", component=component, answered=True
         ) from error
 
 
@@ -122,12 +122,12 @@ def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool 
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """The pause that the provider asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
+    """Return the pause that the provider requests: `retry-after-ms`, else `retry-after` in seconds or as a date.
 
-    RFC 9110, 10.2.3. A date counts from the reply's own `date`, since this machine's clock may be another hour's.
+    RFC 9110, 10.2.3. A date is relative to the reply's own `date`, because this machine's clock may be wrong.
 
     Returns:
-        None without a wish that can be read; a date in a reply without `date` cannot.
+        None if the reply has no valid value, or a date without a `date` header.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -1,4 +1,4 @@
-"""Texts of callers that wait at the same moment, embedded in one request."""
+"""Batching of texts of concurrent callers into one embedding request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BatchingEmbedder:
         return await self._embedder.dimensions()
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        """As `Embedder.embed`. A caller with `billed` has a request of its own."""
+        """Embed as `Embedder.embed` does. A caller with `billed` gets a separate request."""
         if billed is not free:
             return await self._embedder.embed(texts, billed)
         request = self._with_room_for(texts)

@@ -30,7 +30,7 @@ class ChatRequest:
     temperature: float | None = None
 
     def body(self, model: str) -> dict[str, Any]:
-        """The JSON of the chat completions API; a provider bills for its texts."""
+        """Return the JSON of the chat completions API; the provider bills for the texts in it."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],

@@ -1,4 +1,4 @@
-"""Embedding models: texts in, unit vectors out, packed into as few requests as the provider's limits allow."""
+"""Embedding models, which convert texts to unit vectors, in as few requests as the provider's limits allow."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Prefixes:
     """Prefixes that a model expects before questions and texts, such as E5's "query: " and "passage: ".
 
     Stored questions are embedded as queries, too: users' questions are compared with them, and models with prefixes
-    expect the same one on both sides of such a comparison.
+    expect the same prefix for both questions.
     """
 
     of_query: str = ""
     of_passage: str = ""
 
     def query(self, question: str) -> Input:
-        """Search texts, and every stored question."""
+        """Return the model's input for a user's question or a stored question."""
         return Input(self.of_query + question)
 
     def passage(self, text: str) -> Input:
-        """A text that answers questions: a chunk's, or one of its sentences."""
+        """Return the model's input for the text of a chunk or for a sentence."""
         return Input(self.of_passage + text)
 
     def queries(self, questions: Iterable[str]) -> list[Input]:
@@ -70,7 +70,7 @@ class Embedder(Protocol):
     def prefixes(self) -> Prefixes: ...
 
     async def dimensions(self) -> int:
-        """The length of the vectors; the first call embeds a text to learn it.
+        """Return the length of the vectors; the first call embeds a text to learn it.
 
         Raises:
             Transient: the model is not available.
@@ -78,7 +78,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        """Embed at most one request's worth of texts.
+        """Embed texts that fit into one request.
 
         Args:
             texts: texts, each with its prefix.
@@ -105,7 +105,7 @@ class Embedders:
         return list(self._embedders)
 
     def of(self, name: str) -> Embedder:
-        """The embedder of that name.
+        """Return the embedder of that name.
 
         Raises:
             Conflict: the settings of this process describe none.
@@ -211,7 +211,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[range]:
-    """Split a sequence into consecutive ranges that each fit one request; a text over the limit is sent alone."""
+    """Split texts into consecutive ranges that each fit one request; a text over the limit is a range by itself."""
     start, tokens = 0, 0
     for index, text in enumerate(texts):
         cost = estimated_tokens(text)
@@ -224,10 +224,10 @@ def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[
 
 
 async def embed_each(embedder: Embedder, texts: Sequence[Input], billed: Bill = free) -> list[Vectors | Permanent]:
-    """Embed one request's worth of texts; a text that the provider refuses fails alone, found by bisection.
+    """Embed the texts of one request; a text that the provider refuses is found by bisection and fails separately.
 
     Returns:
-        For text i its vector, shape `(dimensions,)`, or the reason why it has none.
+        For text i its vector, shape `(dimensions,)`, or the reason for its failure.
 
     Raises:
         Transient: nothing was embedded; worth another attempt later.

@@ -17,9 +17,9 @@ class MalformedReply(Exception):
 
 
 def json_in(reply: str) -> list[Any]:
-    """Each JSON object or list in a model's reply, in a code fence, within prose or alone, in order.
+    """Return the JSON objects and lists in a model's reply, in order; prose and code fences are ignored.
 
-    Values inside a value are not listed again.
+    Nested values are not listed separately.
 
     Raises:
         MalformedReply: the reply is empty, or its JSON is broken.
@@ -28,10 +28,10 @@ def json_in(reply: str) -> list[Any]:
 
 
 def spoken(reply: str) -> str:
-    """A reply without the model's thinking.
+    """Remove the model's reasoning from a reply.
 
     Raises:
-        MalformedReply: nothing else is in it.
+        MalformedReply: the reply contains nothing else.
     """
     text = _THINKING.sub("", reply).strip()
     if not text:

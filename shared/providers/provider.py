@@ -1,4 +1,4 @@
-"""The one border to OpenAI-compatible providers: their client."""
+"""The client of OpenAI-compatible providers."""
 
 from __future__ import annotations
 

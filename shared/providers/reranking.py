@@ -44,7 +44,7 @@ class Reranker:
 
         Raises:
             Transient: the endpoint is not available.
-            Refused: the endpoint does not take this request.
+            Refused: the endpoint rejects this request.
             BadReply: the reply has not one score for each document.
         """
         body: dict[str, Any] = {"query": question, "documents": list(documents), "top_n": len(documents)}
@@ -54,7 +54,7 @@ class Reranker:
 
 
 def scores_in(reply: object, count: int) -> list[float]:
-    """Read `{"results": [{"index", "relevance_score"}]}`, or the list alone, with `score` for a name.
+    """Read `{"results": [{"index", "relevance_score"}]}`, or only the list; `score` is accepted as a name, too.
 
     Raises:
         BadReply: the reply has not one finite score for each of `count` documents.
@@ -64,7 +64,7 @@ def scores_in(reply: object, count: int) -> list[float]:
         raise BadReply("the rerank provider sent no list of results")
     scores = dict(_score(result) for result in results)
     if len(results) != count or scores.keys() != set(range(count)):
-        raise BadReply(f"the rerank provider's results are not one for each of the {count} documents")
+        raise BadReply(f"the rerank provider did not send one result for each of the {count} documents")
     return [scores[index] for index in range(count)]
 
 

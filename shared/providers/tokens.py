@@ -11,7 +11,7 @@ from shared.providers.embedding import estimated_tokens
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of texts; an estimate is too high rather than too low for English."""
+    """Counts the tokens of texts; for English, an estimate is rarely too low."""
 
     @property
     def exact(self) -> bool: ...

@@ -98,5 +98,5 @@ def _question(reply: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without tags that could close its turn or open another."""
+    """Return the text without tags that could close its turn or open another."""
     return _TAG.sub("<\\\\", text.strip())

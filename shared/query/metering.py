@@ -23,7 +23,7 @@ _report: ContextVar[Report | None] = ContextVar("report", default=None)
 
 
 def report_to(report: Report | None) -> None:
-    """Report the tokens of the current request, and of the tasks that it starts, to this function; None: to none."""
+    """Report the tokens of the current request and its tasks to this function; None stops the reports."""
     _report.set(report)
 
 

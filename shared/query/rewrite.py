@@ -96,7 +96,7 @@ async def rewrite(model: ChatModel, question: str, options: RewriteOptions) -> R
     Raises:
         Transient: the model is not available now.
         Refused: the provider will not answer this request.
-        BadRewriting: the reply is of no use.
+        BadRewriting: the reply is not a valid rewriting.
     """
     completion = await model.complete(request(question, options))
     try:
@@ -181,7 +181,7 @@ def request(question: str, options: RewriteOptions) -> ChatRequest:
 
 
 class _RewritingReply(BaseModel):
-    """The fields of a reply, of the right types or refused; other fields are ignored."""
+    """The fields of a reply, whose types are checked; other fields are ignored."""
 
     hypothetical_answer: str = ""
     queries: list[str] = Field(default_factory=list)
@@ -215,7 +215,7 @@ def read(completion: Completion, question: str, options: RewriteOptions) -> Rewr
 
 
 def _only_entities(options: RewriteOptions) -> bool:
-    """Whether an empty reply is a good one: a question may have no names in it."""
+    """Return whether an empty reply is valid because only names were requested: a question may contain none."""
     return options == RewriteOptions(entities=True)
 
 
@@ -231,7 +231,7 @@ def _reply(text: str) -> _RewritingReply:
 
 
 def _distinct(texts: Iterable[str], max_chars: int, seen: set[str]) -> Iterator[str]:
-    """Yield the texts in one line each, without repetitions; add them to `seen`, folded."""
+    """Yield the texts, each on one line and once; add their folded forms to `seen`."""
     for text in texts:
         line = _line(text, max_chars)
         if line and _folded(line) not in seen:
@@ -240,7 +240,7 @@ def _distinct(texts: Iterable[str], max_chars: int, seen: set[str]) -> Iterator[
 
 
 def _line(text: str, max_chars: int) -> str:
-    """One line that every provider accepts: without NUL characters and halves of surrogate pairs."""
+    """Return one line that every provider accepts: without NUL characters and halves of surrogate pairs."""
     return " ".join(text.replace("\x00", " ").encode("utf-8", "ignore").decode().split())[:max_chars].strip()
 
 

@@ -1,4 +1,4 @@
-"""How alike questions and texts are: cosines, and the words that they share. Nothing is searched for or stored."""
+"""The similarity of questions and texts: cosines, and common words. Nothing is searched or stored."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _joined(
 
 
 def _cosines(scores: Sequence[dict[str, float]], hit: Hit) -> list[float] | None:
-    """The scores of a point, one per search; None if it has no such vector."""
+    """Return the scores of a point, one per search; None if it has no such vector."""
     return [each[hit.id] for each in scores] if all(hit.id in each for each in scores) else None
 
 
@@ -197,7 +197,7 @@ async def _embedded(embedder: Embedder, inputs: Sequence[Input]) -> Vectors:
 
 
 def _shares(questions: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[list[float]]:
-    """For each text, the share of each question's words that it contains."""
+    """Return, for each text, the share of each question's words that it contains."""
     wanted = [query_vector(question, languages) for question in questions]
     shares = []
     for text in texts:

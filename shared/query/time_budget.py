@@ -21,7 +21,7 @@ class SkippedStep:
 
 
 async def within(budget: timedelta, work: Awaitable[T]) -> T | SkippedStep:
-    """Await work that a query can do without, and cancel it when it is late.
+    """Await optional work of a query, and cancel it when it is late.
 
     Returns:
         The result of the work, or the reason why there is none.

@@ -1,4 +1,4 @@
-"""The wiring: a process's dependencies, created once from the settings and closed at its end.
+"""The wiring: the dependencies of a process, which are created once from the settings and closed at its end.
 
 Each role has a module that imports only the role's libraries: a parse worker loads neither Qdrant's client nor
 OpenAI's.

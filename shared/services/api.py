@@ -32,13 +32,13 @@ from shared.vectors.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """The limits of each provider, shared with the whole pool."""
+    """The limits of each provider, which are shared with all workers."""
 
     llm: Limiter
     embeddings: Mapping[str, Limiter]
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """The use of every limit, as visible to the tenant. If there are several embeddings, they are named.
+        """Return the use of every limit, as visible to the tenant. If there are several embeddings, they are named.
 
         Raises:
             Unavailable: the broker is unavailable.
@@ -50,7 +50,7 @@ class Limiters:
         return uses
 
     async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
-        """The limits of a load with this embedding; unknown if no setting describes it.
+        """Return the limits of a load with this embedding; they are unknown if no setting describes it.
 
         Raises:
             Unavailable: the broker is unavailable.

@@ -23,7 +23,7 @@ def assemble(parts: Parts) -> WorkerServices:
 
 
 def indexers_of(parts: Parts) -> dict[str, Indexer]:
-    """The indexer of each embedding, by its name, the default one first."""
+    """Return the indexer of each embedding, by its name, the default one first."""
     return {name: _indexer(parts, name) for name in parts.embedders}
 
 

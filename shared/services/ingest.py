@@ -58,7 +58,7 @@ def price(settings: Settings, kind: CostKind, usage: Usage, model: str | None = 
 
 
 def _prices(settings: Settings, kind: CostKind, model: str | None) -> tuple[float, float] | None:
-    """The prices of a million prompt tokens and of a million completion tokens."""
+    """Return the prices of a million prompt tokens and of a million completion tokens."""
     if kind == "embed":
         embedding = settings.served_embeddings().get(model or settings.embedding_model or "")
         return None if embedding is None or embedding.price is None else (embedding.price, 0.0)

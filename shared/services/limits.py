@@ -37,12 +37,12 @@ def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits
 
 
 def limits_of_a_tenant(settings: Settings) -> Rates:
-    """The limits of each tenant for the language model, unless it has its own."""
+    """Return the limits of each tenant for the language model, unless it has its own."""
     return _rates(settings.limits_of_others, _window(settings))
 
 
 def limits_of_tenants(settings: Settings) -> dict[str, Rates]:
-    """The tenants that have limits of their own."""
+    """Return the tenants that have limits of their own."""
     window = _window(settings)
     return {tenant: _rates(settings.limits_of(tenant), window) for tenant in settings.tenants_with_limits}
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
 
 
 class Parts:
-    """Creates each part once.
+    """Creates each part at most once.
 
     Args:
         settings: settings of the process.

@@ -17,7 +17,7 @@ from shared.settings import Embedding, Settings, require
 
 
 def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
-    """Make the language model; the stack closes its connections.
+    """Create the language model; the stack closes its connections.
 
     Raises:
         InvalidInput: no model is named.
@@ -33,7 +33,7 @@ def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
 
 
 def embedders_of(settings: Settings, stack: AsyncExitStack) -> dict[str, OpenAIEmbedder]:
-    """Make the embedding models that the settings describe, by their names; the stack closes their connections.
+    """Create the configured embedding models, by name; the stack closes their connections.
 
     Raises:
         InvalidInput: no model is named for new collections.

@@ -39,7 +39,7 @@ def calibrator_of(parts: Parts) -> Calibrator:
 
 
 def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:
-    """The answerer for a tenant, which is charged for the calls, and a collection, whose embedding finds quotes.
+    """Return the answerer for a tenant, which is charged for the calls, and a collection, whose embedding finds quotes.
 
     The third argument is whether links written by the model are kept.
     """
@@ -55,7 +55,7 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
 
 def condenser_of(parts: Parts) -> Callable[[str], ChatModel] | None:
-    """The model that condenses a tenant's conversations; None if no model writes answers."""
+    """Return the model that condenses a tenant's conversations; None if no model writes answers."""
     return None if _is_extractive(parts) else lambda tenant: _chat_of_a_query(parts, tenant)
 
 
@@ -65,7 +65,7 @@ def _is_extractive(parts: Parts) -> bool:
 
 
 def query_embedders(parts: Parts) -> Embedders:
-    """The embedders of interactive requests."""
+    """Return the embedders of interactive requests."""
     limiters = parts.embedding_limiters
     return Embedders(
         MeteredEmbedder(BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], max_wait=QUERY)))

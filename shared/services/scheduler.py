@@ -52,7 +52,7 @@ def assemble(parts: Parts) -> SchedulerServices:
 
 
 def wanted_of(parts: Parts) -> WantedWorkers:
-    """Make the computation of the wanted workers. It knows the limits in the scheduler's own settings."""
+    """Create the computation of the wanted workers, which uses the limits in the scheduler's own settings."""
     settings = parts.settings
     limits = None if settings.llm_model is None else llm_limits(settings, settings.llm_model)
     pool = WorkerPool(

@@ -38,7 +38,7 @@ async def check_start(settings: Settings, role: Role) -> None:
 
 
 def travels_openly(url: str) -> bool:
-    """Whether requests to a URL cross other networks than this machine's or its containers' without TLS.
+    """Return whether requests to a URL without TLS leave this machine and its containers' networks.
 
     A name without a dot is a container, or a machine of the same network.
     """

@@ -28,7 +28,7 @@ class Embedding(BaseModel):
     model: str = Field(min_length=1, description="name of the model at its server")
     base_url: str | None = Field(None, description="default: FOREASK_EMBEDDING_BASE_URL with its key")
     api_key: SecretStr | None = None
-    dimensions: PositiveInt | None = Field(None, description="requested from the model if set")
+    dimensions: PositiveInt | None = Field(None, description="number to request; default: the model's own")
     query_prefix: str = ""
     passage_prefix: str = ""
     timeout: Duration = timedelta(seconds=120)

@@ -9,7 +9,7 @@ _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 
 
 def masked(value: str, *, secret: bool) -> str:
-    """Mask the password and the query of a URL, and the whole of any other secret."""
+    """Mask the password and the query of a URL, and any other secret completely."""
     first, *others = _NEXT_ADDRESS.split(value)
     if others:
         return ",".join(masked(address, secret=secret) for address in (first, *others))

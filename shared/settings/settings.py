@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     # The engines. The embedded stack starts an engine for each missing URL.
     database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
     database_pool_size: PositiveInt | None = Field(
-        None, description="maximum connections to it per process; default: 4 for a worker, 10 for others"
+        None, description="maximum connections to PostgreSQL per process; default: 4 for a worker, 10 for others"
     )
     database_pooler: Literal["none", "transaction"] = Field(
         "none", description="transaction: connections pass through a pooler such as pgbouncer in transaction mode"
@@ -184,7 +184,7 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None, description="for new collections: a model, or a name in FOREASK_EMBEDDINGS"
     )
-    embedding_dimensions: PositiveInt | None = Field(None, description="requested from the model if set")
+    embedding_dimensions: PositiveInt | None = Field(None, description="number to request; default: the model's own")
     embedding_query_prefix: str = ""
     embedding_passage_prefix: str = ""
     embedding_timeout: Duration = timedelta(seconds=120)
@@ -244,7 +244,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Give secret files that the environment or `.env` names the precedence of their variables."""
+        """Read secret files with the precedence of the source that names them: the environment or `.env`."""
         del settings_cls, file_secret_settings
         sources = [init_settings]
         for variables in (env_settings, dotenv_settings):
@@ -268,7 +268,7 @@ class Settings(BaseSettings):
         return self.embedding_api_key
 
     def limits_of(self, tenant: str) -> TenantLimits:
-        """The limits of a tenant: its own entry, completed by the entry `*`."""
+        """Return the limits of a tenant: its own entry, completed by the entry `*`."""
         own = self.tenant_limits.get(tenant)
         if own is None:
             return self.limits_of_others
@@ -285,9 +285,9 @@ class Settings(BaseSettings):
         return self.tenant_limits.get(OTHERS, TenantLimits())
 
     def named_embeddings(self) -> dict[str, Embedding]:
-        """The entries of FOREASK_EMBEDDINGS, each with its server.
+        """Return the entries of FOREASK_EMBEDDINGS, each with its server.
 
-        An entry without a server uses FOREASK_EMBEDDING_BASE_URL, whose key is sent to no other server.
+        An entry without a server uses FOREASK_EMBEDDING_BASE_URL. The key of that server is sent to no other server.
         """
         of_server = {"base_url": self.embedding_url, "api_key": self.embedding_key}
         return {
@@ -296,7 +296,7 @@ class Settings(BaseSettings):
         }
 
     def served_embeddings(self) -> dict[str, Embedding]:
-        """The configured embeddings by name, the default one first."""
+        """Return the configured embeddings by name, the default one first."""
         named, default = self.named_embeddings(), self.embedding_model
         if default is None:
             return named
@@ -320,7 +320,7 @@ class Settings(BaseSettings):
         return not (self.api_keys or self.operator_keys)
 
     def qdrant_addresses(self) -> list[str]:
-        """The addresses of Qdrant's nodes.
+        """Return the addresses of Qdrant's nodes.
 
         Raises:
             InvalidInput: no address is set.
@@ -328,7 +328,7 @@ class Settings(BaseSettings):
         return [address.strip() for address in require(self.qdrant_url, "FOREASK_QDRANT_URL").split(",")]
 
     def environment(self) -> dict[str, str]:
-        """The variables that reproduce these settings in another process, including secrets."""
+        """Return the variables that reproduce these settings in another process, including secrets."""
         dumped = self.model_dump(mode="json", exclude={"api_keys", "operator_keys", "embeddings"}, exclude_none=True)
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
         plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
@@ -352,7 +352,7 @@ class Settings(BaseSettings):
             yield EffectiveSetting(variables[0], shown, origin(variables, given))
 
     def store_config(self) -> dict[str, str]:
-        """The options of the object store."""
+        """Return the options of the object store."""
         options = self.store_options
         return {} if options is None else dict(orjson.loads(options.get_secret_value()))
 
@@ -490,7 +490,7 @@ def require(value: T | None, name: str) -> T:
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
+    """Return the variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
     if not location:
         return "the environment"
     if location[0] in ("embeddings", "tenant_limits") and len(location) > 1:

@@ -65,7 +65,7 @@ def secrets(kind: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def variables_of(name: str, field: FieldInfo) -> list[str]:
-    """The variables of a field, our own first."""
+    """Return the variables of a field, our own first."""
     alias = field.validation_alias
     return [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [PREFIX + name.upper()]
 
@@ -80,7 +80,7 @@ def every_setting(kind: type[BaseSettings]) -> Iterator[list[str]]:
 
 
 def sources(kind: type[BaseSettings]) -> dict[str, Mapping[str, str | None]]:
-    """The variables of the environment and of `.env`, in lower case; the environment has precedence."""
+    """Return the variables of the environment and of `.env`, in lower case; the environment has precedence."""
     return {"environment": EnvSettingsSource(kind).env_vars, ".env": DotEnvSettingsSource(kind).env_vars}
 
 
@@ -124,7 +124,7 @@ def _correction(name: str, names: set[str]) -> str:
 
 
 def _key(name: str, field: FieldInfo) -> str:
-    """The name by which pydantic accepts the value: the alias, if the field has one."""
+    """Return the name by which pydantic accepts the value: the alias, if the field has one."""
     return variables_of(name, field)[0] if field.validation_alias is not None else name
 
 

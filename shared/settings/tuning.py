@@ -1,4 +1,4 @@
-"""Tuning: numbers that suit all measured installations."""
+"""Tuning parameters, whose defaults suit all measured installations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.settings.values import Duration, PositiveInt
 
 
 class Tuning(BaseModel):
-    """Numbers that suit all measured installations; tests and experiments set them, users rarely do.
+    """Parameters whose defaults suit all measured installations; tests and experiments set them, users rarely.
 
     Each field is the environment variable `FOREASK_TUNING__` + its name in capitals.
     """
@@ -28,7 +28,7 @@ class Tuning(BaseModel):
     retry_base: Duration = Field(
         timedelta(seconds=1), description="maximum of the first random pause; it doubles with each attempt"
     )
-    retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause")
+    retry_ceiling: Duration = Field(timedelta(minutes=5), description="maximum pause between attempts")
     reconcile_every: Duration = Field(
         timedelta(seconds=2), description="pause of a step of the scheduler that found no more work"
     )

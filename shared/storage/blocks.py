@@ -1,4 +1,4 @@
-"""Blocks of objects that were read lately: the documents of a pack are parsed after each other, and share requests."""
+"""A cache of recently read blocks of objects, so that consecutive documents of a pack share requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Read = Callable[[str, int, int], Coroutine[None, None, bytes]]
 
 
 class Blocks:
-    """Reads parts of objects, which never change, in whole blocks, and caches the blocks read last.
+    """Reads parts of objects, which never change, in blocks, and caches the last blocks.
 
     Concurrent readers of a block share one request.
 
@@ -36,7 +36,7 @@ class Blocks:
         return b"".join(parts)[start : start + length]
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop the blocks of objects that are removed."""
+        """Drop the blocks of removed objects."""
         removed = set(names)
         for key in [key for key in self._blocks if key[0] in removed]:
             del self._blocks[key]

@@ -1,4 +1,4 @@
-"""Uploads as objects: one each in S3, Google Cloud Storage or Azure, whole or not there at all."""
+"""Uploads as objects in S3, Google Cloud Storage or Azure; an object is stored completely or not at all."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class UploadBucket(Uploads):
 
     @asynccontextmanager
     async def _found(self) -> AsyncIterator[None]:
-        """Turn failures to read an object into ours."""
+        """Convert errors of reading an object."""
         with self._unavailable_on_failure():
             try:
                 yield
@@ -279,7 +279,7 @@ class UploadBucket(Uploads):
 
 
 class _Multipart:
-    """One object sent in parts; it exists when the last part has arrived, or never.
+    """An object that is sent in parts, and exists only after its last part has arrived.
 
     obstore takes the parts from an iterator. Only an error of the iterator makes it abort the upload: a cancelled
     request would cause invisible parts that cost money.
@@ -293,7 +293,7 @@ class _Multipart:
         self._put = asyncio.ensure_future(put)
 
     async def send(self, part: bytes) -> None:
-        """Send a part once there is room for it; raise the error that ended the upload."""
+        """Send a part when the queue has space; raise the error that ended the upload."""
         await self._hand_on(part)
 
     async def finish(self, part: bytes) -> None:
@@ -334,7 +334,7 @@ class _Aborted(Exception):
 
 
 def _sent(tenant: str, token: str) -> str:
-    """The object of an offer; a tenant can name only its own objects."""
+    """Return the object of an offer; the name contains the tenant, so that a tenant can name only its own objects."""
     return f"sent/{tenant}/{token}"
 
 
@@ -357,13 +357,13 @@ def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureSto
 
 
 def _status(error: Exception) -> int:
-    """The store's status code; 0 without a reply."""
+    """Return the store's status code; 0 without a reply."""
     status = _STATUS.search(str(error))
     return int(status[1]) if status else 0
 
 
 def _reason(error: Exception) -> str:
-    """The problem without the store's own message, which contains addresses and signed data."""
+    """Return the problem without the store's own message, which contains addresses and signed data."""
     if isinstance(error, FileNotFoundError):
         return "there is no such bucket"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):

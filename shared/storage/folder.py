@@ -1,4 +1,4 @@
-"""Uploads as files: one each in a folder, flushed to disk before the ledger names it."""
+"""Uploads as files in a folder; each file is flushed to disk before the ledger names it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class UploadFolder(Uploads):
 
     @asynccontextmanager
     async def _found(self) -> AsyncIterator[None]:
-        """Turn failures to read a file into ours."""
+        """Convert errors of reading a file."""
         try:
             yield
         except FileNotFoundError as error:
@@ -205,7 +205,7 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _finish(file: BinaryIO | None, rest: bytes, path: Path) -> None:
-    """Write the rest and make the file durable; a small upload is written here whole, in one turn of a thread."""
+    """Write the rest and make the file durable; a small upload is written completely here, in one call of a thread."""
     with file or _create(path) as opened:
         opened.write(rest)
         opened.flush()

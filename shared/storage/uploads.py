@@ -3,7 +3,7 @@
 The store contains the id of the deployment whose ledger names its uploads. Another deployment's ledger names none of
 them, so its processes may neither store nor clean up there.
 
-An upload is an object of its own, or a part of a pack: one object with many small documents.
+An upload is a separate object, or a part of a pack: one object with many small documents.
 """
 
 from __future__ import annotations
@@ -72,19 +72,19 @@ class Offer:
 
 
 class Owner(Protocol):
-    """The deployment that stores: its id, and some uploads that its documents need."""
+    """The deployment that owns a store: its id, and some uploads that its documents need."""
 
     async def id(self) -> UUID: ...
     async def newest_uploads(self, limit: int) -> Sequence[str]: ...
 
 
 def stored_in(name: str) -> str:
-    """Return the name of the object that holds an upload: a pack has several."""
+    """Return the name of the object that contains an upload; a pack contains several uploads."""
     return name.partition("#")[0]
 
 
 def _part(name: str) -> tuple[int, int] | None:
-    """Offset and length in bytes of an upload in its pack; None if it has an object of its own."""
+    """Return offset and length in bytes of an upload in its pack; None if it has a separate object."""
     _, of_pack, label = name.partition("#")
     if not of_pack:
         return None
@@ -93,10 +93,10 @@ def _part(name: str) -> tuple[int, int] | None:
 
 
 def _part_of_pack(name: str) -> tuple[int, int]:
-    """Offset and length in bytes of an upload that must be a part of a pack.
+    """Return offset and length in bytes of an upload that must be a part of a pack.
 
     Raises:
-        ValueError: it has an object of its own, whose bytes a new pack would lose.
+        ValueError: it has a separate object, whose bytes a new pack would lose.
     """
     part = _part(name)
     if part is None:
@@ -127,8 +127,7 @@ class Uploads(ABC):
 
         Raises:
             TooLarge: the upload has more than `max_bytes`; nothing is stored.
-            Unavailable: the store refused, because it is full for example, or is another deployment's; nothing is
-                left.
+            Unavailable: the store failed, is full, or belongs to another deployment; nothing is stored.
         """
 
     async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
@@ -180,7 +179,7 @@ class Uploads(ABC):
         return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
 
     async def foreign_bytes(self, parts: Sequence[str]) -> bool:
-        """Whether an object has bytes outside these parts, never if one of them is the whole object.
+        """Return whether an object has bytes outside these parts; False if one of them is the complete object.
 
         Raises:
             Unavailable: as `fetched`.
@@ -308,7 +307,7 @@ class Uploads(ABC):
         return lost
 
     async def require_own(self) -> None:
-        """Return if the store belongs to this deployment, or can be adopted.
+        """Check that the store belongs to this deployment, or adopt it if possible.
 
         A store without a marker is adopted if it is empty and the ledger has no upload, or if it contains an upload of
         the ledger.
@@ -336,7 +335,7 @@ class Uploads(ABC):
             )
 
     async def adopt(self) -> None:
-        """Make the store this deployment's, regardless of its content."""
+        """Assign the store to this deployment, regardless of its content."""
         await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
@@ -366,7 +365,7 @@ class Uploads(ABC):
             self._probed = time.monotonic()
 
     async def require(self) -> None:
-        """Raise `Unavailable` if the store was unavailable the last time and still is.
+        """Raise `Unavailable` if the store failed at its last use and is still unavailable.
 
         Workers call it before they claim documents, which they could not read without the store.
         """
@@ -374,7 +373,7 @@ class Uploads(ABC):
             await self._check()
 
     async def _check(self) -> None:
-        """Return if the store exists and belongs to this deployment."""
+        """Check that the store exists and belongs to this deployment."""
         self._unavailable = True
         try:
             await self.require_own()
@@ -383,7 +382,7 @@ class Uploads(ABC):
         self._unavailable = False
 
     async def _marker(self) -> str | None:
-        """The id of the deployment that owns the store, or None."""
+        """Return the id of the deployment that owns the store, or None."""
         marker = await self.read_note(MARKER)
         return (marker or b"").decode(errors="replace").strip() or None
 
@@ -392,7 +391,7 @@ class Uploads(ABC):
 
     @abstractmethod
     async def _write(self, name: str, content: bytes) -> None:
-        """Store an object whole; raises as `store`."""
+        """Store a complete object; raises as `store`."""
 
     @abstractmethod
     async def _read(self, name: str, offset: int, length: int) -> bytes:
@@ -400,7 +399,7 @@ class Uploads(ABC):
 
     @abstractmethod
     def _whole(self, name: str) -> AbstractAsyncContextManager[Path]:
-        """Give an object as a file; raises as `fetched`."""
+        """Yield the path of a file with an object's bytes; raises as `fetched`."""
 
     @abstractmethod
     async def _stored(self, names: Sequence[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The addresses of one Qdrant: requests are sent to one of its nodes, and to the next if it does not answer."""
+"""The addresses of a Qdrant cluster: requests are sent to one node, and to the next one if it does not answer."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Addresses:
         return self._urls[self._used :] + self._urls[: self._used]
 
     def _leave(self, url: SplitResult) -> None:
-        """Use the next address for a while."""
+        """Use the next address for some time."""
         if not self.are_several or self._urls[self._used] is not url:  # another request has left it
             return
         self._used = (self._used + 1) % len(self._urls)

@@ -84,7 +84,7 @@ class QdrantConnection:
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Record whether a collection takes writes; it may answer reads even if it does not."""
+        """Record whether a collection takes writes; a collection that rejects writes may still answer reads."""
         try:
             yield
         except Unavailable:

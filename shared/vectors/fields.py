@@ -3,13 +3,13 @@
 Tenants share a collection of Qdrant, and an index covers a key in the points of all tenants. So a field has no key of
 its own: its values are copied to a fixed number of keys, independent of the names and the types of fields.
 
-terms                         texts, whole numbers and truths that are equal to something: "department=hr"
+terms texts, integers and Booleans that are compared for equality: "department=hr"
 number_0 ... number_7         numbers that are compared
 datetime_0 ... datetime_3     dates that are compared
 
-The n-th field of numbers that a collection declares has `number_n`, and so with dates.
+The n-th field of numbers that a collection declares uses `number_n`; fields of dates use `datetime_n`.
 
-A filter that an index cannot answer exactly like the metadata is answered by the metadata. The indexes change the cost
+A filter that an index cannot answer exactly like the metadata uses the metadata. The indexes change the cost
 of a filter, not its result. An index is created when the first point with its key arrives.
 """
 
@@ -34,7 +34,7 @@ KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
 
 
 def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of declared fields by their keys in a point. The metadata fits the fields."""
+    """Return the values of declared fields by their keys in a point. The metadata fits the fields."""
     payload: dict[str, Any] = {}
     terms = [
         _term(name, value) for name, kind in fields if kind in _OF_TERMS for value in values_of(metadata.get(name))
@@ -48,7 +48,7 @@ def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, A
 
 
 def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object]]:
-    """Empty values for all keys that declared fields may have in a point, to overwrite old values."""
+    """Return empty values for all keys that declared fields may have in a point, to overwrite old values."""
     terms: dict[str, list[object]] = {TERMS: []} if any(kind in _OF_TERMS for _, kind in fields) else {}
     return terms | {key: [] for _, key in _compared(fields)}
 
@@ -94,5 +94,5 @@ def _compared(fields: tuple[FilterableField, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _term(name: str, value: object) -> str:
-    """A field and its value as one text. A name has no `=`, and within a collection a field has one type."""
+    """Return a field and its value as one text. A name has no `=`, and within a collection a field has one type."""
     return f"{name}={str(value).lower() if isinstance(value, bool) else value}"

@@ -119,7 +119,7 @@ def named_points(field: str, value: str) -> models.Filter:
 
 
 def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:
-    """Select those points that belong to a collection, including hidden ones."""
+    """Select the points among these ids that belong to a collection, including hidden ones."""
     return models.Filter(must=[*_of(location), models.HasIdCondition(has_id=list(ids))])
 
 
@@ -186,7 +186,7 @@ def nothing() -> SearchFilter:
 
 
 def _of(location: IndexLocation) -> list[models.FieldCondition]:
-    """The conditions of every filter: the collection's groups, and its owner as a second lock."""
+    """Return the conditions of every filter: the collection's groups, and its owner as a second safeguard."""
     groups = [group(location, kind) for kind in KINDS]
     return [
         models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])),
@@ -195,7 +195,7 @@ def _of(location: IndexLocation) -> list[models.FieldCondition]:
 
 
 def _of_kind(location: IndexLocation, kind: PointKind) -> list[models.FieldCondition]:
-    """As `_of`, of one group: a search uses the graph of the group."""
+    """Return the conditions of `_of` for one group, so that a search uses the graph of the group."""
     return [_equals("group", group(location, kind)), _equals("tenant", location.tenant)]
 
 
@@ -221,7 +221,7 @@ def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = (
     """
     parts = _conditions(filter_, fields, _MAX_DEPTH)
     if _count(parts) > _MAX_CONDITIONS:
-        raise InvalidInput(f"A filter has at most {_MAX_CONDITIONS} conditions.", field="filter")
+        raise InvalidInput(f"A filter may have at most {_MAX_CONDITIONS} conditions.", field="filter")
     return parts
 
 
@@ -229,7 +229,7 @@ def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int
     if not isinstance(filter_, Mapping):
         raise InvalidInput("A filter is an object of metadata fields, `all`, `any` and `not`.", field="filter")
     if not depth:
-        raise InvalidInput(f"A filter has filters within it at most {_MAX_DEPTH - 1} deep.", field="filter")
+        raise InvalidInput(f"Filters may be nested at most {_MAX_DEPTH - 1} deep.", field="filter")
     parts: list[Condition] = []
     for name, value in filter_.items():
         if name == "not":
@@ -249,7 +249,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
     try:
         parts = _conditions(filter_, fields, depth - 1)
         if not parts:
-            raise InvalidInput("A filter within a filter has a condition.", field="filter")
+            raise InvalidInput("A nested filter needs a condition.", field="filter")
     except InvalidInput as error:
         inside = (error.field or "filter").removeprefix("filter")
         raise InvalidInput(error.message, field=f"filter.{location}{inside}") from None
@@ -257,7 +257,7 @@ def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, lo
 
 
 def _count(parts: Sequence[Condition]) -> int:
-    """The number of conditions on fields."""
+    """Return the number of conditions on fields."""
     nested = [each for each in parts if isinstance(each, models.Filter)]
     clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
     return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))
@@ -277,7 +277,7 @@ def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) ->
 
 
 def _key(name: str) -> str:
-    """Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
+    """Return Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
     parts = name.split(".")
     if not all(parts) or any(c in name for c in '"\\'):
         raise InvalidInput("A filter's fields are names; dots join the names of nested fields.", field="filter")
@@ -310,7 +310,7 @@ def _values(name: str, values: object) -> list[Any]:
     if usable and (all(isinstance(v, str) for v in values) or all(type(v) is int for v in values)):  # type: ignore[attr-defined]
         return list(values)  # type: ignore[call-overload, no-any-return]
     raise InvalidInput(
-        f"The filter on '{name}' takes a list of 1 to {_MAX_VALUES} texts, or of whole numbers.", field=f"filter.{name}"
+        f"The filter on '{name}' takes a list of 1 to {_MAX_VALUES} texts or integers.", field=f"filter.{name}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Groups: the points of one kind in a collection; Qdrant keeps a graph for each."""
+"""Groups of points: a collection's points of one kind, for which Qdrant builds a separate graph."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Layout:
     hnsw_ef_construct: int | None = None
 
     def creation(self, dimensions: int) -> dict[str, Any]:
-        """The client's arguments for creating a collection of vectors of this size."""
+        """Return the client's arguments for creating a collection of vectors of this size."""
         dense = models.VectorParams(
             size=dimensions, distance=models.Distance.COSINE, on_disk=True if self.on_disk else None
         )
@@ -55,7 +55,7 @@ class Layout:
         }
 
     def differences(self, info: models.CollectionInfo) -> dict[str, str]:
-        """The parameters of an existing collection that differ, by the setting's variable."""
+        """Return the parameters of an existing collection that differ, by the setting's variable."""
         return {
             f"FOREASK_QDRANT_{name}": f"set {configured}, is {found}"
             for name, configured, found in self._compared(info.config)
@@ -75,7 +75,7 @@ class Layout:
 
 
 def _quantization(config: models.QuantizationConfig | None) -> str:
-    """The setting's word for a collection's quantization; another kind than ours has its own."""
+    """Return the setting's value for a collection's quantization; for other kinds, Qdrant's name."""
     if config is None:
         return "none"
     (kind,) = config.model_dump(exclude_none=True)

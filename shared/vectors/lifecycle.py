@@ -85,7 +85,7 @@ class Lifecycle(QdrantConnection):
         size = vectors["dense"].size if isinstance(vectors, dict) and "dense" in vectors else None
         if size != dimensions:
             raise Permanent(
-                f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
+                f"The collection was built with {size} dimensions and the embedding model returns {dimensions}:"
                 " set the model that it was built with, or index into a new collection."
             )
         if differences := self._layout.differences(info):
@@ -206,13 +206,13 @@ class Lifecycle(QdrantConnection):
         return min((collection.name for collection in collections), default=None)
 
     async def _take_a_write(self) -> None:
-        """Send an empty write to a collection that rejected one, and to another if it fails again.
+        """Send an empty write to a collection that rejected a write, and to another one if that fails.
 
-        A limit of one collection must not stop the others.
+        The limits of one collection must not stop writes to others.
 
         Raises:
-            Unavailable: both reject it. On a full disk Qdrant rejects all writes, including deletions, but answers
-                reads.
+            Unavailable: both collections reject it. On a full disk Qdrant rejects all writes, including deletions, but
+                answers reads.
         """
         first, *_ = sorted(self._rejecting)
         others = sorted(self._existing - self._rejecting)[:1]

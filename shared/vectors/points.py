@@ -30,13 +30,13 @@ PREPENDED = "prepended"  # marks a text's point whose vector includes its questi
 
 
 def with_questions(text: str, questions: Iterable[str]) -> str:
-    """The text to embed for a chunk with prepended questions."""
+    """Return the text to embed for a chunk with prepended questions."""
     return "\n".join((*questions, text))
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point as Qdrant takes it; `vector` maps a vector's name to its values."""
+    """A point in Qdrant's form; `vector` maps a vector's name to its values."""
 
     id: str
     vector: Mapping[str, Any]
@@ -83,7 +83,7 @@ def points_of(
     prepended: bool = False,
     given: bool = False,
 ) -> list[Point]:
-    """The points of a chunk, of its questions and of its accepted questions.
+    """Return the points of a chunk, of its questions and of its accepted questions.
 
     Args:
         content: the chunk; its fields are payload fields.
@@ -130,7 +130,7 @@ def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[s
 
 
 def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:
-    """The fields that the chunk's point has and the points of its questions lack."""
+    """Return the payload fields that only the chunk's own point has."""
     payload = content.as_json() | {
         "filename": context.filename,
         "external_id": context.external_id,

@@ -1,4 +1,4 @@
-"""Readiness: callers share one check at a time; its result is valid for some seconds."""
+"""A readiness check that concurrent callers share; its result is valid for some seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedCheck:
         self._valid_until = 0.0
 
     async def require(self) -> None:
-        """Raise the error of the check, of now or of some seconds ago."""
+        """Raise the error of the current check, or of one some seconds ago."""
         if self._running is None or (self._running.done() and self._valid_until < time.monotonic()):
             self._running = asyncio.create_task(self._run())
         # A cancelled caller must not cancel the check for others.

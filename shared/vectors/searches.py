@@ -65,12 +65,12 @@ def question_listing(where: VisiblePoints, limit: int) -> Search:
 
 
 def exactly(search: Search) -> Search:
-    """The same search without a graph and without quantized vectors: of few points it costs no more."""
+    """Return the same search without a graph and quantized vectors, which costs no more for few points."""
     return {**search, "params": {"exact": True}}
 
 
 def probe() -> Search:
-    """Search for nothing."""
+    """Return a search without results, which is the cheapest query."""
     return {"filter": nothing(), "limit": 1}
 
 

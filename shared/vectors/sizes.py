@@ -23,7 +23,7 @@ class CachedCount:
     Args:
         number: counted points or chunks.
         age: time since the start of the count.
-        is_current: whether the count has all that was there when the caller asked for it.
+        is_current: whether the count includes all changes before the call.
     """
 
     number: int
@@ -44,7 +44,7 @@ class _Size:
 
     @property
     def rested_at(self) -> float:
-        """The time from which an outdated count may be repeated."""
+        """The time after which an outdated count may be repeated."""
         return self.ended + _REST_AFTER_CHANGE * (self.ended - self.started)
 
 
@@ -84,14 +84,14 @@ class Sizes:
         return size.count or 0
 
     async def about(self, location: IndexLocation) -> int:
-        """Like `of`, but while a collection is counted again return its last count, without waiting."""
+        """Return a valid count as `of` does, but during a recount return the last count without waiting."""
         size = self._start_read(location)
         return await self.of(location) if size.count is None else size.count
 
     async def at(self, location: IndexLocation, marker: Hashable) -> CachedCount:
         """Return a valid count of a collection in the state of a marker, or count.
 
-        If the collection has changed since a count that has just ended, that count is returned as not current.
+        If the collection has changed since a very recent count, that count is returned as not current.
 
         Args:
             location: the collection.
@@ -112,7 +112,7 @@ class Sizes:
             await asyncio.shield(size.counting)
 
     def last(self, location: IndexLocation) -> CachedCount | None:
-        """Return the last count, however old; None if the collection was never counted."""
+        """Return the last count of any age; None if the collection was never counted."""
         size = self._sizes.get(location)
         return None if size is None or size.count is None else self._count_of(size, is_current=False)
 

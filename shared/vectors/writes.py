@@ -64,10 +64,10 @@ class Writes(Lifecycle):
         require_completed(reply.result.status if reply.result else None)
 
     async def sweep(self, sweep: Sweep) -> None:
-        """Bring a document's points in line with the ledger, in one idempotent request.
+        """Update a document's points to the ledger's state, in one idempotent request.
 
-        The live version becomes visible before older versions are deleted: a query in between sees both, never neither.
-        If the collection does not exist, the document has no points.
+        The live version becomes visible before older versions are deleted: a query in between sees both versions, but
+        never none. If the collection does not exist, the document has no points.
         """
         operations = list(_operations(sweep))
         with self._if_exists():

@@ -134,7 +134,7 @@ def have_exited(processes):
     return not alive
 
 
-def test_stop_and_start_keeps_data_leaves_no_process(up):
+def test_stopped_processes_exit_and_restart_keeps_data(up):
     folder = up.folder / "handbook"
     folder.mkdir()
     (folder / "leave.md").write_text(LEAVE)
@@ -182,7 +182,7 @@ def test_killed_worker_is_restarted_and_logged(up):
 
 
 @pytest.mark.slow
-def test_client_commands_reach_running_server(up):
+def test_client_commands_use_running_server(up):
     folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
     (folder / "leave.md").write_text(LEAVE)
@@ -223,7 +223,7 @@ def test_client_commands_reach_running_server(up):
 
 
 @pytest.mark.slow
-def test_demo_files_are_private(deployment, tmp_path):
+def test_demo_files_are_unreadable_for_other_users(deployment, tmp_path):
     folder = tmp_path / "demo"
     command = [*CLI, "demo", "--data-dir", str(folder)]
     demo = subprocess.Popen(
@@ -240,7 +240,7 @@ def test_demo_files_are_private(deployment, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted_ingest_leaves_server_working(up, provider):
+def test_server_works_after_interrupted_ingest(up, provider):
     folder = up.folder / "reports"
     folder.mkdir()
     for number in range(5):

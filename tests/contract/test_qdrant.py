@@ -265,7 +265,7 @@ async def test_point_id_may_use_all_128_bits(client, collection, bits):
     assert [point.id for point in await client.retrieve(collection, [identity])] == [identity]
 
 
-async def test_upsert_replaces_whole_point(client, filled):
+async def test_upsert_replaces_all_fields_of_point(client, filled):
     await client.upsert(filled, [q.PointStruct(id=1, vector={"text": [1.0, 1.0]}, payload={"new": 1})], wait=True)
 
     (point,) = await client.retrieve(filled, [1], with_vectors=True)
@@ -308,7 +308,7 @@ async def test_wrong_vector_size_is_rejected_without_writes(client, collection):
     [{"nope": [1.0, 2.0, 3.0]}, [1.0, 2.0, 3.0], {"bm25": [1.0, 2.0]}],
     ids=["name", "unnamed", "dense-for-sparse"],
 )
-async def test_unknown_vector_is_rejected_other_points_written(client, collection, vector):
+async def test_point_with_unknown_vector_is_rejected_others_written(client, collection, vector):
     written = await stored_after_rejection(client, collection, vector)
 
     assert written  # a server may have written one or both valid points

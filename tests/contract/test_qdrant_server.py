@@ -143,7 +143,7 @@ SMALL = {"vectors": {"size": 2, "distance": "Dot"}}
         ("POST", "/collections/c/points/query/batch", {"searches": [{"params": {"telepathy": 1}}]}),
     ],
 )
-async def test_unsupported_feature_returns_501_with_name(replies, method, path, body):
+async def test_unsupported_feature_is_rejected_with_501_and_name(replies, method, path, body):
     await create(replies)
     await upsert(replies, points(1, 2))
 
@@ -195,7 +195,7 @@ async def test_invalid_input_returns_status_of_qdrant_server(replies, path, body
         {"id": 1, "vector": {}, "payload": []},
     ],
 )
-async def test_malformed_point_rejects_whole_request(replies, point):
+async def test_request_with_malformed_point_is_rejected_completely(replies, point):
     await create(replies)
 
     reply = await replies.put("/collections/c/points?wait=true", json={"points": [*points(10, 200), point]})
@@ -242,7 +242,7 @@ async def test_server_reports_health_and_version(replies):
 # --- durability ---
 
 
-async def test_rebound_host_name_is_refused(replies):
+async def test_request_with_rebound_host_name_is_refused(replies):
     for host, status in (("qdrant.example.com", 400), ("localhost:6333", 200)):
         assert (await replies.get("/collections", headers={"host": host})).status_code == status
 
@@ -353,7 +353,7 @@ async def test_optimizer_after_start_waits_for_write(server):
     assert info["indexed_vectors_count"] >= 500
 
 
-async def test_grey_collection_is_nudged_once(server):
+async def test_restart_resumes_optimization_of_grey_collection_once(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
         await upsert(http, points(1, 500))
@@ -579,7 +579,7 @@ async def test_flush_waits_while_queries_arrive(shard, monkeypatch, queried, lat
     assert flushed == [True] * is_flushed
 
 
-async def test_flush_follows_last_query(shard, monkeypatch):
+async def test_flush_runs_after_last_query(shard, monkeypatch):
     monkeypatch.setattr(shard_module, "IDLE_SECONDS", AT_ONCE)
     monkeypatch.setattr(shard_module, "QUIET_SECONDS", 0.2)
     await write(shard, points(1, 300))
@@ -593,7 +593,7 @@ async def test_flush_follows_last_query(shard, monkeypatch):
 
 
 @pytest.mark.parametrize(("queried", "sizes"), [(False, {64, 44}), (True, {16, 12})])
-async def test_points_are_written_in_parts(shard, monkeypatch, queried, sizes):
+async def test_large_upsert_is_written_in_parts(shard, monkeypatch, queried, sizes):
     monkeypatch.setattr(shard_module, "QUIET_SECONDS", NEVER)
     if queried:
         shard.query([])

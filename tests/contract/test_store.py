@@ -117,14 +117,14 @@ async def test_stored_stream_is_read_unchanged(store, size):
     assert b"".join([piece async for piece in store.pieces(upload.name, size)]) == expected
 
 
-async def test_other_process_reads_stored_bytes(storage, store, owner):
+async def test_stored_bytes_are_readable_by_another_process(storage, store, owner):
     upload = await store.store_bytes(b"bytes", max_bytes=5)
 
     assert (upload.size_bytes, upload.sha256) == (5, hashlib.sha256(b"bytes").digest())
     assert await content(storage.store(owner), upload.name) == b"bytes"
 
 
-async def test_fetched_upload_leaves_no_file(store, tmp_path, monkeypatch):
+async def test_temporary_file_of_fetched_upload_is_removed(store, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     upload, (part,) = await store.store_bytes(b"bytes", max_bytes=5), await store.store_pack([b"packed"])
@@ -138,7 +138,7 @@ async def test_fetched_upload_leaves_no_file(store, tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-async def test_part_is_read_in_pieces_missing_part_reported(store):
+async def test_stored_part_is_read_in_pieces_until_removed(store):
     _, part = await store.store_pack([b"first", b"second"])
     assert [piece async for piece in store.pieces(part.name, part.size_bytes)] == [b"second"]
 
@@ -184,7 +184,7 @@ async def test_pack_documents_are_read_in_one_request(s3, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_oversized_stream_is_rejected_and_leaves_nothing(storage, store, size):
+async def test_oversized_stream_is_rejected_and_not_stored(storage, store, size):
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
         await store.store(pieces(size), max_bytes=size - 1)
     with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
@@ -194,14 +194,14 @@ async def test_oversized_stream_is_rejected_and_leaves_nothing(storage, store, s
 
 
 @pytest.mark.parametrize("size", [300, LARGE])
-async def test_aborted_stream_leaves_nothing(storage, store, size):
+async def test_aborted_stream_is_not_stored(storage, store, size):
     with pytest.raises(ZeroDivisionError):
         await store.store(pieces(size, error=ZeroDivisionError()), max_bytes=LARGE)
 
     assert (storage.names(), storage.unfinished()) == (set(), [])
 
 
-async def test_cancelled_request_leaves_nothing(storage, store):
+async def test_upload_of_cancelled_request_is_not_stored(storage, store):
     reached = asyncio.Event()
 
     async def waiting():
@@ -246,7 +246,7 @@ async def test_missing_objects_are_lost_with_all_their_parts(store):
     assert await store.lost([kept.name, removed.name, *parts]) == {removed.name, *parts}
 
 
-async def test_emptied_store_has_lost_nothing(storage, store, owner):
+async def test_emptied_store_is_unavailable_instead_of_missing_uploads(storage, store, owner):
     name = (await store.store_bytes(b"one", max_bytes=9)).name
     owner.uploads = [name]
     storage.replace_by_empty()
@@ -255,7 +255,7 @@ async def test_emptied_store_has_lost_nothing(storage, store, owner):
         await storage.store(owner).lost([name])
 
 
-async def test_truncated_pack_equals_missing_pack(store):
+async def test_truncated_pack_is_treated_as_missing(store):
     part, _ = await store.store_pack([b"one", b"two"])
 
     for storage in ("4,5", "400,5"):
@@ -263,7 +263,7 @@ async def test_truncated_pack_equals_missing_pack(store):
             await content(store, f"{part.stored_in}#{storage}")
 
 
-async def test_names_are_listed_in_pages(storage, store):
+async def test_object_names_are_listed_in_pages(storage, store):
     uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
     await store.write_note(".foreask-note", b"no upload")
 
@@ -285,7 +285,7 @@ async def test_listing_spans_several_pages(store, monkeypatch):
     assert sum(map(len, pages)) == 1_001
 
 
-async def test_latest_note_is_read_by_other_process(storage, store, owner):
+async def test_latest_note_is_readable_by_another_process(storage, store, owner):
     assert await store.read_note(".foreask-note") is None
     for note in (b"first", b"second"):
         await store.write_note(".foreask-note", note)
@@ -370,7 +370,7 @@ async def test_unavailable_store_is_reported(storage, owner):
         await unavailable.require()
 
 
-async def test_readiness_probe_leaves_no_object(storage, store):
+async def test_readiness_probe_removes_its_object(storage, store):
     await store.ready()
 
     assert storage.names() == set()
@@ -422,7 +422,7 @@ async def test_write_protected_upload_stays_unchanged(s3):
         ("az://container/prefix", UploadBucket),
     ],
 )
-def test_url_selects_store(url, kind, tmp_path):
+def test_url_scheme_selects_store(url, kind, tmp_path):
     options = {"azure_storage_account_name": "account"} if url and url.startswith("az") else {}
 
     store = open_uploads(url, options, tmp_path, UploadOwner())
@@ -440,7 +440,7 @@ def test_unknown_option_is_rejected_without_its_value(tmp_path):
     assert "hidden" not in str(caught.value)
 
 
-async def test_sent_object_is_copied_unchanged_and_measured(s3):
+async def test_direct_upload_is_copied_with_size_and_hash(s3):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
     offer = await store.offer("acme")
@@ -456,7 +456,7 @@ async def test_sent_object_is_copied_unchanged_and_measured(s3):
         await store.take("acme", offer.token, max_bytes=100)
 
 
-async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
+async def test_direct_upload_that_grew_is_rejected_and_removed(s3, monkeypatch):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
     offer = await store.offer("acme")
@@ -472,7 +472,7 @@ async def test_grown_copy_is_rejected_and_removed(s3, monkeypatch):
     assert storage.names() == {f"sent/acme/{offer.token}"}
 
 
-async def test_store_failure_ends_incoming_stream(s3):
+async def test_upload_stream_ends_when_store_fails(s3):
     storage = Bucket(s3)
     store = storage.store(UploadOwner())
     received = []
@@ -489,7 +489,7 @@ async def test_store_failure_ends_incoming_stream(s3):
     assert sum(received) < 5 * LARGE
 
 
-async def test_rejection_is_not_requested_again_per_upload(s3):
+async def test_rejection_by_store_owner_is_cached_between_uploads(s3):
     storage, requests = Bucket(s3), []
     await storage.store(UploadOwner()).store_bytes(b"x", max_bytes=1)
 

@@ -62,7 +62,7 @@ def test_silent_broker_delays_but_loses_nothing(fleet, provider, start_scenario,
     assert_recovered(scenario, scale, slowest)
 
 
-def test_broker_connections_silent_forever_are_replaced(fleet, provider, start_scenario, scale):
+def test_silent_broker_connections_are_replaced(fleet, provider, start_scenario, scale):
     scenario = start_scenario("5b", "broker's connections silent for ever")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "hole")

@@ -5,7 +5,7 @@ from tests.support.fleet import Job, role_of
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
-def test_jumping_worker_clocks_change_nothing(fleet, provider, start_scenario, scale):
+def test_clock_jumps_of_workers_change_no_result(fleet, provider, start_scenario, scale):
     scenario = start_scenario("16", "clocks 2 h fast and slow")
     provider.script(latency_seconds=0.2)
     fleet.replace({name: Job("tests.support.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})

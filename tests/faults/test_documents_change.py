@@ -4,7 +4,7 @@ import random
 import time
 
 
-def test_changes_during_ingest_leave_only_newest_version(provider, start_scenario, scale):
+def test_only_newest_version_remains_after_concurrent_changes(provider, start_scenario, scale):
     scenario = start_scenario("13", "updated and deleted")
     provider.script(latency_seconds=0.3)
     chance = random.Random(scenario.seed)

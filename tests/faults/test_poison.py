@@ -5,7 +5,7 @@ from tests.support.fleet import Job, role_of
 POISONED = ("parse-1", "generate-1", "generate-2")
 
 
-def test_poison_is_set_aside_and_others_finish(fleet, provider, start_scenario, scale):
+def test_poison_becomes_dead_letter_and_others_finish(fleet, provider, start_scenario, scale):
     scenario = start_scenario("11", "poison file, chunk and text")
     corpus = scenario.corpus(scale.documents // 2)
     file, chunk, text, *_ = corpus

@@ -25,7 +25,7 @@ def test_useless_provider_replies_lose_nothing(fleet, provider, start_scenario, 
     assert row.calls > row.chunks
 
 
-def test_dead_language_model_keeps_texts_searchable(fleet, provider, start_scenario, scale):
+def test_texts_stay_searchable_during_language_model_outage(fleet, provider, start_scenario, scale):
     scenario = start_scenario("19", "the language model is dead")
     before = scenario.corpus(scale.documents // 2)
     scenario.submit(before)

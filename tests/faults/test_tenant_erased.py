@@ -78,7 +78,7 @@ def has_claims(fleet: Fleet, name: str) -> bool:
     return fleet.calls_claimed_by(fleet.processes[name].pid) > 0
 
 
-def test_kills_during_tenant_erasure_leave_no_data(fleet, provider, start_scenario, scale):
+def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scenario, scale):
     staying, erased = (
         start_scenario("21b", "erasure: another tenant"),
         start_scenario("21a", "kill -9 while a tenant is erased"),

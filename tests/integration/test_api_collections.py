@@ -85,7 +85,7 @@ async def test_points_include_document_that_just_finished(client, services, chan
     assert shown["points_age_seconds"] >= 0
 
 
-async def test_points_are_never_fewer_than_confirmed_ones(services, settings, provider, monkeypatch):
+async def test_point_count_is_never_below_confirmed_points(services, settings, provider, monkeypatch):
     monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # no count is repeated
     async with calling(settings, services) as client:
         await client.put("/v1/collections/a", json={})

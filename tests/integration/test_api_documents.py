@@ -183,7 +183,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_JSON)
-async def test_rejected_json_leaves_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_json_stores_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     headers = {"content-type": "application/json"}
     async with calling(settings.model_copy(update=limits), services) as client:
@@ -230,7 +230,7 @@ BAD_FORMS = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
-async def test_rejected_form_leaves_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
+async def test_rejected_form_stores_no_row_and_no_file(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     async with calling(settings.model_copy(update=limits), services) as client:
         reply = await client.post("/v1/documents", **request_)
@@ -242,7 +242,7 @@ async def test_rejected_form_leaves_no_row_and_no_file(*, services, settings, pr
 
 
 @pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
-async def test_unavailable_ledger_is_reported_and_leaves_no_file(client, services, settings, monkeypatch, request_):
+async def test_upload_without_ledger_fails_and_stores_no_file(client, services, settings, monkeypatch, request_):
     async def unavailable(*_, **__):
         raise Unavailable("the ledger is unavailable", component="ledger")
 
@@ -257,7 +257,7 @@ async def test_unavailable_ledger_is_reported_and_leaves_no_file(client, service
 
 @pytest.mark.parametrize("content", ["a", "x" * 3_000_000])
 @pytest.mark.parametrize("form", [True, False])
-async def test_full_disk_is_reported_and_leaves_nothing(*, client, services, settings, monkeypatch, content, form):
+async def test_upload_to_full_disk_fails_and_stores_nothing(*, client, services, settings, monkeypatch, content, form):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -285,7 +285,7 @@ async def test_uncertain_commit_keeps_uploaded_file(client, services, settings, 
     assert (rows, len(files)) == (1, 1)
 
 
-async def test_internal_error_reveals_nothing_and_leaves_nothing(client, services, settings, monkeypatch):
+async def test_internal_error_reveals_no_details_and_stores_nothing(client, services, settings, monkeypatch):
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
@@ -371,7 +371,7 @@ async def test_chunks_are_paged_in_both_directions(client, services):
         assert (reply.status_code, reply.json()["field"]) == (status, "around")
 
 
-async def test_citation_resolves_in_live_version(client, services):
+async def test_citation_refers_to_chunk_of_live_version(client, services):
     document = await submit(client, text=SECTIONS)
     address = f"/v1/documents/{document.id}/chunks"
     assert (await client.get(address, params={"version": "live"})).status_code == 404

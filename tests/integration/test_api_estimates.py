@@ -21,7 +21,7 @@ async def test_estimate_of_complete_sample_is_exact(client):
     assert (await client.get("/v1/collections")).json()["items"] == []
 
 
-async def test_estimating_files_stores_nothing(client, services, settings):
+async def test_file_estimate_stores_nothing(client, services, settings):
     one = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()["calls"]
     sent = [("file", (name, DOCUMENT.encode())) for name in ("a.md", "b.txt")]
     scan = ("file", ("scan.pdf", b"%PDF-1.7 no text"))
@@ -61,7 +61,7 @@ async def test_estimate_without_sample_derives_chunks_from_bytes(client):
     assert short["chunks"] == 10
 
 
-async def test_status_compares_actual_cost_with_kept_estimate(client, services, provider):
+async def test_status_compares_actual_cost_with_saved_estimate(client, services, provider):
     await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
     await work(services)
     estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()

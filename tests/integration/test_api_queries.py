@@ -55,7 +55,7 @@ async def test_retrieved_chunks_have_all_fields(client, indexed):
     assert {"embed", "search", "fuse", "fetch", "assemble", "record", "total"} == found.metadata.milliseconds.keys()
 
 
-async def test_query_parameters_narrow_results(client, indexed):
+async def test_query_parameters_restrict_results(client, indexed):
     assert [c.external_id for c in (await retrieve(client, top_k=1)).chunks] == ["leave.md"]
     assert (await retrieve(client, min_score=0.99)).chunks == []
     assert (await retrieve(client, max_tokens=1)).chunks == []
@@ -97,7 +97,7 @@ async def test_explain_option_adds_channels_weights_and_evidence(client, indexed
     assert mean.evidence is None
 
 
-async def test_single_channel_can_be_searched_alone(client, indexed):
+async def test_search_can_use_single_channel(client, indexed):
     for channel in ("questions", "text", "bm25"):
         found = await retrieve(client, channels=[channel], explain=True)
         assert set(found.chunks[0].channels) == {channel}
@@ -174,7 +174,7 @@ async def test_query_does_not_create_missing_collection(client, provider):
     assert provider.stats()["embeddings"] == 0
 
 
-async def test_streamed_answer_equals_whole_answer(client, indexed):
+async def test_streamed_answer_equals_unstreamed_answer(client, indexed):
     whole = (await client.post("/v1/query", json=QUESTION)).json()
     async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
@@ -228,7 +228,7 @@ HANDBOOK = {
         ("ar", "كم يوما من الإجازة لكل موظف في السنة؟"),
     ],
 )
-async def test_quotes_are_whole_sentences_in_every_language(services, settings, language, question):
+async def test_quotes_are_complete_sentences_in_every_language(services, settings, language, question):
     async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
         for each, sentences in HANDBOOK.items():
             text = ("" if each == "zh" else " ").join(sentences)
@@ -366,7 +366,7 @@ UNUSUAL = (
 )
 
 
-async def test_odd_filters_never_cause_server_errors(client, indexed):
+async def test_unusual_filters_never_cause_server_errors(client, indexed):
     for filter_ in UNUSUAL:
         reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
         assert (reply.status_code, reply.json().get("chunks")) == (200, []), (filter_, reply.text)
@@ -468,7 +468,7 @@ async def test_expected_chunks_show_reason_for_exclusion(client, services, index
     assert (refused.status_code, refused.json()["field"]) == (422, "expected")
 
 
-async def test_candidates_suffice_to_fuse_with_other_weights(client, indexed):
+async def test_candidates_allow_fusion_with_other_weights(client, indexed):
     alone = {"questions": 1.0, "text": 0.0, "bm25": 0.0}
     plain = await retrieve(client, weights=alone, explain=True)
     found = await retrieve(client, weights=alone, explain="candidates")

@@ -63,7 +63,7 @@ async def retrieve(client, **change):
         ({"step_back": True}, {"step_back_question": "What is the holiday entitlement of staff in working days?"}),
     ],
 )
-async def test_rewriting_finds_chunk_that_question_misses(client, provider, rewrite, reply):
+async def test_rewriting_finds_chunk_missed_by_question(client, provider, rewrite, reply):
     provider.script(rewriting=reply)
 
     directly, plain = await retrieve(client, explain=True)
@@ -238,7 +238,7 @@ async def test_diversity_keeps_best_reranked_chunk_first(kites):
         ("500", "the rerank provider answered 500: it failed; its message is logged as provider.answered"),
         ("rubbish", "the rerank provider sent no list of results"),
         ("nan", "the rerank provider sent a result without an index and a score"),
-        ("indexes", "the rerank provider's results are not one for each of the 6 documents"),
+        ("indexes", "the rerank provider did not send one result for each of the 6 documents"),
     ],
 )
 async def test_failed_reranker_does_not_delay_answer(kites, provider, fault, reason):

@@ -112,7 +112,7 @@ async def test_uploads_are_accepted_without_broker(services, settings, provider)
         assert (await client.post("/v1/documents", json={"text": "a"})).status_code == 202
 
 
-async def test_uploads_without_ledger_are_rejected_and_leave_nothing(services, settings, provider):
+async def test_uploads_without_ledger_are_rejected_and_not_stored(services, settings, provider):
     url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     async with calling(settings.model_copy(update={"database_url": url})) as client:
         for request_ in ({"json": {"text": "a"}}, {"files": {"file": ("a", b"a")}}):
@@ -252,7 +252,7 @@ async def test_large_upload_is_not_held_in_memory(services, settings, provider, 
     assert await asyncio.to_thread(upload) < 30_000_000
 
 
-async def test_interrupted_upload_leaves_nothing(services, settings, provider, launch):
+async def test_interrupted_upload_is_not_stored(services, settings, provider, launch):
     def interrupt():
         with process(launch) as (_, client):
             with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:

@@ -45,7 +45,7 @@ async def retrieve(client, question, **change):
     return RetrieveReply.model_validate_json(reply.content)
 
 
-async def test_section_unit_returns_whole_section_of_chunk(client, sectioned):
+async def test_section_unit_returns_complete_section_of_chunk(client, sectioned):
     question = "what stands beside orchard2?"
     small = await retrieve(client, question, top_k=1)
     whole = await retrieve(client, question, top_k=2, unit="section", explain=True)
@@ -84,7 +84,7 @@ async def test_incomplete_section_is_not_returned(client, services):
     assert len(found.text) > len(first_and_third[0].content.text)
 
 
-async def test_chunk_without_section_is_returned_alone(client, services):
+async def test_chunk_without_section_is_returned_unchanged(client, services):
     await add(client, guide())
     await work(services)
 

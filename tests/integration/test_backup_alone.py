@@ -145,7 +145,7 @@ async def index_points(services, client):
 
 
 async def in_line(client, services):
-    """Whether Qdrant has exactly the points of the ledger, and all documents are ready."""
+    """Return whether Qdrant has exactly the points of the ledger, and all documents are ready."""
     assert {document["state"] for document in (await documents_of(client)).values()} == {"ready"}
     assert await index_points(services, client) == await ledger_points(client)
     assert await differences(services) == []
@@ -161,7 +161,7 @@ async def downloads(client):
     return {name: reply.status_code for name, reply in replies.items()}
 
 
-async def test_ledger_restored_alone_serves_its_documents(hour, services, settings):
+async def test_restoring_only_ledger_serves_its_documents(hour, services, settings):
     await run(commands("How do I back up?"), settings)
     await hour.after()
     known = hour.calls("kept", "deleted", "described", "replaced")
@@ -179,7 +179,7 @@ async def test_ledger_restored_alone_serves_its_documents(hour, services, settin
     assert hour.calls(*known) == known
 
 
-async def test_index_restored_alone_is_brought_in_line(hour, services, settings):
+async def test_restoring_only_index_is_repaired_from_ledger(hour, services, settings):
     name, records = await stored_points(services)
     await hour.after()
     await work(services, "parse", "index")  # the text of `unread` is found, and its questions are not written
@@ -196,7 +196,7 @@ async def test_index_restored_alone_is_brought_in_line(hour, services, settings)
     assert hour.provider.stats()["calls"] == calls + CHUNKS  # of `unread`, which had none
 
 
-async def test_uploads_restored_alone_are_completed(hour, services, settings):
+async def test_restoring_only_uploads_reports_and_completes_missing_ones(hour, services, settings):
     folder, backup = settings.data_dir / "uploads", settings.data_dir.parent / f"uploads-{uuid4().hex}"
     shutil.copytree(folder, backup)
     await hour.after()

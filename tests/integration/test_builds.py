@@ -105,7 +105,7 @@ async def test_tenants_see_only_the_live_build(services, library, provider):
         await ledger.documents.get("default", copy)
 
 
-async def test_interrupted_fill_resumes(services, library, monkeypatch):
+async def test_interrupted_build_fill_resumes(services, library, monkeypatch):
     monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md")
@@ -473,7 +473,7 @@ async def test_switch_to_unfinished_or_missing_build_is_refused(services, librar
         await services.ledger.builds.switch(*NAME, 7)
 
 
-async def test_concurrent_switches_leave_one_live_build(services, library):
+async def test_concurrent_switches_result_in_one_live_build(services, library):
     await library.add("A text.", "a.md")
     first = await filled(services)
     await services.ledger.builds.switch(*NAME, first.number)
@@ -623,7 +623,7 @@ async def cleaned(services):
     raise AssertionError("cleaning did not finish")
 
 
-async def test_dropped_build_leaves_nothing(services, library, provider):
+async def test_dropped_build_is_deleted_completely(services, library, provider):
     await library.add("A text.", "a.md")
     await library.add("Another text.", "b.md")
     await work(services)
@@ -703,7 +703,7 @@ async def test_former_live_build_is_dropped_after_a_minute(services, library, pr
     assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
 
 
-async def test_late_writer_of_dropped_build_leaves_nothing(services, library, provider):
+async def test_late_points_of_dropped_build_are_deleted(services, library, provider):
     await library.add("A text.", "a.md")
     await work(services)
     build = await filled(services)

@@ -39,7 +39,7 @@ async def states(server, collection):
     return (await server.get(f"/v1/collections/{collection}")).json()["documents"]
 
 
-async def test_every_command_on_the_page_loads_its_corpus(server, services, foreask, provider):
+async def test_documented_commands_load_their_corpora(server, services, foreask, provider):
     write("corpus.jsonl", ({"_id": str(n), "title": "T", "text": f"Article {n} of the wiki."} for n in range(30)))
     news = [{"url": f"https://n/{n}", "body": f"News {n}.", "headline": "H", "lang": "en", "year": n} for n in range(4)]
     write("articles.jsonl.gz", news, gzip.compress)

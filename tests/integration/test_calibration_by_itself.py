@@ -105,7 +105,7 @@ async def test_grown_collection_is_calibrated_once(services, library, provider, 
     assert provider.stats()["embedded_inputs"] == embedded
 
 
-async def test_collection_that_raises_stops_no_other_calibration(services, library, grow):
+async def test_failing_calibration_does_not_stop_other_calibrations(services, library, grow):
     await services.ledger.collections.ensure("default", "odd", embedding_model="scripted-embedding")
     async with services.database.begin() as connection:  # a value that no release writes
         await connection.exec_driver_sql("UPDATE collections SET calibration = '[1]' WHERE name = 'odd'")
@@ -116,7 +116,7 @@ async def test_collection_that_raises_stops_no_other_calibration(services, libra
     assert (await calibration(library))["source"] == "generated"
 
 
-async def test_calibration_is_not_rechecked_early(services, library, grow):
+async def test_calibration_is_not_checked_again_before_interval(services, library, grow):
     await grow(0, FEW)
     assert await services.calibrator.calibrate_grown()
     await grow(FEW, 2 * FEW)

@@ -141,7 +141,7 @@ async def test_questions_are_indexed_in_turn_between_tenants(services):
     assert tenants(await work.claim_to_index(4)) == {"big": 2, "small": 2}
 
 
-async def test_chunks_with_two_lost_leases_are_claimed_alone(services):
+async def test_chunks_with_two_lost_leases_are_claimed_separately(services):
     await chunks_due(services, "one", 3)
     work = services.ledger.work
     for deaths in range(SUSPECT_AFTER):
@@ -198,7 +198,7 @@ async def test_tenant_claims_stay_within_its_limits(services):
 
 
 @pytest.mark.parametrize("lost_leases", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
-async def test_chunk_is_poison_only_after_death_when_alone(lost_leases):
+async def test_suspect_becomes_poison_after_three_separate_lost_leases(lost_leases):
     from shared.domain import poison
 
     poison.check(lost_leases)

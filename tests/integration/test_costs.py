@@ -87,7 +87,7 @@ async def test_every_ingest_call_is_counted(services, library, provider):
     assert (embed_sum.collection, embed_sum.model) == ("default", services.indexer.embedder.name)
 
 
-async def test_late_generate_settlement_is_counted(services, library, provider):
+async def test_cost_of_late_generate_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     slow = await generate(services.generator, await claimed(services))
@@ -100,7 +100,7 @@ async def test_late_generate_settlement_is_counted(services, library, provider):
     assert (await spent(services))[0] == provider.stats()["calls"] == 2
 
 
-async def test_late_failure_is_counted(services, library, provider):
+async def test_cost_of_late_failure_is_counted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
@@ -142,7 +142,7 @@ async def test_costs_of_superseded_versions_are_retained(services, library, prov
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"]
 
 
-async def test_malformed_replies_are_counted(services, library, provider):
+async def test_cost_of_malformed_replies_is_counted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add(KEEPER, "a.md")
     await work(services)
@@ -150,7 +150,7 @@ async def test_malformed_replies_are_counted(services, library, provider):
     assert (await spent(services))[0] == provider.stats()["calls"] == 3
 
 
-async def test_repeated_settlement_is_counted_once(services, library, provider):
+async def test_cost_of_repeated_settlement_is_counted_once(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     outcome = await generate(services.generator, await claimed(services))
@@ -165,7 +165,7 @@ async def test_repeated_settlement_is_counted_once(services, library, provider):
     assert (await spent(services, "embed"))[0] == stats["embeddings"]
 
 
-async def test_late_index_settlement_is_counted(services, library, provider):
+async def test_cost_of_late_index_settlement_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "generate")
     slow = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))

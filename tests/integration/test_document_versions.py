@@ -155,7 +155,7 @@ async def test_uploads_are_kept_while_a_version_needs_them(client, services, set
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_replaced_version_leaves_no_rows(client, services, provider):
+async def test_rows_of_replaced_version_are_deleted(client, services, provider):
     await submit(client, LIVE)
     await work(services)
     await submit(client, LIVE | {"text": PILOT})

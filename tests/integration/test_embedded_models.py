@@ -140,7 +140,7 @@ async def test_llm_follows_schema_for_concurrent_callers(models):
     assert any(reply["choices"][0]["finish_reason"] == "stop" for reply in replies)
 
 
-def test_embedded_models_leave_no_files_in_home(models):
+def test_embedded_models_write_no_files_to_home(models):
     assert list(Path.home().iterdir()) == []
 
 

@@ -177,7 +177,7 @@ def test_crashed_engines_restart_with_their_data(data_dir):
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["launcher", "everything"])
-def test_sigkill_leaves_no_process_and_intact_data(data_dir, everything):
+def test_sigkill_of_launcher_stops_engines_keeps_data(data_dir, everything):
     launcher, started = launch(data_dir)
     with Stack(Settings.model_validate(_fields(started["environment"])), data_dir / "unused") as view:
         leave_marks(view.settings, "one")
@@ -289,7 +289,7 @@ def test_engines_inherit_no_secret(every_engine):
             assert not [variable for variable, value in inherited.items() if "marked-secret" in value], name
 
 
-def test_only_language_model_yields_the_processor(every_engine):
+def test_only_language_model_has_low_processor_priority(every_engine):
     expected = dict.fromkeys(ENGINES, 0) | {"llm": llama.NICENESS}
     wait_until(lambda: every_engine["llm"].nice() == llama.NICENESS)  # it lowers its priority once it is healthy
     threads = Path("/proc", str(every_engine["llm"].pid), "task")

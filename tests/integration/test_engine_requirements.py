@@ -69,7 +69,7 @@ def test_missing_library_is_reported_in_one_line(lacking):
     assert result.stderr == f"{SENTENCE}\n"
 
 
-def test_missing_library_without_known_package_is_named(lacking):
+def test_missing_library_of_unknown_package_is_named(lacking):
     lacking("libodd-2.so.5")
 
     assert requirements.lack("llm") == (

@@ -146,7 +146,7 @@ async def state_of(services, tenant):
 # --- a tenant ---
 
 
-async def test_erased_tenant_leaves_nothing_and_others_keep_everything(services, provider, check, keys):
+async def test_tenant_erasure_deletes_all_and_only_its_data(services, provider, check, keys):
     await filled(services)
     for key in ("foreask:limits:{llm}:tenant:alice", "foreask:use:alice:requests"):
         await keys._redis.set(key, "1")
@@ -255,7 +255,7 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
 # --- a collection ---
 
 
-async def test_erased_collection_leaves_nothing_in_any_build(services, provider, library, check):
+async def test_collection_erasure_deletes_data_of_every_build(services, provider, library, check):
     await library.add("A text.", "a.md")
     await work(services)
     collection = await library.collection()
@@ -332,7 +332,7 @@ async def test_feedback_on_erased_collection_is_not_found(services, provider, li
 # --- a document ---
 
 
-async def test_erased_document_leaves_no_questions_or_query_references(services, provider, library, check):
+async def test_document_erasure_deletes_questions_and_query_references(services, provider, library, check):
     document = await library.add("A text.", "a.md")
     other = await library.add("Another text.", "b.md")
     await work(services)
@@ -454,7 +454,7 @@ async def test_copies_started_during_rewriting_keep_pack(services, provider, lib
     assert names == {upload.name for upload in uploads}
 
 
-async def test_erasure_during_pack_check_leaves_no_bytes(services, provider, library, check, monkeypatch):
+async def test_erasure_during_pack_check_deletes_all_bytes(services, provider, library, check, monkeypatch):
     documents, uploads = await packed(services, library)
     await work(services)
     build = await build_of(services)
@@ -513,7 +513,7 @@ def held():
 
 @pytest.mark.parametrize("moment", ["at the start", "between slices", "after the end"])
 @pytest.mark.parametrize("stage", ["generate", "index"])
-async def test_settlement_during_tenant_erasure_leaves_nothing(services, provider, check, stage, moment):
+async def test_settlement_during_tenant_erasure_stores_nothing(services, provider, check, stage, moment):
     library = Library(services, "alice")
     for number in range(3):
         await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
@@ -632,7 +632,7 @@ async def test_unused_completions_are_deleted_in_slices(services, provider, libr
     assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
 
 
-async def test_completion_held_by_new_chunk_is_kept(services, provider, library):
+async def test_completion_used_by_new_chunk_is_kept(services, provider, library):
     document = await library.add("A text.", "a.md")
     await work(services)
     ((key,),) = await run(services, "SELECT content_key FROM completions")

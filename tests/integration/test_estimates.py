@@ -117,7 +117,7 @@ async def test_load_of_existing_texts_is_estimated_without_calls(services, colle
     assert estimate.embeddings > estimate.chunks > 0
 
 
-async def test_estimate_extrapolates_sample_to_whole_load(services, collection):
+async def test_estimate_extrapolates_sample_to_entire_load(services, collection):
     sample = [SampleText(text_of(f"{town} II", 5)) for town in TOWNS[:4]]
     size = sum(len(document.text) for document in sample)
     part = await services.estimator.estimate_load("default", collection, PlannedLoad(4, None, sample))
@@ -140,7 +140,7 @@ async def test_given_questions_are_estimated_without_calls(services, library, pr
     assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
 
 
-async def test_unparsed_documents_make_estimate_inexact(services, library, collection):
+async def test_estimate_with_unparsed_documents_is_marked_inexact(services, library, collection):
     await library.add(text_of("Ibbs", 4), "late.md")
     estimate = await services.estimator.estimate_rebuild(
         collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model

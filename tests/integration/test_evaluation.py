@@ -111,7 +111,7 @@ def test_evaluation_files_are_private(foreask, tmp_path):
     assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
-async def test_evaluation_leaves_no_points_in_qdrant(foreask_once, stack):
+async def test_evaluation_deletes_its_points_from_qdrant(foreask_once, stack):
     index = Index(stack.settings.qdrant_url)
     try:
         names = [collection.name for collection in (await index._client.get_collections()).collections]

@@ -86,7 +86,7 @@ async def test_feedback_needs_its_own_scope(client, chunks):
 
     assert (refused.status_code, refused.json()["detail"]) == (
         403,
-        "This needs a key with the scope 'feedback', which this key lacks.",
+        "This request needs a key with the scope 'feedback', which this key lacks.",
     )
     website = await key(client, "website", "ask", "feedback", filter=PUBLIC)
     assert await outcome(client, website, "What is paid?", chunks["pay"]) == "accepted"
@@ -201,7 +201,7 @@ async def everything(client, headers, question, chunk_id):
     return replies
 
 
-async def test_users_questions_are_shown_only_with_read(client, chunks, services):
+async def test_users_questions_are_shown_only_with_read_scope(client, chunks, services):
     staff, website = await key(client, "staff"), await key(client, "website")
     reader = await key(client, "reader", "ask", "read")
     await outcome(client, staff, PRIVATE_QUESTION, chunks["leave"])

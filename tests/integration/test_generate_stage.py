@@ -160,7 +160,7 @@ def per_question_generator(services):
     return replace(services.generator, defaults=replace(defaults, generation=generation))
 
 
-async def test_kill_between_calls_costs_only_inflight_call(services, library, provider, per_question_generator):
+async def test_kill_between_calls_repeats_only_inflight_call(services, library, provider, per_question_generator):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
     interrupted = InterruptedModel(services.generator.model, 4)
@@ -324,7 +324,7 @@ async def test_malformed_replies_of_dead_chunk_are_counted(services, library, pr
     assert progress.prompt_tokens > 0
 
 
-async def test_rejected_provider_key_pauses_without_burning_attempts(services, library, provider):
+async def test_rejected_provider_key_pauses_without_using_attempts(services, library, provider):
     for number in range(5):
         await library.add(f"{KEEPER} Number {number}.")
     await work(services, "parse", "index")

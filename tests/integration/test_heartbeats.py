@@ -31,7 +31,7 @@ async def test_worker_is_listed_while_alive(services, monkeypatch):
     assert not await services.ledger.heartbeats.seen()
 
 
-async def test_dead_worker_is_not_alive_and_forgotten_later(services):
+async def test_dead_worker_is_not_alive_and_deleted_later(services):
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(
             "INSERT INTO workers (id, role, host, pid, in_work, seen_at) VALUES"

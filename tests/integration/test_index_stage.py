@@ -203,7 +203,7 @@ async def test_rejected_chunk_does_not_fail_others(services, library, provider, 
     assert named == {str(failure.lease.id) for failure in refused}
 
 
-async def test_dead_chunk_leaves_no_partially_written_points(services, library, provider, monkeypatch):
+async def test_partially_written_points_of_dead_chunk_are_deleted(services, library, provider, monkeypatch):
     """Qdrant may write the other points of a request in which it refuses one."""
     client = services.index._client.http.client
     request = client.request

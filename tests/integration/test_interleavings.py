@@ -108,7 +108,7 @@ async def test_edit_of_never_live_version_becomes_ready(services, library, provi
     assert await differences(services, library) == []
 
 
-async def test_late_writer_of_never_live_version_leaves_nothing(services, library, provider):
+async def test_late_points_of_never_live_version_are_deleted(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services, "parse")
     late = await services.ledger.work.claim_to_index(10)
@@ -159,7 +159,7 @@ async def common_chunk(services):
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
-async def test_edit_during_show_leaves_no_gap(services, library, provider, monkeypatch, before):
+async def test_document_stays_searchable_during_edit_and_show(services, library, provider, monkeypatch, before):
     document = await library.add(FIRST, "a.md")
     await work(services)
     await library.add(SECOND, "a.md")
@@ -185,7 +185,7 @@ async def test_edit_during_show_leaves_no_gap(services, library, provider, monke
     assert await differences(services, library) == []
 
 
-async def test_edit_after_kill_during_show_leaves_no_gap(services, library, provider, monkeypatch):
+async def test_document_stays_searchable_after_kill_during_show(services, library, provider, monkeypatch):
     document = await library.add(FIRST, "a.md")
     await work(services)
     await library.add(SECOND, "a.md")
@@ -218,7 +218,7 @@ async def whole_points(services, library):
     return {record.id: (record.payload, record.vector) for record in records}
 
 
-async def test_abandoned_edit_leaves_no_trace_on_shared_chunks(services, library, provider):
+async def test_abandoned_edit_does_not_change_shared_chunks(services, library, provider):
     await library.add(SECOND, "a.md")
     await work(services)
     await accepted_of(services, library, "gamma", "where is the bay with the word")
@@ -317,7 +317,7 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, prov
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
-async def test_late_writer_leaves_no_dropped_question(services, library, provider, dies):
+async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
@@ -333,7 +333,7 @@ async def test_late_writer_leaves_no_dropped_question(services, library, provide
     assert await points(services, library) == before
 
 
-async def test_late_writer_before_settlement_leaves_nothing(services, library, provider):
+async def test_late_points_written_before_settlement_are_deleted(services, library, provider):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
     await end_leases(services)
@@ -488,7 +488,7 @@ async def test_question_retracted_while_waiting_is_not_found(services, library, 
     assert await differences(services, library) == []
 
 
-async def test_question_retracted_during_write_leaves_no_point(services, library, provider):
+async def test_point_of_question_retracted_during_write_is_deleted(services, library, provider):
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     collection = await library.collection()

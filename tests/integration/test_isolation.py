@@ -84,7 +84,7 @@ async def test_another_tenants_writes_change_no_results(services, provider, text
 
 
 @pytest.mark.parametrize("other", [("bob", "default"), ("alice", "second")], ids=["a tenant", "a collection"])
-async def test_foreign_ids_read_and_change_nothing(services, provider, other):
+async def test_another_tenants_ids_read_and_change_nothing(services, provider, other):
     await index_documents(services, "alice", ["harbour tide keeper"])
     before = await seen(services, "alice")
     mine = (await Library(services, "alice").collection()).location

@@ -202,7 +202,7 @@ async def test_routes_reject_keys_without_scope(client):
             reply = await requested(client, route, bearer(key))
             assert reply.status_code == 403, (route.path, scope)
             problem = reply.json()
-            expected = f"This needs a key with the scope '{needed}', which this key lacks."
+            expected = f"This request needs a key with the scope '{needed}', which this key lacks."
             if "error" in problem:  # in OpenAI's format
                 assert problem["error"]["code"] == "forbidden"
                 assert problem["error"]["message"] == expected

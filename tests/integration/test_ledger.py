@@ -285,7 +285,7 @@ async def test_failed_document_has_reason_and_is_retryable(services, library):
     assert len(await work.claim_documents(1)) == 1
 
 
-async def test_document_is_live_with_texts_ready_with_questions(services, library):
+async def test_texts_make_document_live_questions_make_it_ready(services, library):
     document = await parsed(services, library, "one", "two")
     work = services.ledger.work
 

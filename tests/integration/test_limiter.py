@@ -133,7 +133,7 @@ async def test_calls_use_limit_without_exceeding_any_window(pool):
     assert max(steady) >= 0.7 * 300, steady  # concurrently with other tests; an idle machine uses 0.85 and more
 
 
-async def test_flushed_pool_state_starts_empty(pool, redis_url):
+async def test_flushed_limiter_state_starts_empty(pool, redis_url):
     rates = Rates(requests=60)  # one a second, and one at once after a pause
     limiter = await pool.process(rates)
     await pool.call(limiter)
@@ -183,7 +183,7 @@ async def test_reservation_follows_past_usage(pool):
     assert in_between == 4 * 150
 
 
-async def test_429_pauses_whole_pool_for_its_duration(pool):
+async def test_429_pauses_all_workers_for_its_duration(pool):
     first, second = await pool.process(), await pool.process()
     await pool.call(second)
 
@@ -223,7 +223,7 @@ async def test_repeated_429s_without_retry_time_back_off_exponentially(pool):
     assert cooldowns == [pytest.approx(seconds, abs=0.4 * seconds) for seconds in (0.5, 1, 2)]
 
 
-async def test_rejected_provider_key_pauses_whole_pool(pool):
+async def test_rejected_provider_key_pauses_all_workers(pool):
     first, second = await pool.process(), await pool.process()
     refused = Misconfigured("401", component="llm", retry_after=timedelta(seconds=30))
 
@@ -286,7 +286,7 @@ async def _satisfies(reading, condition) -> bool:
     return condition(await reading)
 
 
-async def test_ten_failures_open_breaker_without_burning_attempts(pool):
+async def test_ten_failures_open_breaker_without_using_attempts(pool):
     first, second = await pool.process(), await pool.process()
     running = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
     await asyncio.sleep(0.2)
@@ -383,7 +383,7 @@ def slot_requests(count: int, *, is_query: bool = False) -> list[SlotRequest]:
     [(Rates(requests=2400), 36), (Rates(requests=100_000, tokens=120_000), 46), (Rates(), 3)],
     ids=["requests", "tokens", "in flight"],
 )
-async def test_ingest_leaves_share_of_limit_to_queries(redis_url, rates, granted):
+async def test_ingest_reserves_share_of_limit_for_queries(redis_url, rates, granted):
     async with Redis.from_url(redis_url) as redis:
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
         await script([], [], [], {})
@@ -446,7 +446,7 @@ async def test_query_over_tenant_limit_raises_tenant_limited(pool):
     await pool.call(limiter, tenant="other", max_wait=short)
 
 
-async def test_stopping_process_wakes_waiters_without_burning_attempts(pool):
+async def test_stopping_process_ends_waits_without_using_attempts(pool):
     limiter = await pool.process(Rates(requests=1))
     waiting = [asyncio.create_task(pool.call(limiter)) for _ in range(5)]
     await asyncio.sleep(0.2)
@@ -513,7 +513,7 @@ async def test_cancelled_caller_frees_its_slot(pool):
     await pool.call(limiter)
 
 
-async def test_limiter_keys_expire_and_share_one_slot(pool, redis_url):
+async def test_limiter_keys_expire_and_share_one_cluster_slot(pool, redis_url):
     limiter = await pool.process(Rates(requests=600), tenant_rates=Rates(requests=600))
 
     async with limiter.call("acme", 10, 10), Redis.from_url(redis_url) as redis:

@@ -69,7 +69,7 @@ def short(monkeypatch):
     monkeypatch.setattr(metrics, "_LAG_EVERY_SECONDS", 0.01)
 
 
-def test_loop_is_live_until_thirty_silent_seconds():
+def test_loop_without_heartbeats_is_dead_after_thirty_seconds():
     clock = ManualClock()
     pulse = Pulse("parse", clock)
     clock.seconds = LIVE_SECONDS
@@ -116,7 +116,7 @@ def test_process_without_port_is_found_while_it_runs():
 
 @asynccontextmanager
 async def frozen():
-    """A process whose threads do not answer, as after SIGSTOP."""
+    """Yield a process whose threads do not answer, as after SIGSTOP."""
     code = (
         "import sys, time; from shared.process.liveness import *; from shared.process import liveness\n"
         "liveness._answer_all = lambda *_: time.sleep(3600)\n"

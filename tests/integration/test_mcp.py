@@ -92,7 +92,7 @@ async def test_key_sees_only_tools_of_its_scopes(served):
         assert text_of(result) == "There is no tool 'add_document' for this key."
 
 
-async def test_unauthenticated_and_foreign_origins_are_refused(served, services, settings):
+async def test_unauthenticated_and_cross_origin_requests_are_refused(served, services, settings):
     reply = await served.post("/mcp", json=INITIALIZE, headers=ACCEPT)
     assert reply.status_code == 401
     assert reply.headers["www-authenticate"]

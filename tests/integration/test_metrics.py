@@ -62,7 +62,7 @@ async def test_search_before_first_points_is_not_a_failure(services, settings, p
     assert value("foreask_qdrant_seconds_count", outcome="ok") > before["ok"]
 
 
-async def test_dead_work_is_counted_by_error_kind(services, settings, provider, client):
+async def test_dead_letters_are_counted_by_error_kind(services, settings, provider, client):
     before = value("foreask_dead_total", stage="parse", kind="Unreadable")
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
     await work(services)

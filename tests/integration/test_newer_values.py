@@ -51,7 +51,7 @@ async def ok(reply):
     return reply.json()
 
 
-async def test_newer_options_and_ready_questions_are_read(services, client):
+async def test_options_and_questions_of_newer_release_are_read(services, client):
     await ok(await client.put(COLLECTION, json={"questions_per_chunk": 3}))
     await ok(await client.post("/v1/documents", json=BODY))
     await add_to(services, "collections", "options")
@@ -63,7 +63,7 @@ async def test_newer_options_and_ready_questions_are_read(services, client):
     assert (shown["options"]["questions_per_chunk"], shown["documents"]) == (3, {"ready": 1})
 
 
-async def test_newer_calibration_and_history_are_read(services, client):
+async def test_calibration_and_history_of_newer_release_are_read(services, client):
     document = await ok(await client.post("/v1/documents", json=BODY))
     await work(services)
     async with services.database.begin() as connection:
@@ -80,7 +80,7 @@ async def test_newer_calibration_and_history_are_read(services, client):
     assert chunk["attempts"] == [ATTEMPT]
 
 
-async def test_newer_limits_of_key_are_read(services, client):
+async def test_key_limits_of_newer_release_are_read(services, client):
     made = await ok(await client.post("/v1/keys", json={"name": "web", "scopes": ["read"]}))
     await add_to(services, "api_keys", "limits")
 
@@ -91,7 +91,7 @@ async def test_newer_limits_of_key_are_read(services, client):
     assert me["tenant"] == "alice"
 
 
-async def test_newer_labelled_questions_and_estimates_are_read(services, client):
+async def test_labels_and_estimates_of_newer_release_are_read(services, client):
     await ok(await client.post("/v1/documents", json=BODY))
     await work(services)
     question = {"question": "How much leave?", "external_ids": ["leave"]}

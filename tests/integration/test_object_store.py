@@ -59,7 +59,7 @@ async def found(client):
     return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
 
-async def test_deleted_document_leaves_no_object(client, stored, s3, bucket):
+async def test_object_of_deleted_document_is_deleted(client, stored, s3, bucket):
     uploaded = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
     assert uploaded.status_code == 202
     assert len(objects(s3, bucket)) == 1

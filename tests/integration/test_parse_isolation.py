@@ -233,13 +233,13 @@ async def test_compromised_child_reaches_nothing(taken_over, upload, attempts):
     assert upload.read_text() == "theirs"
 
 
-async def test_seccomp_alone_refuses_every_attempt(taken_over, attempts):
+async def test_seccomp_without_landlock_refuses_every_attempt(taken_over, attempts):
     taken_over.without("Landlock")
 
     assert await taken_over.tries(attempts) == refused(attempts)
 
 
-async def test_landlock_alone_protects_files_ports_and_parent(taken_over, upload, attempts):
+async def test_landlock_without_seccomp_protects_files_ports_and_parent(taken_over, upload, attempts):
     taken_over.without("seccomp")
     closed = ("read", "list", "cut", "rename", "delete", "write", "make a folder", "connect", "signal its", "trace")
     tried = {name: code for name, code in attempts.items() if name.startswith(closed) and "by a call" not in name}
@@ -248,7 +248,7 @@ async def test_landlock_alone_protects_files_ports_and_parent(taken_over, upload
     assert upload.read_text() == "theirs"
 
 
-async def test_unconfined_child_can_read_uploads_and_fork(taken_over, upload):
+async def test_child_without_confinement_can_read_uploads_and_fork(taken_over, upload):
     taken_over.without("seccomp", "Landlock")
     possible = {"read another tenant's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
 
@@ -346,7 +346,7 @@ def framed(messages: Sequence[bytes]) -> bytes:
     return b"".join(LENGTH.pack(len(message)) + message for message in messages)
 
 
-async def test_sound_reply_of_foreign_code_is_taken(taken_over):
+async def test_valid_reply_of_compromised_child_is_accepted(taken_over):
     """Each forged reply differs from this reply in one value."""
     assert await taken_over.parsed({"answer": writing(framed(messages_of(document_reply())))}) == SOUND
 
@@ -389,7 +389,7 @@ async def test_parts_of_parser_reply_are_limited_together(taken_over):
 SMALL_STACKS = "threading.stack_size(1 << 16)"  # the memory limit has room for few large ones
 
 
-async def test_child_with_too_many_threads_is_ended(taken_over):
+async def test_child_with_too_many_threads_is_killed(taken_over):
     before = children_of(os.getpid())
     start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 
@@ -400,7 +400,7 @@ async def test_child_with_too_many_threads_is_ended(taken_over):
     assert children_of(os.getpid()) <= before
 
 
-async def test_idle_child_with_too_many_threads_is_ended(taken_over):
+async def test_idle_child_with_too_many_threads_is_killed(taken_over):
     start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
     on_signal = f"signal.signal(signal.SIGUSR1, lambda *_: [{start} for _ in range({MORE_THREADS} + 1)])"
     async with ParsingSandbox() as sandbox:
@@ -418,9 +418,7 @@ async def test_worker_requiring_isolation_does_not_start_without_it(settings, mo
         pass  # logs a warning
 
     required = settings.model_copy(update={"parse_isolation": "require"})
-    with pytest.raises(
-        InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system does not give Landlock"
-    ):
+    with pytest.raises(InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system lacks Landlock"):
         async with build("parse", required):
             pass
     monkeypatch.undo()

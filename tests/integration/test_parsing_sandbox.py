@@ -201,7 +201,7 @@ async def test_pdf_chunks_have_page_numbers(parse):
         (pdf("x", encrypt=True), "a.pdf", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "protected with a password"),
         (ole("EncryptionInfo", "EncryptedPackage"), "a.xlsx", "protected with a password"),
-        (b"no pdf at all", "a.pdf", "is named a PDF but has no such header"),
+        (b"no pdf at all", "a.pdf", "is named a PDF but lacks its header"),
         (pdf("The ferry")[:60], "a.pdf", "is damaged"),
         (docx(paragraph("x"))[:300], "a.docx", "is damaged"),
         (zipped({"a.txt": b"x"}), "a.zip", "is a ZIP archive"),
@@ -218,7 +218,10 @@ async def test_unreadable_file_is_explained_in_one_sentence(parse, content, name
 
 @pytest.mark.parametrize(
     ("text", "count", "sentence"),
-    [(" " * 1_200, 100_000, "too large inside"), (paragraph("a b"), 2_500_000, "needed more than 1.0 GB of memory")],
+    [
+        (" " * 1_200, 100_000, "too large when unpacked"),
+        (paragraph("a b"), 2_500_000, "needed more than 1.0 GB of memory"),
+    ],
     ids=["unpacked size", "memory"],
 )
 async def test_expanding_file_is_explained_in_one_sentence(parse, text, count, sentence):
@@ -240,7 +243,7 @@ async def test_archive_bomb_is_refused_without_unpacking(parse, tmp_path):
         for _ in range(1024):
             part.write(b" " * 1024 * 1024)
 
-    with pytest.raises(Unreadable, match="too large inside: 1 parts, 1,024 MB unpacked"):
+    with pytest.raises(Unreadable, match="too large when unpacked: 1 parts, 1,024 MB"):
         await parse(path)
 
 
@@ -516,12 +519,12 @@ async def test_old_parser_folders_are_removed_at_start(temporary):
     assert sorted(temporary.iterdir()) == [another, young]
 
 
-async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
+async def test_failed_start_of_child_is_transient_error(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("text")
     monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
     async with ParsingSandbox() as sandbox:
-        with pytest.raises(Transient, match="no process to parse in can be started"):
+        with pytest.raises(Transient, match="no parser process can be started"):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
     monkeypatch.setattr(sandboxes.sys, "executable", "/bin/false")
@@ -530,7 +533,7 @@ async def test_unstartable_child_is_a_transient_error(tmp_path, monkeypatch):
             await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
 
-async def test_cancelled_parse_leaves_no_child(sandbox, tmp_path):
+async def test_child_of_cancelled_parse_is_killed(sandbox, tmp_path):
     fifo = endless_file(tmp_path)
     task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
     await asyncio.sleep(0.5)
@@ -626,7 +629,7 @@ async def parse_at_once(sandbox: ParsingSandbox, count: int) -> list[str]:
     return [text_of(document) for document in documents]
 
 
-async def test_first_pdf_parses_and_leaves_no_files(temporary):
+async def test_files_unpacked_for_first_pdf_are_removed(temporary):
     for _ in range(2):
         async with ParsingSandbox(workers=3) as sandbox:
             for text in await parse_at_once(sandbox, 3):

@@ -74,7 +74,7 @@ def test_broken_stream_hides_provider_message():
     with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
         raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})
 
-    assert caught.value.message == "the llm provider broke off its reply; its message is logged as provider.answered"
+    assert caught.value.message == "the llm provider interrupted its reply; its message is logged as provider.answered"
     assert logs[0]["words"] == f"Incorrect key *** or *** {OF_ACME}"
 
 

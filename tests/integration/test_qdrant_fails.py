@@ -211,7 +211,7 @@ async def without_bm25(services, library):
     await services.index._client.create_collection(name, vectors_config={"dense": vector})
 
 
-async def test_chunk_rejected_by_qdrant_leaves_no_point(services, library, provider):
+async def test_points_of_chunk_rejected_by_qdrant_are_deleted(services, library, provider):
     await without_bm25(services, library)
     document = await library.add(HARBOUR)
     with capture_logs() as logs:
@@ -273,7 +273,7 @@ async def test_late_worker_abandoning_chunk_deletes_only_own_points(services, li
     assert (await stored(services, library))[0] == before
 
 
-async def test_nudging_skips_missing_collections(services, library):
+async def test_optimization_request_skips_missing_collections(services, library):
     await library.collection()
 
     await services.cleaner.nudge_optimizers()
@@ -298,7 +298,7 @@ def nudged(monkeypatch):
     return nudged
 
 
-async def test_scheduler_nudges_waiting_collections(services, settings, nudged, monkeypatch):
+async def test_scheduler_starts_pending_optimizations_of_collections(services, settings, nudged, monkeypatch):
     monkeypatch.setattr(scheduler, "_NUDGE_EVERY", timedelta(seconds=0.05))
     names = ("grey-1", "grey-2", "green-1")
     for number, name in enumerate(names):

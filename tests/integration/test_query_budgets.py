@@ -66,7 +66,7 @@ async def settled(client):
     await eventually(lambda: budgets._sending is None and not any(a.unsent for a in budgets._accounts.values()))
 
 
-async def test_key_rate_leaves_rest_of_tenant(client):
+async def test_key_over_rate_limit_blocks_no_other_key(client):
     website, other = await key(client, requests_per_second=0.01), await key(client, "other")
 
     replies = [await retrieve(client, website) for _ in range(2)]
@@ -96,7 +96,7 @@ async def test_used_up_key_budget_rejects_queries_until_midnight(client, service
         assert (await retrieve(process, website)).status_code == 429
 
 
-async def test_every_model_call_of_a_query_counts(client, provider):
+async def test_budget_counts_every_model_call_of_query(client, provider):
     website = await key(client, tokens_per_day=1_000_000)
     spent = [0]
 
@@ -197,7 +197,7 @@ async def test_queries_are_counted_locally_during_broker_outage(settings, limits
             await budgets.admit("alice", KEY, limits)
 
 
-async def test_tokens_count_before_they_are_sent(settings):
+async def test_tokens_count_before_being_sent_to_broker(settings):
     async with process(settings, "redis://127.0.0.1:1") as budgets:
         for tokens in (9, 1):
             await budgets.admit("alice", KEY, KeyLimits(tokens_per_day=10))

@@ -171,7 +171,7 @@ async def test_asked_questions_are_listed_once_with_outcome(client, indexed, set
     assert (await list_queries(client, since=unanswerable.last_at.isoformat())).items == [streamed, unanswerable]
 
 
-async def test_disabled_query_log_is_stated_in_list(client, services, settings, indexed):
+async def test_question_list_reports_disabled_query_log(client, services, settings, indexed):
     await client.post("/v1/retrieve", json=QUESTION)
     async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
         assert await list_queries(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)

@@ -95,7 +95,7 @@ async def test_requests_are_not_counted_during_broker_outage():
     ]  # logged once, because the broker is not tried again for a second
 
 
-async def test_daily_upload_limit_rejects_and_leaves_nothing(services, settings, limited):
+async def test_upload_over_daily_limit_is_not_stored(services, settings, limited):
     async with limited(services, upload_bytes_per_day=20) as client:
         too_large = await client.post("/v1/documents", **document("x" * 21), headers=ALICE)
         taken = await client.post("/v1/documents", **document("x" * 12), headers=ALICE)

@@ -145,7 +145,7 @@ async def test_scheduler_stops_when_another_is_elected(services, elections):
     assert await run(services, "SELECT scheduler FROM deployment WHERE scheduler_until IS NOT NULL") == [("other",)]
 
 
-async def test_concurrent_cleaning_leaves_consistent_index(services, library, provider):
+async def test_concurrent_cleanup_keeps_index_consistent(services, library, provider):
     documents = [await library.add(f"A text about harbour number {number}.", f"{number}.md") for number in range(8)]
     await work(services)
     for number in range(3):

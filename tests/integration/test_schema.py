@@ -297,7 +297,7 @@ async def test_code_refuses_schema_that_needs_newer_code(ledger, tmp_path, monke
         assert said in capsys.readouterr().err
 
 
-async def test_older_release_leaves_newer_schema_unchanged(ledger, tmp_path, monkeypatch, capsys):
+async def test_older_release_does_not_change_newer_schema(ledger, tmp_path, monkeypatch, capsys):
     """A rollback runs the old release's `foreask schema`; its roles must not lose rights that newer code uses."""
     with monkeypatch.context() as newer:
         newer.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "m", COLUMN))

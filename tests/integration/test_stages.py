@@ -74,7 +74,7 @@ async def test_parser_message_is_only_logged(services, library):
 
     found = await services.ledger.documents.get("default", document.id)
     assert found.state == DocumentState.FAILED
-    assert found.error == "the PDF file is damaged and cannot be read; make or fetch it again"
+    assert found.error == "the PDF file is damaged and cannot be read; create or download it again"
     (refused,) = [entry for entry in logs if entry["event"] == "document.refused"]
     assert refused["document_id"] == str(document.id)
     assert refused["tenant"] == "default"
@@ -317,7 +317,7 @@ async def test_upsert_does_not_replace_point_of_later_claim(services, library):
     assert await written(6) == 6
 
 
-async def test_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
+async def test_points_and_upload_of_deleted_document_are_deleted(services, library, provider):
     document = await library.add(TWO_SECTIONS)
     await library.add("Something else that stays where it is.", "b.md")
     await work(services)
@@ -382,7 +382,7 @@ async def test_questions_with_unstorable_characters_are_stored(services, library
     assert found.progress.questions >= 1
 
 
-async def test_document_that_kills_workers_is_set_aside(services, library, provider):
+async def test_document_that_kills_workers_becomes_dead_letter(services, library, provider):
     document = await library.add("poison", "poison.md")
     for suspect in (False, False, True, True, True):
         assert len(await services.ledger.work.claim_documents(1, suspects=suspect)) == 1
@@ -436,7 +436,7 @@ async def test_min_score_and_filters_are_applied(services, library, provider):
     assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
 
 
-async def test_unchanged_reindex_costs_nothing_and_leaves_no_gap(services, library, provider):
+async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
     await work(services)
     before = await points(services, library)
@@ -548,7 +548,7 @@ async def test_questions_are_filtered_against_text_without_questions(services, l
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 
-async def test_text_rejected_with_questions_is_embedded_alone(services, library, provider):
+async def test_text_rejected_with_questions_is_embedded_without_them(services, library, provider):
     await enable_prepending(services)
     provider.script(refuse_containing=f"?\n{HARBOUR}")
     document = await library.add(HARBOUR, "a.md")

@@ -43,7 +43,7 @@ def test_failed_acknowledgement_does_not_block_next_wakeup(connection):
     assert channel.qos.can_consume()
 
 
-def test_delivered_wakeup_leaves_no_key_in_broker(connection):
+def test_key_of_delivered_wakeup_is_deleted_from_broker(connection):
     channel, message = receive(connection, "three")
 
     assert message.payload == {"a": "wake-up"}

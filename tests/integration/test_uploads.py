@@ -64,7 +64,7 @@ async def test_folder_belongs_to_first_deployment_until_adopted(services):
         await services.uploads.require_own()
 
 
-async def test_empty_ledger_deletes_nothing_from_foreign_folder(services, monkeypatch):
+async def test_empty_ledger_deletes_nothing_from_another_deployments_folder(services, monkeypatch):
     stored_files = await stored(services, 3)
     skip_waiting_day(monkeypatch)
     empty = orphans.Orphans(

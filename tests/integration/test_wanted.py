@@ -23,7 +23,7 @@ COPY = """
 
 
 def limited(services, *, most=16, **changes):
-    """The computation with other limits."""
+    """Return the computation with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
     return WantedWorkers(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
 
@@ -53,7 +53,7 @@ async def test_generate_workers_follow_queue_up_to_maximum(services):
     assert (await limited(services).update())["generate"] == 1  # retried later
 
 
-async def test_wanted_workers_return_to_minimum_after_queue(services, provider):
+async def test_wanted_workers_return_to_minimum_with_empty_queue(services, provider):
     await to_generate(services, 130)
     assert (await services.wanted.update())["generate"] == 3
 
@@ -62,7 +62,7 @@ async def test_wanted_workers_return_to_minimum_after_queue(services, provider):
     assert await services.wanted.update() == {"parse": 1, "generate": 1, "index": 1}
 
 
-async def test_rate_limit_bounds_workers_whatever_is_due(services, library, provider):
+async def test_rate_limit_bounds_workers_regardless_of_queue(services, library, provider):
     await library.add("alpha beta")
     await work(services)  # calls are measured
     await to_generate(services, 641, "other")
@@ -71,7 +71,7 @@ async def test_rate_limit_bounds_workers_whatever_is_due(services, library, prov
     assert (await limited(services, rates=Rates(requests=10**9)).update())["generate"] == 11
 
 
-async def test_tenants_without_budget_want_no_workers(services):
+async def test_tenants_with_exhausted_budget_need_no_workers(services):
     await to_generate(services, 200, "poor")
     await to_generate(services, 65, "rich")
 

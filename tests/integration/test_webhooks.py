@@ -150,7 +150,7 @@ class RaisingSender(Sender):
         return await super().send(due)
 
 
-async def test_message_that_raises_delays_no_other(open_client, services, receiver):
+async def test_failing_message_delays_no_other_message(open_client, services, receiver):
     hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
     await open_client.post("/v1/documents", json=LEAVE)
     await work(services)

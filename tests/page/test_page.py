@@ -21,7 +21,7 @@ async def ask(visit, question):
 
 
 @pytest.mark.parametrize("path", SCREENS)
-async def test_screens_load_without_errors_or_foreign_requests(visit, path):
+async def test_screens_load_without_errors_or_external_requests(visit, path):
     await visit.go(path)
     await expect(visit.page.locator("nav a[aria-current=page]")).to_have_count(1)
     await expect(visit.page.locator("main")).not_to_be_empty()
@@ -65,7 +65,7 @@ async def test_untrusted_content_is_shown_as_text(visit, deployment):
     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_uploads_show_states_of_the_ledger(visit, deployment, files):
+async def test_uploaded_documents_show_their_states(visit, deployment, files):
     await visit.go("/documents")
     await visit.page.locator("input[type=file]").set_input_files(files)
     await expect(visit.page.locator(".uploads")).to_contain_text("13 files uploaded")
@@ -85,7 +85,7 @@ async def test_uploads_show_states_of_the_ledger(visit, deployment, files):
     await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
 
 
-async def test_trying_a_text_stores_nothing(visit, deployment):
+async def test_trial_of_text_stores_nothing(visit, deployment):
     before = deployment.client.get("/v1/status").json()["documents"]
     await visit.go("/lab/try")
     await visit.page.get_by_label("Text").fill("# Leave\n\nEverybody has thirty days of leave a year.")

@@ -96,7 +96,7 @@ async def tab_to(page, wanted) -> None:
     raise AssertionError("Tab does not reach the element")
 
 
-async def test_keyboard_leads_from_upload_to_source(browser, deployment, tmp_path):
+async def test_keyboard_suffices_from_upload_to_source(browser, deployment, tmp_path):
     file = tmp_path / "parking.txt"
     file.write_text("The car park of the office in Kiel opens at seven.")
     viewport = {"width": 1360, "height": 850}

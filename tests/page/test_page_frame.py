@@ -95,7 +95,7 @@ async def test_screen_reader_announces_answer_once_completely(visit):
     assert set(announced[1:-1]) <= {"Writing the answer."}  # no announcement of single words
 
 
-async def test_priced_files_are_sent_after_confirmation(visit, deployment, tmp_path):
+async def test_estimated_files_are_uploaded_after_confirmation(visit, deployment, tmp_path):
     async def priced(route):
         me = await (await route.fetch()).json()
         await route.fulfill(json=me | {"prices": {"prompt": 0.4, "completion": 1.6}})
@@ -141,7 +141,7 @@ async def test_token_preview_survives_reload_with_warning(visit, files):
     assert not await page.evaluate(leaving)
 
 
-async def test_revoked_actions_are_shown_until_refused(visit):
+async def test_revoked_actions_disappear_after_refused_request(visit):
     visit.allowed = ("403",)
     await visit.go("/documents")
     await expect(visit.page.locator(".rail a")).to_have_count(8)

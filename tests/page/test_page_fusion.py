@@ -24,7 +24,7 @@ def many(deployment):
 
 
 @pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
-async def test_random_weights_rank_as_on_the_server(visit, deployment, many, fusion):
+async def test_page_ranks_like_server_for_random_weights(visit, deployment, many, fusion):
     chance = random.Random(7)
     replies = []
     for _ in range(WEIGHTS):

@@ -125,7 +125,7 @@ async def test_late_explanation_does_not_replace_newer(visit):
         assert await page.locator(".explained tbody").inner_text() == before
 
 
-async def test_price_never_appears_at_other_collection(visit, second):
+async def test_price_is_not_shown_for_another_collection(visit, second):
     page = visit.page
     await visit.go("/collections/default")
     async with held(page, "**/v1/estimates") as late:
@@ -139,7 +139,7 @@ async def test_price_never_appears_at_other_collection(visit, second):
         await expect(page.get_by_role("button", name="Start the rebuild")).to_have_count(0)
 
 
-async def test_unreadable_number_is_rejected_and_stays(visit, deployment):
+async def test_invalid_number_is_rejected_and_stays_in_field(visit, deployment):
     page = visit.page
     before = deployment.client.get("/v1/collections/default").json()["options"]
     await visit.go("/collections/default")
@@ -150,7 +150,7 @@ async def test_unreadable_number_is_rejected_and_stays(visit, deployment):
     assert deployment.client.get("/v1/collections/default").json()["options"] == before
 
 
-async def test_late_question_list_is_not_drawn_elsewhere(visit):
+async def test_late_question_list_is_ignored_on_another_screen(visit):
     page = visit.page
     await ask(visit, "How many days of leave does everybody have?")
     async with held(page, re.compile(r"/v1/collections/default/queries\?")) as late:
@@ -163,7 +163,7 @@ async def test_late_question_list_is_not_drawn_elsewhere(visit):
         await expect(page.get_by_text("How many days of leave does everybody have?")).to_have_count(0)
 
 
-async def test_left_screen_sends_no_requests(visit):
+async def test_hidden_screen_sends_no_requests(visit):
     page = visit.page
     requests = []
     page.on("request", lambda each: each.url.endswith("/v1/status") and requests.append(each.url))
@@ -209,7 +209,7 @@ async def test_failed_row_page_can_be_reloaded(visit, deployment):
     await until(rows_have_come)
 
 
-async def test_double_key_press_skips_no_unseen_question(visit, deployment):
+async def test_double_key_press_skips_only_visible_question(visit, deployment):
     page = visit.page
     for question in ("How many days of leave does everybody have?", "Wie viele Tage Urlaub haben alle?"):
         deployment.client.post("/v1/retrieve", json={"question": question, "collection": "default"}).raise_for_status()
@@ -276,7 +276,7 @@ async def test_proxy_without_server_loses_no_file(visit, tmp_path):
     await expect(page.locator(".uploads")).to_contain_text("1 file uploaded")
 
 
-async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path):
+async def test_stopped_uploads_free_slots_for_others(visit, deployment, tmp_path):
     page = visit.page
     visit.allowed = ("429",)
     files = [tmp_path / f"stop-{number}.txt" for number in range(5)]

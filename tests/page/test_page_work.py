@@ -27,7 +27,7 @@ def slow(provider, tmp_path):
         yield deployment
 
 
-async def test_work_shows_its_bottleneck(browser, slow, provider):
+async def test_work_screen_shows_bottleneck(browser, slow, provider):
     address = f"http://127.0.0.1:{slow.port}"
     slow.ingest(corpus(documents=60, sections=10, words=40))
     async with visiting(browser, address, viewport={"width": 1360, "height": 850}) as visit:
@@ -49,7 +49,7 @@ async def test_work_shows_its_bottleneck(browser, slow, provider):
             await expect(visit.page.get_by_text("Unknown: the broker is unavailable.")).to_be_visible()
 
 
-async def test_work_charts_the_last_hour(visit, deployment):
+async def test_work_screen_charts_last_hour(visit, deployment):
     page = visit.page
     await visit.go("/work")
     figure = page.get_by_role("figure", name="The last hour")

@@ -90,8 +90,8 @@ ONE_BUILD = "tests/integration/test_migrate.py::test_query_uses_one_build_during
 UNFINISHED = "tests/integration/test_interleavings.py::test_document_of_dead_worker_is_finished_later"
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
-ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
-LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
+ERASURE = "tests/faults/test_tenant_erased.py::test_tenant_erasure_with_kills_deletes_all_data"
+LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_stores_nothing[generate-after the end]"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
@@ -199,7 +199,7 @@ BUGS = (
     ),
     Bug(
         "a dead connection is kept for a long time",
-        BROKER + "test_broker_connections_silent_forever_are_replaced",
+        BROKER + "test_silent_broker_connections_are_replaced",
         "shared/broker/wakeups.py",
         (('"health_check_interval": seconds', '"health_check_interval": 120'),),
     ),
@@ -306,7 +306,7 @@ BUGS = (
     ),
     Bug(
         "a new version stays hidden",
-        DOCUMENTS + "test_changes_during_ingest_leave_only_newest_version",
+        DOCUMENTS + "test_only_newest_version_remains_after_concurrent_changes",
         "shared/vectors/writes.py",
         (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
@@ -360,13 +360,13 @@ BUGS = (
     ),
     Bug(
         "work that kills its worker is never set aside",
-        "tests/faults/test_poison.py::test_poison_is_set_aside_and_others_finish",
+        "tests/faults/test_poison.py::test_poison_becomes_dead_letter_and_others_finish",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1_000:"),),
     ),
     Bug(
         "a wake-up expires by the clock of the worker that receives it",
-        "tests/faults/test_clock_jumps.py::test_jumping_worker_clocks_change_nothing",
+        "tests/faults/test_clock_jumps.py::test_clock_jumps_of_workers_change_no_result",
         "shared/broker/wakeups.py",
         (("retry=False)", "retry=False, expires=3600)"),),
     ),
@@ -395,7 +395,7 @@ BUGS = (
     ),
     Bug(
         "a version waits for its questions",
-        PROVIDER + "test_dead_language_model_keeps_texts_searchable",
+        PROVIDER + "test_texts_stay_searchable_during_language_model_outage",
         "shared/ledger/work/settlements.sql",
         (("{TO_INDEX_TEXT:c}", "{OPEN_CHUNKS:c}"),),
     ),
@@ -497,7 +497,7 @@ BUGS = (
     ),
     Bug(
         "the tokens of running queries do not count",
-        "tests/integration/test_query_budgets.py::test_tokens_count_before_they_are_sent",
+        "tests/integration/test_query_budgets.py::test_tokens_count_before_being_sent_to_broker",
         "api/access/query_budgets.py",
         (("self.tokens + unsent >= tokens", "self.tokens >= tokens"),),
     ),
@@ -515,7 +515,7 @@ BUGS = (
     ),
     Bug(
         "replies to a public key contain the questions of other users",
-        OF_KEYS + "test_users_questions_are_shown_only_with_read",
+        OF_KEYS + "test_users_questions_are_shown_only_with_read_scope",
         "api/routes/queries.py",
         (("if not caller.reads_users_questions:", "if False:"),),
     ),
@@ -545,7 +545,7 @@ BUGS = (
     ),
     Bug(
         "the bytes of a document that is erased during the check of its pack remain",
-        "tests/integration/test_erasure.py::test_erasure_during_pack_check_leaves_no_bytes",
+        "tests/integration/test_erasure.py::test_erasure_during_pack_check_deletes_all_bytes",
         "shared/ledger/documents/unreferenced_objects.py",
         (("            if list(named) == list(parts):", "            if True:"),),
     ),
@@ -692,7 +692,7 @@ def _end_of(text: str) -> str:
 
 
 def _is_of(case: str, name: str) -> bool:
-    """Whether a test of a report has this name; without parameters a name means all tests of its function."""
+    """Return whether a test of a report has this name; without parameters a name means all tests of its function."""
     return case == name or case.partition("[")[0] == name
 
 

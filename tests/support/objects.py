@@ -45,7 +45,7 @@ class S3:
         return json.dumps(self.options())
 
     def answers(self) -> bool:
-        """Whether the server accepts requests."""
+        """Return whether the server accepts requests."""
         try:
             self._http.get("/moto-api/")
         except httpx.TransportError:

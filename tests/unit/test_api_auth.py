@@ -80,7 +80,7 @@ async def test_keyless_mode_serves_local_programs(host):
         {"host": "127.0.0.1:8350", "sec_fetch_site": "cross-site"},
     ],
 )
-async def test_keyless_mode_refuses_foreign_web_pages(headers):
+async def test_keyless_mode_refuses_pages_of_other_sites(headers):
     with pytest.raises(Unauthorized):
         await tenant_of(request_with(NO_KEYS, **headers))
 

@@ -110,7 +110,7 @@ async def test_form_is_independent_of_network_chunks(uploads, size, file_first):
     ],
 )
 @pytest.mark.parametrize("size", [100, None])
-async def test_rejected_form_leaves_no_file(uploads, tmp_path, body, error, size):
+async def test_rejected_form_stores_no_file(uploads, tmp_path, body, error, size):
     with pytest.raises(error) as raised:
         await read(uploads, body, size, max_upload_bytes=5_000, max_json_bytes=1_500)
 

@@ -41,7 +41,7 @@ async def app(scope, receive, send):
 
 @asynccontextmanager
 async def connections():
-    """A server, as a function that opens a connection to it."""
+    """Start a server, and yield a function that opens a connection to it."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_config=None))
     running = asyncio.create_task(server.serve())
     while not server.started:
@@ -119,7 +119,7 @@ async def test_headers_within_the_limits_are_served():
     assert reply.count(OK) == 3
 
 
-async def test_each_request_of_a_connection_is_counted_alone():
+async def test_requests_of_a_connection_are_counted_separately():
     reply = await replies_to(*[START + b"a: " + b"b" * 30_000 + b"\r\n\r\n"] * 10)
 
     assert reply.count(OK) == 11
@@ -174,7 +174,7 @@ async def test_refusal_is_not_written_into_a_response():
         writer.close()
 
 
-def test_connections_leave_files_for_engines_and_uploads():
+def test_connection_limit_reserves_files_for_engines_and_uploads():
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     assert protocol.max_connections() == max(1, files - 200)

@@ -44,7 +44,7 @@ async def test_part_is_read_at_any_offset(blocks, offset, length):
     assert await blocks.read("pack", offset, length) == PACK[offset : offset + length]
 
 
-async def test_part_past_the_end_is_shorter(blocks):
+async def test_read_past_end_of_object_is_shorter(blocks):
     assert await blocks.read("pack", len(PACK) - 3, 9) == b"end"
     assert await blocks.read("pack", 10 * BLOCK_BYTES, 9) == b""
 

@@ -96,7 +96,7 @@ def test_unrelated_words_do_not_match(language, text, query):
     assert not shared_terms(text, language, query, [language])
 
 
-def test_whole_identifier_outranks_its_parts():
+def test_complete_identifier_outranks_its_parts():
     identifier, parts = document_vector("AB-1234/7"), document_vector("7 or 1234, AB")
     query = set(query_vector("AB-1234/7").indices)
 

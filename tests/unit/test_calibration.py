@@ -28,7 +28,7 @@ def hits_and_answers(count, right, wrong, noise=0.0, seed=7):
     return hits_by_question, [{"right"}] * count
 
 
-def test_misleading_channel_loses_its_weight():
+def test_misleading_channel_gets_lower_weight():
     hits_by_question, relevant = hits_and_answers(
         30, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
@@ -41,7 +41,7 @@ def test_misleading_channel_loses_its_weight():
     assert calibration.questions == 30
 
 
-def test_chance_weights_cost_little_on_new_questions():
+def test_weights_chosen_by_chance_lose_little_quality():
     right, wrong = {"questions": 0.5, "text": 0.5, "bm25": 0.5}, {"questions": 0.45, "text": 0.45, "bm25": 0.45}
     costs = []
     for seed in range(8):

@@ -128,7 +128,7 @@ def test_long_paragraph_is_cut_between_sentences_overlapping():
         assert text[other.span[0] - 1].isspace()
 
 
-def test_whole_paragraphs_are_not_repeated():
+def test_overlap_does_not_repeat_complete_paragraphs():
     chunks = chunks_of("\n\n".join([PROSE * 3] * 4))
 
     assert len(chunks) == 4

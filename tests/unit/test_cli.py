@@ -88,7 +88,7 @@ def test_document_actions_are_document_subcommands(command, capsys, monkeypatch)
     assert "No such command" in err
 
 
-def test_unusable_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
+def test_invalid_setting_is_named_without_value(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
     monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
@@ -122,7 +122,7 @@ def test_missing_extra_is_named(package, extra, command, tmp_path):
     assert "Traceback" not in ended.stderr
 
 
-def test_bug_raises_its_exception(monkeypatch):
+def test_unexpected_error_of_command_is_raised(monkeypatch):
     def broken(prog_name):
         raise ValueError("a bug")
 

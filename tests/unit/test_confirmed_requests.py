@@ -9,7 +9,7 @@ from shared.ingest.index.finish import confirmed
 @pytest.mark.parametrize(
     "error", [Unavailable("unavailable", component="qdrant"), Permanent("rejected"), KeyError("section")]
 )
-async def test_failing_request_leaves_others_confirmed(error):
+async def test_failing_request_does_not_affect_other_requests(error):
     async def request(item):
         if item == 2:
             raise error

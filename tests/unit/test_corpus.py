@@ -76,7 +76,7 @@ def test_rows_without_id_use_their_number(write):
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson"])
-def test_json_lines_without_known_columns_are_document(write, name):
+def test_json_lines_without_standard_columns_are_one_document(write, name):
     assert corpus_in([write(name, lines({"time": 1, "text": "a"}))], Columns()) is None
 
 

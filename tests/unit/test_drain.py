@@ -242,7 +242,7 @@ async def test_unrecordable_outcome_blocks_no_other():
     assert 4 not in shop.released  # its claim expires, so that it is finally set aside
 
 
-async def test_raising_outcome_blocks_no_other():
+async def test_failing_outcome_blocks_no_other():
     shop = Shop(10, slots=10)
     stage = shop.stage()
 
@@ -275,7 +275,7 @@ async def test_failed_drain_counts_its_leases_as_lost():
     assert len(shop.due) > 50  # it stopped soon, because its work may be paid
 
 
-async def test_raising_settlements_between_others_end_no_drain(monkeypatch):
+async def test_occasional_failing_settlements_end_no_drain(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
     shop = Shop(10, slots=4)
     stage = shop.stage()
@@ -292,7 +292,7 @@ async def test_raising_settlements_between_others_end_no_drain(monkeypatch):
     assert shop.settled == list(range(0, 10, 2))
 
 
-async def test_raising_extension_is_retried_before_expiry():
+async def test_extension_that_raises_is_retried_before_expiry():
     shop = Shop(2)
     raised = 0
 
@@ -367,7 +367,7 @@ async def test_settlement_bug_ends_drain_instead_of_hanging():
         await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
 
 
-async def test_suspect_is_processed_alone():
+async def test_suspect_is_processed_without_other_items():
     shop = Shop(20, slots=4)
     shop.suspects.extend([100, 101, 102])
     concurrent = []
@@ -392,7 +392,7 @@ async def test_suspect_is_processed_alone():
     assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])
 
 
-async def test_claims_during_commit_start_afterwards():
+async def test_items_claimed_during_commit_start_after_it():
     shop = Shop(8, slots=4)
     stage = shop.stage()
     committing, go_on = asyncio.Event(), asyncio.Event()
@@ -539,7 +539,7 @@ async def test_no_payment_after_possible_lease_expiry():
     assert calls.last - calls.first < 0.25
 
 
-async def test_no_payment_after_known_lease_loss():
+async def test_no_payment_after_reported_lease_loss():
     async def lost(_):
         return set()
 

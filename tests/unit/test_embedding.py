@@ -31,15 +31,15 @@ def test_texts_are_packed_by_count_and_tokens():
     assert list(pack(texts, max_inputs=10, max_tokens=33)) == [range(3), range(3, 5)]
 
 
-def test_oversized_text_is_sent_alone():
+def test_oversized_text_is_sent_in_separate_request():
     assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(1), range(1, 2), range(2, 3)]
 
 
-def test_no_texts_make_no_pack():
+def test_empty_input_creates_no_request():
     assert list(pack([], max_inputs=2, max_tokens=2)) == []
 
 
-async def test_rejected_text_fails_alone():
+async def test_rejected_text_fails_without_other_texts():
     embedder = Picky()
 
     vectors = await embed_each(embedder, ["one", "bad", "three", "four"])

@@ -71,7 +71,7 @@ def test_undeclared_rate_uses_recent_concurrency():
     assert duration(AMOUNTS, limits) == (300.0, "llm calls in flight")
 
 
-def test_missing_limits_leave_duration_unknown():
+def test_duration_without_limits_is_unknown():
     assert duration(AMOUNTS, [limit("llm requests", in_flight=8), limit("llm tokens")]) is None
 
 
@@ -119,7 +119,7 @@ def test_configured_prices_override_list_prices():
     assert price(settings(llm_model="m", llm_input_price=0.0), "generate", Usage(1_000, 1_000)) == 0.0
 
 
-def test_known_providers_have_list_prices():
+def test_major_providers_have_list_prices():
     listed = price(
         settings(llm_base_url="https://api.openai.com/v1", llm_model="gpt-4o-mini"), "generate", Usage(10**6, 10**6)
     )

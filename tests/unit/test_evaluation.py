@@ -36,12 +36,12 @@ def test_labelled_set_reports_skipped_rows(tmp_path):
     assert labelled.questions is not None
     assert labelled.questions["p1"] == ("Where do herons nest during monsoon?",)
     assert labelled.notes == (
-        "1 judgement (nowhere) of passages that the corpus does not have left out.",
-        "1 query (unrated) without a passage to be found left out.",
+        "Skipped 1 judgement (nowhere) of passages that are not in the corpus.",
+        "Skipped 1 query (unrated) without a relevant passage.",
     )
 
 
-def test_known_answers_and_unanswerable_questions_are_read(tmp_path):
+def test_labelled_answers_and_unanswerable_questions_are_read(tmp_path):
     write(tmp_path)
     rows = [
         {"_id": "first", "text": "Who?", "answers": ["Bertram"]},
@@ -76,11 +76,11 @@ def test_qrels_accept_beir_layout_without_header(tmp_path):
         ("corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": ', "corpus.jsonl, line 2 is not JSON"),
         ("corpus.jsonl", '{"_id": "a", "text": "x"}\n\n{"text": "x"}', "corpus.jsonl, line 3 has no _id."),
         ("corpus.jsonl", '{"_id": "a", "text": " "}', "corpus.jsonl, line 1 has no text."),
-        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n' * 2, "corpus.jsonl, line 2 has the _id a again."),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n' * 2, "corpus.jsonl, line 2 repeats the _id a."),
         ("corpus.jsonl", "", "corpus.jsonl is empty."),
         ("queries.jsonl", "[1]", "queries.jsonl, line 1 is not a JSON object."),
         ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst p0 1", "qrels.tsv, line 2 is not query-id, corpus-id and a"),
-        ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst\tp0\t0", "has a passage to be found."),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst\tp0\t0", "has a relevant passage."),
         ("generated.jsonl", '{"passage_id": "p0", "questions": "Who?"}', "generated.jsonl, line 1 has no list of"),
     ],
 )
@@ -101,7 +101,7 @@ def test_missing_file_is_named(tmp_path):
         read_set(tmp_path / "nowhere")
 
 
-def test_metrics_follow_from_rank():
+def test_metric_values_follow_from_rank():
     judgements = {"one": {"a": 1}, "two": {"b": 1, "c": 1}, "three": {"d": 1}, "four": {"e": 1}}
     ten = [f"x{number}" for number in range(10)]
     rankings = {"one": ["a", "z"], "two": ["z", "y", "c"], "three": [], "four": [*ten, "e"]}
@@ -307,7 +307,7 @@ def test_collection_questions_are_read(tmp_path):
         ([{"external_ids": ["a"]}], "line 1 has no question"),
         (
             [{"question": "Why?", "external_ids": ["a"]}, {"question": "Why?", "chunk_ids": ["b"]}],
-            "line 2 names chunks where",
+            "line 2 names chunks although",
         ),
     ],
 )

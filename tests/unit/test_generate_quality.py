@@ -95,7 +95,7 @@ def test_good_question_passes(question):
         ),
     ],
 )
-def test_foreign_language_questions_pass(text, questions):
+def test_questions_in_other_languages_pass(text, questions):
     results = filter_by_text(questions, ChunkContent.whole(text))
 
     assert [(each.text, each.reason) for each in results] == [(question, None) for question in questions]

@@ -45,7 +45,7 @@ def test_windows_never_exceed_token_limit_despite_debt(limit):
     assert rate * 60_000 >= 0.95 * limit
 
 
-def test_undeclared_limits_do_not_limit():
+def test_undeclared_limits_do_not_restrict_calls():
     assert Rates().buckets() == (UNLIMITED, UNLIMITED)
     assert not Rates().declared
     assert Rates(tokens=1).declared
@@ -92,7 +92,7 @@ class Broker:
         return self.reply
 
 
-async def test_provider_keys_share_one_slot():
+async def test_keys_of_provider_share_one_cluster_slot():
     broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
     await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
         [], [], [], {"acme": (UNLIMITED, UNLIMITED)}

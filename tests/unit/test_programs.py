@@ -57,9 +57,9 @@ def test_embedded_model_has_its_own_defaults(given, expected):
         ([], ""),
         (
             ["Landlock"],
-            "! This system does not give Landlock: a file that takes over the process in which it is read is",
+            "! This system lacks Landlock: a file that takes control of the process that parses it is",
         ),
-        (["seccomp", "Landlock"], "! This system does not give seccomp and Landlock: a file that takes over"),
+        (["seccomp", "Landlock"], "! This system lacks seccomp and Landlock: a file that takes control"),
     ],
 )
 def test_up_reports_missing_kernel_features(monkeypatch, lacking, expected):

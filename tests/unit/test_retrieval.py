@@ -109,7 +109,7 @@ def test_partial_questions_do_not_outrank_nearer_text():
     assert ranked(hits, "mean")[0] == "w"
 
 
-def test_near_identical_question_counts_with_text_agreement():
+def test_near_identical_question_adds_score_if_text_agrees():
     hits = {"questions": questions(question("w", 0.95), question("r", 0.9)), "text": text(r=0.7, w=0.0)}
 
     assert ranked(hits)[0] == "r"

@@ -64,7 +64,7 @@ def test_matched_name_never_lowers_chunk():
     assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
 
 
-def test_reranked_chunks_precede_in_rerankers_order():
+def test_reranked_chunks_come_first_in_rerankers_order():
     matches = [match("a", 0.9), match("b", 0.8), match("c", 0.7), match("d", 0.6)]
 
     result = reranked(matches, {"a": -2.0, "b": 0.0, "c": 3.0})
@@ -95,7 +95,7 @@ def test_names_match_in_scripts_without_spaces():
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
 
 
-def test_left_out_reason_depends_on_rank():
+def test_reason_for_exclusion_depends_on_rank():
     placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
     placed.append(ExpectedChunk("hidden", left_out="filter"))
 

@@ -52,12 +52,12 @@ def test_permanent_error_is_never_retried():
         Unavailable("500", component="qdrant", answered=True),
     ],
 )
-def test_external_failure_burns_no_attempt(error):
+def test_external_failure_uses_no_attempt(error):
     decision = decide(error, 99, POLICY, lambda: 1.0)
 
     assert isinstance(decision, Retry)
     assert not decision.burns_attempt
 
 
-def test_provider_failure_burns_attempt():
+def test_provider_failure_uses_attempt():
     assert isinstance(decide(Unavailable("500", component="llm", answered=True), 3, POLICY, lambda: 1.0), Dead)

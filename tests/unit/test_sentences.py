@@ -46,7 +46,7 @@ def test_prose_is_split_into_sentences(text, expected):
     assert split(text) == expected
 
 
-def test_breaks_follow_final_marks_of_every_script():
+def test_sentences_end_at_final_marks_of_every_script():
     text = "One. (Two!) 3.5 is one\nthe next line। दो। 第一句。「第二句！」Third"
     stops = [0, *sentence_breaks(text, 0, len(text)), len(text)]
 

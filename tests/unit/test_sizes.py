@@ -101,7 +101,7 @@ async def test_failed_count_is_repeated():
     assert await sizes.of(HERE) == 9
 
 
-async def test_changed_collection_is_counted_again_after_a_rest():
+async def test_changed_collection_is_recounted_after_a_pause():
     slow = Slow(seconds=0.5)
     sizes = Sizes(slow.count, now=slow.clock)
     assert await sizes.at(HERE, "one document") == CachedCount(7, timedelta(seconds=0.5), is_current=True)

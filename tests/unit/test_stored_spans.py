@@ -44,7 +44,7 @@ def test_text_of_stored_spans_has_bounded_pieces(spans):
     assert len(restored([chunk(span) for span in spans], "text/plain", markdown=False).text) == sum(sizes)
 
 
-def test_words_after_last_position_stay_apart():
+def test_words_after_last_position_stay_separate():
     text = "".join(pieces_of([chunk((0, 4)), chunk((10**9, 10**9 + 4)), chunk((10**10, 10**10 + 4))]))
 
     assert text.split() == ["late"] * 3

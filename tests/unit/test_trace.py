@@ -59,5 +59,5 @@ def test_every_fact_type_has_sentence():
         (None, None),
     ],
 )
-def test_facts_become_sentences(facts, expected):
+def test_stage_facts_become_sentences(facts, expected):
     assert sentence(facts) == expected

@@ -31,7 +31,7 @@ def test_rate_limit_allows_one_worker_for_any_queue(due):
 
 
 @pytest.mark.parametrize(("due", "workers"), [(0, 0), (1, 1), (64, 1), (65, 2), (640, 10), (1_000_000, 15_625)])
-def test_without_limits_queue_divided_by_slots(due, workers):
+def test_unlimited_workers_are_queue_divided_by_slots(due, workers):
     assert generate(due) == workers
 
 
@@ -56,7 +56,7 @@ def test_refusing_provider_limits_workers_to_estimated_capacity():
     assert generate(10, times=CallTimes(0.5, in_flight=200)) == 1
 
 
-def test_limited_tenant_does_not_count_beyond_its_limits():
+def test_workers_for_tenant_are_limited_by_its_limits():
     rows = {"limited": 1_000_000, "other": 64}
     assert generate(rows, limited=Rates(requests=600)) == 2  # 5 calls and 64
     assert generate(rows, Rates(requests=60_000), CallTimes(2.0), limited=Rates(requests=600)) == 2
@@ -69,7 +69,7 @@ def test_workers_finish_due_rows_within_a_minute():
     assert workers_within_a_minute(480, 4.0, slots=8) == 4
 
 
-def test_mean_time_is_rows_in_progress_by_rate():
+def test_mean_time_equals_leased_rows_divided_by_rate():
     mean = MeanSeconds(1.0)
     mean.measure(leased=0, finished_per_second=5.0)
     mean.measure(leased=8, finished_per_second=0.0)

@@ -1,4 +1,4 @@
-"""The quality of answers rather than of rankings: citations, the words of known answers, and refusals."""
+"""The quality of answers: citations, words of the labelled answers, and refusals."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class GradedAnswer:
     """The grade of one answer; None if the set has no data for it.
 
     Args:
-        answered: whether the answer did not say that the documents do not answer.
-        valid: whether it cites passages, and only passages that it was given.
-        relevant: whether it cites a passage that answers.
-        recalled: whether it contains one of the known answers.
+        answered: whether the answer answers the question; False if it says that the documents do not.
+        valid: whether it cites at least one passage, and only passages from the prompt.
+        relevant: whether it cites a passage that answers the question.
+        recalled: whether it contains one of the labelled answers.
         tokens: tokens that the answer cost.
     """
 
@@ -48,8 +48,8 @@ async def grade_answers(
 
     Returns:
         `{"form", "questions", "unanswerable", "failed", "tokens"}` and shares with their bounds: `answered`,
-        `citations_valid` and `cites_answering_passage` of the given answers, `answer_recall` of questions whose answer
-        is known, and `refused` of the unanswerable questions; None if there is nothing to grade.
+        `citations_valid` and `cites_answering_passage` of the given answers, `answer_recall` of questions with labelled
+        answers, and `refused` of the unanswerable questions; None if there is nothing to grade.
     """
     questions = {**labelled.queries, **labelled.unanswerable}
     judged = await _grade_all(services, answerer, labelled, retrieve, questions)
@@ -76,7 +76,7 @@ async def _grade_all(
     retrieve: Retrieve,
     questions: Mapping[str, str],
 ) -> dict[str, GradedAnswer]:
-    """The judgements by query; a question that the provider refuses has none."""
+    """Return the grades by query, without questions that the provider refuses."""
     generative = answerer.form == "generative"
     gate = asyncio.Semaphore(services.settings.llm_max_in_flight if generative else _EXTRACTIVE_IN_FLIGHT)
     judged: dict[str, GradedAnswer] = {}
@@ -100,7 +100,7 @@ async def _grade_all(
 async def _answer(
     services: EvaluationServices, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]
 ) -> Answer:
-    """Answer from chunks; a paid answer is cached at once, under the request that would be sent."""
+    """Answer from chunks. A paid answer is cached at once, under the request."""
     passages = [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
     async def answer() -> Answer:

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) 
 
 
 class EvaluationCache:
-    """The file, for one process at a time; whatever a method saves outlives the process."""
+    """The file, for one process at a time; saved values outlive the process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class EvaluationCache:
         self._database.close()
 
     def load_vectors(self, model: str, texts: Iterable[Input]) -> dict[Input, Vectors]:
-        """The vectors of texts by text, each of shape `(dimensions,)`; texts that were not saved are missing."""
+        """Return the vectors of texts by text, each of shape `(dimensions,)`; texts that were not saved are missing."""
         vectors = {}
         with closing(self._database.cursor()) as cursor:
             for text in texts:
@@ -51,7 +51,7 @@ class EvaluationCache:
         return vectors
 
     def missing_vectors(self, model: str, texts: Iterable[Input]) -> list[Input]:
-        """The distinct texts that have no vector yet, in order."""
+        """Return the distinct texts without a saved vector, in order."""
         with closing(self._database.cursor()) as cursor:
             sql = "SELECT 1 FROM vectors WHERE key = ?"
             return [t for t in dict.fromkeys(texts) if cursor.execute(sql, (_key(model, t),)).fetchone() is None]
@@ -63,7 +63,7 @@ class EvaluationCache:
             self._database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
     def load_questions(self, key: bytes) -> GeneratedQuestions | None:
-        """The questions that a model wrote under this content key; None if it was not called."""
+        """Return the questions that a model wrote under this content key; None if it was not called."""
         row = self._database.execute("SELECT questions FROM questions WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None

@@ -29,7 +29,7 @@ def evaluate(
     ] = None,
     *,
     output: Annotated[Path | None, typer.Option(help="Folder for results.json, .md and .html.")] = None,
-    strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    strategies: Annotated[str | None, typer.Option(help="Only these strategies, separated by commas.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Strategy to compare with; default: text.")] = None,
     generate: Annotated[
         bool, typer.Option("--generate", help="Generate questions with the LLM if the set has none.")
@@ -43,7 +43,7 @@ def evaluate(
         str | None, typer.Option("--collection", "-c", help="A collection on a server instead of a folder.")
     ] = None,
     questions: Annotated[
-        Path | None, typer.Option(help="Its labelled questions, JSONL: question, and external_ids or chunk_ids.")
+        Path | None, typer.Option(help="Labelled questions, JSONL: question, and external_ids or chunk_ids.")
     ] = None,
     url: Url = LOCAL,
     key: Key = None,

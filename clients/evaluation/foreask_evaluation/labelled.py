@@ -1,9 +1,9 @@
-"""A labelled set in the form of BEIR: passages, questions of users, and which passage answers which question.
+"""A labelled set in the form of BEIR: passages, users' questions, and labels that assign passages to questions.
 
-corpus.jsonl      {"_id", "title", "text"}, a passage a line
+corpus.jsonl {"_id", "title", "text"}, a passage a line
 queries.jsonl     {"_id", "text"}
 qrels.tsv         query-id, corpus-id, score under a header line; also as qrels/test.tsv
-generated.jsonl   {"passage_id", "questions"}, where questions have been written for passages already
+generated.jsonl   {"passage_id", "questions"}, if questions exist for passages
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class LabelledPassage:
 
 @dataclass(frozen=True, slots=True)
 class LabelledCorpus:
-    """Passages, queries, and which passages answer which query.
+    """Passages, queries, and the passages that answer each query.
 
     Args:
-        queries: the queries that have a passage to be found, by id.
-        judgements: for each of these queries the scores of its passages; above 0 answers it.
-        questions: the questions written for passages, by the passage's id; None if the set has no file of them.
-        notes: sentences about the rows that were left out.
-        answers: texts that answer a query, by its id, if they are known.
+        queries: the queries with a relevant passage, by id.
+        judgements: for each of these queries, the scores of its passages; a score above 0 is relevant.
+        questions: questions written for passages, by passage id; None if the set has no such file.
+        notes: sentences about skipped rows.
+        answers: texts that answer a query, by its id, if the set contains them.
         unanswerable: questions that no passage answers, by id.
     """
 
@@ -76,7 +76,7 @@ def read_set(folder: Path) -> LabelledCorpus:
     rows = _queries(folder / "queries.jsonl")
     judgements, judgement_notes = _judgements(_qrels_file(folder), passage_ids, {row.id for row in rows})
     if not judgements:
-        raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
+        raise InvalidInput(f"No query of {folder} has a relevant passage.", field="folder")
     questions, question_notes = _questions(folder / "generated.jsonl", passage_ids)
     judged, unjudged = _split(rows, judgements)
     return LabelledCorpus(
@@ -94,22 +94,23 @@ def read_set(folder: Path) -> LabelledCorpus:
 def _split(
     rows: Sequence[_QueryRow], judgements: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[_QueryRow], list[_QueryRow]]:
-    """The queries that have a passage to be found, and the others."""
+    """Return the queries with a relevant passage, and the others."""
     return [row for row in rows if row.id in judgements], [row for row in rows if row.id not in judgements]
 
 
 def _unjudged_notes(rows: Iterable[_QueryRow]) -> list[str]:
     ids = [row.id for row in rows if row.answerable]
-    return [f"{_some('quer', ids, 'y', 'ies')} without a passage to be found left out."] if ids else []
+    return [f"Skipped {_some('quer', ids, 'y', 'ies')} without a relevant passage."] if ids else []
 
 
 def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
-    """Read questions to a collection, in the form that calibration takes.
+    """Read labelled questions for a collection, in the format of `foreask calibrate`.
 
-    A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; a question is its own id.
+    A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; the text of a question is its
+    id.
 
     Returns:
-        The set, without passages, and which of the two its judgements name.
+        The set, without passages, and the kind of ids in its labels.
 
     Raises:
         InvalidInput: the file is missing, or one of its lines is malformed.
@@ -120,7 +121,7 @@ def read_questions(path: Path, name: str) -> tuple[LabelledCorpus, LabelField]:
         label_field: LabelField = "chunk_ids" if "chunk_ids" in row else "external_ids"
         fields[label_field] = None
         if len(fields) > 1:
-            raise _malformed(path, number, "names chunks where others name documents, or the other way round")
+            raise _malformed(path, number, "names chunks although others name documents, or the reverse")
         question = _text(path, number, row, "question").strip()
         judgements[question] |= dict.fromkeys(_texts(path, number, row, label_field), 1)
     if not judgements:
@@ -137,7 +138,7 @@ def _passages(path: Path) -> tuple[LabelledPassage, ...]:
         if not isinstance(text, str) or not (text.strip() or title):
             raise _malformed(path, number, "has no text")
         if name in passages:
-            raise _malformed(path, number, f"has the _id {name} again")
+            raise _malformed(path, number, f"repeats the _id {name}")
         passages[name] = LabelledPassage(name, title or None, text if text.strip() else title)
     if not passages:
         raise InvalidInput(f"{path} is empty.", field="folder")
@@ -149,7 +150,7 @@ def _queries(path: Path) -> list[_QueryRow]:
     for number, row in _rows(path):
         name = _text(path, number, row, "_id")
         if name in queries:
-            raise _malformed(path, number, f"has the _id {name} again")
+            raise _malformed(path, number, f"repeats the _id {name}")
         answers = _texts(path, number, row, "answers", least=0) if "answers" in row else []
         queries[name] = _QueryRow(
             name, _text(path, number, row, "text"), tuple(answers), answerable=row.get("answerable") is not False
@@ -162,7 +163,7 @@ def _qrels_file(folder: Path) -> Path:
 
 
 def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Judgements of the queries that have a passage to be found, and notes about the judgements left out."""
+    """Return the labels of queries with a relevant passage, and notes about skipped labels."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     no_passage, no_query = list[str](), list[str]()
     for query, passage, score in _qrels(path):
@@ -174,9 +175,9 @@ def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict
             judgements[query][passage] = score
     notes = []
     if no_passage:
-        notes.append(f"{_some('judgement', no_passage, '', 's')} of passages that the corpus does not have left out.")
+        notes.append(f"Skipped {_some('judgement', no_passage, '', 's')} of passages that are not in the corpus.")
     if no_query:
-        notes.append(f"{_some('judgement', no_query, '', 's')} of queries that queries.jsonl does not have left out.")
+        notes.append(f"Skipped {_some('judgement', no_query, '', 's')} of queries that are not in queries.jsonl.")
     return {query: scores for query, scores in judgements.items() if max(scores.values()) > 0}, notes
 
 
@@ -186,7 +187,7 @@ def _qrels(path: Path) -> Iterator[tuple[str, str, int]]:
         if number == 1 and not columns[-1].lstrip("-").isdigit():
             continue  # the header
         if len(columns) != _COLUMNS or not columns[2].lstrip("-").isdigit():
-            raise _malformed(path, number, "is not query-id, corpus-id and a whole number, separated by tabs")
+            raise _malformed(path, number, "is not query-id, corpus-id and an integer, separated by tabs")
         yield columns[0], columns[1], int(columns[2])
 
 
@@ -201,7 +202,7 @@ def _questions(path: Path, passages: set[str]) -> tuple[dict[str, tuple[str, ...
             questions[name] = questions.get(name, ()) + tuple(q.strip() for q in texts if q.strip())
         else:
             unknown.append(name)
-    note = f"Questions of {_some('passage', unknown, '', 's')} that the corpus does not have left out."
+    note = f"Skipped questions of {_some('passage', unknown, '', 's')} missing in the corpus."
     return questions, [note] if unknown else []
 
 
@@ -246,7 +247,7 @@ def _malformed(path: Path, number: int, fault: str) -> InvalidInput:
 
 
 def _some(noun: str, names: list[str], one: str, many: str) -> str:
-    """Count things and name the first of them: `4 judgements (a, b, c, …)`."""
+    """Describe items by their number and the first of them: `4 judgements (a, b, c, …)`."""
     distinct = list(dict.fromkeys(names))
     named = ", ".join(distinct[:_NAMED]) + (", …" if len(distinct) > _NAMED else "")
     return f"{len(names):,} {noun}{one if len(names) == 1 else many} ({named})"

@@ -1,8 +1,8 @@
 """Layouts: the texts to embed of a passage and its questions, and the points that they become.
 
-- `chunks`: as the product does it: the text and each question by itself.
+- `chunks`: the text and each question separately, as in the product.
 - `joined`: all questions of a passage as one text, as if they were one question.
-- `prepended`: the questions in front of the text as one text, and each question by itself; the collection option
+- `prepended`: the questions in front of the text as one text, and each question separately; the collection option
   `prepend_questions`.
 """
 
@@ -58,7 +58,7 @@ class EmbeddedPassage:
 
     @property
     def inputs(self) -> list[Input]:
-        """All of them as the model reads them."""
+        """All texts with the prefixes of the model."""
         return [*([] if self.text_input is None else [self.text_input]), *self.question_inputs]
 
 
@@ -72,7 +72,7 @@ def layout_parts(layout: Layout, passage: LabelledPassage, questions: Sequence[s
 
 @cache
 def content_of(passage: LabelledPassage) -> ChunkContent:
-    """A passage as a chunk, in the language that the parser finds."""
+    """Return a passage as a chunk, in the language that the parser finds."""
     (content,) = with_languages([ChunkContent.whole(passage.text, passage.title)])
     return content
 
@@ -80,7 +80,7 @@ def content_of(passage: LabelledPassage) -> ChunkContent:
 def layout_collection(
     index_name: str, model: str, baseline: Baseline, languages: Iterable[str | None] = ()
 ) -> Collection:
-    """A collection that no ledger has, calibrated without labels, of texts in these languages."""
+    """Return a collection without a ledger, calibrated without labels, of texts in these languages."""
     collection_id = uuid5(_NAMESPACE, index_name)
     calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline.similarity}
     calibration["baseline_spread"] = baseline.spread
@@ -97,7 +97,7 @@ def layout_points(
     parts: EmbeddedPassage,
     vectors: Mapping[Input, Vectors],
 ) -> list[Point]:
-    """The points of a passage; a text that the provider refused has no vector."""
+    """Return the points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
     context = PointContext(
         location=collection.location,

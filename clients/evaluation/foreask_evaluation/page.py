@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page that needs nothing else: bar charts and the table, readable in light and dark."""
+"""An evaluation as one self-contained HTML page: bar charts and a table, in a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ svg .bar { fill: var(--bar); } svg .main { fill: var(--main); } svg .interval { 
 
 
 def page(results: Json) -> str:
-    """The whole page; every text of the set or of settings is escaped."""
+    """Return the page; texts of the set and of settings are escaped."""
     title = escape(heading(results))
     notes = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(results))
     return (

@@ -36,7 +36,7 @@ class PassageQuestions:
 
     Args:
         source: the file or the model; None without questions.
-        failed: number of passages for which the model wrote no question that could be read.
+        failed: number of passages for which the model wrote no valid question.
     """
 
     by_passage: Mapping[str, tuple[str, ...]]
@@ -56,7 +56,7 @@ class PassageQuestions:
 
 
 async def questions_of(services: EvaluationServices, labelled: LabelledCorpus) -> PassageQuestions:
-    """Return the set's questions; if it has no file of them, let a model write them if one is configured."""
+    """Return the set's questions; if it has none, generate them if a model is configured."""
     if labelled.questions is not None:
         return PassageQuestions(labelled.questions, "generated.jsonl")
     if services.chat is None:
@@ -79,7 +79,7 @@ async def questions_of(services: EvaluationServices, labelled: LabelledCorpus) -
 async def _generate(
     services: EvaluationServices, chat: ChatModel, passages: Sequence[LabelledPassage]
 ) -> list[tuple[LabelledPassage, GeneratedQuestions]]:
-    """Generate the questions of every passage that has none cached; a paid reply is cached at once."""
+    """Generate the questions of every passage without cached questions. A paid reply is cached at once."""
     options = _options(services, chat)
     gate = asyncio.Semaphore(services.settings.llm_max_in_flight)
     done = 0
@@ -134,7 +134,7 @@ async def _filter_by_similarity(
 def _passed(
     services: EvaluationServices, passage: LabelledPassage, questions: Sequence[FilteredQuestion], floor: float | None
 ) -> tuple[str, ...]:
-    """The questions of a passage that pass, from cached vectors; refused texts have none."""
+    """Return the questions of a passage that pass, by cached vectors; refused texts have no vector."""
     prefixes = services.embedder.prefixes
     text, asked = prefixes.passage(passage.text), prefixes.queries(question.text for question in questions)
     vectors = services.cache.load_vectors(services.vector_model, [text, *asked])

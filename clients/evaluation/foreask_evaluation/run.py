@@ -1,6 +1,6 @@
 """An evaluation: every text is embedded once, points are written as at ingest, and questions go through the retriever.
 
-So it measures the results that users get, down to the engine's search.
+Users would therefore get the same results.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class _IndexedLayout:
 async def evaluate(
     services: EvaluationServices, labelled: LabelledCorpus, strategies: Sequence[Strategy], baseline: str
 ) -> Json:
-    """Run strategies over one set; vectors and replies of models are cached for other runs, the points are deleted.
+    """Run strategies over one set. Vectors and replies of models are cached for other runs; the points are deleted.
 
     Args:
         services: the engines and models.
         labelled: the set.
-        strategies: to compare; strategies that cannot run on this set are left out and say why.
-        baseline: the strategy that the others are compared with.
+        strategies: strategies to compare; the result has reasons for strategies that cannot run on this set.
+        baseline: strategy with which the others are compared.
 
     Returns:
         The content of `results.json`; see `shared.query.evaluate.results`.
@@ -131,7 +131,7 @@ async def _answers(
     strategies: Sequence[Strategy],
     indexed: Mapping[Layout, _IndexedLayout],
 ) -> Json | None:
-    """The quality of answers from the chunks that the first strategy finds; None without an answerer."""
+    """Return the quality of answers from the chunks that the first strategy finds; None without an answerer."""
     if services.answerer is None:
         return None
     strategy = strategies[0]
@@ -206,7 +206,7 @@ def _parts(
     layout: Layout,
     strategies: Sequence[Strategy],
 ) -> list[EmbeddedPassage]:
-    """The texts to embed of each passage; without questions if no strategy would search them."""
+    """Return the texts to embed of each passage, without questions if no strategy searches them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
     parts = [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
     return [replace(part, prefixes=services.embedder.prefixes) for part in parts]
@@ -228,7 +228,7 @@ async def _index(
     parts: Sequence[EmbeddedPassage],
     strategies: Sequence[Strategy],
 ) -> _IndexedLayout:
-    """Write the points of a layout, unless an earlier run that was stopped has written them all."""
+    """Write the points of a layout, unless an interrupted run has already written all of them."""
     dimensions = await _dimensions(services, parts)
     name = _name(services, layout, passages, parts)
     languages = {content_of(passage).language for passage in passages}
@@ -266,7 +266,7 @@ def _point_batches(
 
 
 def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> Baseline:
-    """The baseline that a collection of these passages would measure when it calibrates itself."""
+    """Return the baseline that automatic calibration would measure for these passages."""
     pairs = [
         (part.question_inputs[0], part.text_input) for part in parts if part.questions and part.text_input is not None
     ]
@@ -279,7 +279,7 @@ def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) ->
 
 
 async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> int:
-    """The length of the vectors, from any in the cache, so that a complete cache needs no call."""
+    """Return the length of the vectors, from the cache if possible, so that a complete cache needs no call."""
     texts = [text for part in parts for text in part.inputs][:1]
     cached = services.cache.load_vectors(services.vector_model, texts)
     return len(next(iter(cached.values()))) if cached else await services.embedder.dimensions()
@@ -288,7 +288,7 @@ async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPass
 def _name(
     services: EvaluationServices, layout: Layout, passages: Sequence[LabelledPassage], parts: Sequence[EmbeddedPassage]
 ) -> str:
-    """A name that changes whenever a point would."""
+    """Return a name that changes with the content of any point."""
     content = hashlib.sha256(orjson.dumps([services.vector_model, layout]))
     for passage, part in zip(passages, parts, strict=True):
         content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))
@@ -302,7 +302,7 @@ async def _measure(
     indexed: _IndexedLayout,
     questions: PassageQuestions,
 ) -> StrategyResult:
-    """Search for every question, one after the other, so that none waits for another."""
+    """Search for every question sequentially, so that no question delays another."""
     retriever = _retriever(services)
     rankings: dict[str, list[str]] = {}
     milliseconds = []

@@ -31,9 +31,9 @@ class EvaluationServices:
     """Engines and models.
 
     Args:
-        cache: outlives a run, so that no text is embedded and no call is paid for twice.
-        chat: generates questions for sets that have none; None: those sets go without.
-        answerer: answers, for an evaluation of answers; None: rankings alone are evaluated.
+        cache: cache of earlier runs, so that no text is embedded twice and no call is paid twice.
+        chat: generates questions for sets without questions; None: they stay without questions.
+        answerer: writes the answers to evaluate; None: only rankings are evaluated.
         rewriter: rewrites queries; None: strategies that need it are left out.
         reranker: orders the best chunks; None: strategies that need it are left out.
     """
@@ -50,20 +50,20 @@ class EvaluationServices:
 
     @property
     def vector_model(self) -> str:
-        """The name under which vectors are cached: one model can give vectors of several lengths, and has prefixes."""
+        """The name under which vectors are cached; it depends on the model, the dimensions and the prefixes."""
         return self.settings.served_embeddings()[self.embedder.name].space
 
     @property
     def model(self) -> str:
-        """The embedding model as its server calls it."""
+        """The server's name of the embedding model."""
         return self.settings.served_embeddings()[self.embedder.name].model
 
 
 async def retry_transient(call: Callable[[], Awaitable[T]], attempts: int) -> T:
-    """Call again after a transient error, not before the time that the error names.
+    """Repeat a call after a transient error, at the earliest after the error's `retry_after`.
 
     Raises:
-        Transient: of the last attempt.
+        Transient: the last attempt failed.
     """
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(Transient), stop=stop_after_attempt(attempts), wait=_wait, reraise=True
@@ -76,7 +76,7 @@ async def retry_transient(call: Callable[[], Awaitable[T]], attempts: int) -> T:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Seconds until the next attempt."""
+    """Return seconds until the next attempt."""
     error = state.outcome.exception() if state.outcome else None
     retry_after = error.retry_after if isinstance(error, Transient) else None
     return _BACKOFF(state) + (retry_after or timedelta()).total_seconds()

@@ -18,7 +18,7 @@ DIFFERENCE_HEADINGS = ("strategy", "before", "now", "difference", "95 %", "p", "
 
 
 def cells(row: Json) -> list[str]:
-    """A row, one text for each heading."""
+    """Return a row, one text for each heading."""
     ndcg, *others = METRICS
     return [
         row["strategy"],
@@ -63,7 +63,7 @@ def heading(results: Json) -> str:
 
 
 def sentences(results: Json) -> list[str]:
-    """The sentences that a reader of the table needs."""
+    """Return the sentences that a reader of the table needs."""
     baseline = results["baseline"]
     test = f"p: paired randomisation test of nDCG@10 against `{baseline}`. " if baseline else ""
     return [

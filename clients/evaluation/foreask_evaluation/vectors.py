@@ -1,4 +1,4 @@
-"""Vectors of an evaluation: each text is embedded once, whatever strategies and runs use it."""
+"""Vectors of an evaluation: each text is embedded once for all strategies and runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MAX_INPUTS = 64  # seconds of work for a small model on a busy machine; a run t
 
 
 async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[Input]) -> set[Input]:
-    """Embed the texts that have no vector yet; each batch is saved as soon as it is embedded.
+    """Embed the texts without a vector; each batch is saved as soon as it is embedded.
 
     Returns:
         The texts that the provider refuses.
 
     Raises:
-        Transient: the provider stayed away for as many attempts as the settings allow.
+        Transient: the provider was unavailable for the maximum number of attempts.
     """
     distinct = list(dict.fromkeys(texts))
     missing = services.cache.missing_vectors(services.vector_model, distinct)
@@ -51,7 +51,7 @@ async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[In
 
 
 class CachedEmbedder:
-    """An `Embedder` that embeds a text once and takes its vector from the cache from then on."""
+    """An `Embedder` with a cache: each text is embedded once."""
 
     def __init__(self, services: EvaluationServices) -> None:
         self._services = replace(services, progress=lambda *_: None)

@@ -1,1 +1,1 @@
-"""A server of the Model Context Protocol that gives language models the documents of a foreask server as tools."""
+"""A server of the Model Context Protocol, whose tools read and write the documents of a foreask server."""

@@ -94,7 +94,7 @@ async def serving_http(caller_of: CallerOf) -> AsyncIterator[ASGIApp]:
 
 
 class HttpServer:
-    """Streamable HTTP in a task of its own, because the SDK must be stopped by the task that started it."""
+    """Streamable HTTP in a separate task, because the SDK must be stopped by the task that started it."""
 
     def __init__(self, caller_of: CallerOf) -> None:
         self._caller_of = caller_of

@@ -1,4 +1,4 @@
-"""BM25 as sparse vectors: the document's side here, the inverse document frequency in Qdrant (`modifier: idf`).
+"""BM25 as sparse vectors: term weights are computed here, inverse document frequencies in Qdrant (`modifier: idf`).
 
 The weights follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a fixed
 average length, as in Qdrant's BM25 model.
@@ -31,7 +31,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector(SparseVector):
-    """The terms of a query in all languages of the collection; a text has about `words` of them at most."""
+    """The terms of a query in all languages of the collection; a text contains at most about `words` of them."""
 
     words: int
 
@@ -53,8 +53,8 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
     """Weight each term of a query, stemmed for each of these languages, and for texts of unknown language.
 
     The query's own language is probably the language with most of the query's words as stop words: these are ignored,
-    even if they have a meaning in other languages, and stems of other languages count half. A text with a wrongly
-    detected language has terms that are rare in its collection, and would otherwise rank first.
+    even if they have a meaning in other languages, and stems of other languages count half. Otherwise texts with a
+    wrongly detected language would rank first, because their terms are rare in the collection.
     """
     cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
     terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}
@@ -71,7 +71,7 @@ def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
 
 
 def _counts(text: str, language: str | None) -> dict[int, int]:
-    """The count of each term; a repeated word is looked up once."""
+    """Return the count of each term; the terms of a repeated word are computed once."""
     counts: Counter[str] = Counter()
     for word, n in Counter(words_of(text, language)).items():
         for term in terms_of(word, language):

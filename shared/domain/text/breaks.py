@@ -13,7 +13,7 @@ _LONGEST_CLUSTER = 16
 
 
 def last_break(text: str, start: int, stop: int) -> int:
-    """After the last space or comma in the second half of the stretch before `stop`, else between two characters."""
+    """Return the offset after the last space or comma in the second half, or else between two graphemes."""
     half = start + (stop - start) // 2
     for marks in (_SPACES, _COMMAS):
         if (at := max(text.rfind(mark, half, stop) for mark in marks)) >= 0:
@@ -25,7 +25,7 @@ def last_break(text: str, start: int, stop: int) -> int:
 
 
 def _continues(text: str, at: int) -> bool:
-    """Whether a reader sees the characters on both sides of `at` as one."""
+    """Return whether the characters on both sides of `at` form one grapheme."""
     char, before = text[at], text[at - 1]
     return (
         char in _JOINERS

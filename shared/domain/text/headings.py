@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def common_path(paths: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The headings with which all of several paths start."""
+    """Return the headings with which all of several paths start."""
     shared: list[str] = []
     for titles in zip(*paths, strict=False):
         if len(set(titles)) > 1:

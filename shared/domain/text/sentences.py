@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001  marks and words of other scripts
 """Sentences as spans of a Markdown text, in linear time and for most scripts.
 
-A heading, a list item, a table row and a line of code are units of their own; prose is split after its final marks.
+A heading, a list item, a table row and a line of code are separate units; prose is split after its final marks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sentence:
 def sentence_breaks(text: str, start: int, end: int) -> Iterator[int]:
     """Yield the offsets in `text[start:end]` after final marks with their white space, and after line ends, in order.
 
-    A cut at such an offset divides no line and rarely a sentence: only `sentences` knows abbreviations.
+    A cut at such an offset never divides a line and rarely a sentence; only `sentences` recognises abbreviations.
     """
     return (match.end() for match in _BREAK.finditer(text, start, end))
 
@@ -76,7 +76,7 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, LineKind]]:
-    """Yield paragraphs and list items whole; headings, rows and code by the line."""
+    """Yield complete paragraphs and list items, and single lines of headings, tables and code."""
     start: int | None = None
     kind: LineKind = "prose"
     end = 0
@@ -147,7 +147,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match[str], end: int) -> bool
 
 
 def _phrases(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
-    """Yield the span in pieces of some phrases if its script ends sentences with spaces."""
+    """Divide a span in a script that ends sentences with spaces into pieces of some phrases."""
     for space in _PHRASE_END.finditer(text, start, end):
         if space.start() - start >= _SHORTEST_PHRASES:
             yield from _pieces(text, start, space.start(), kind)

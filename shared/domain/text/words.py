@@ -1,11 +1,11 @@
 """Words of the keyword channel: cut from a text of any script, folded, and stemmed for its language.
 
 A word is a run of letters, digits and marks, by Unicode's properties. Scripts without spaces between words are cut into
-overlapping pieces of characters instead, as in Lucene's CJK analyzer: no dictionary contains tomorrow's names, and
-pieces work as well as words. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found whole and by their parts.
+overlapping pieces of characters instead, as in Lucene's CJK analyzer: no dictionary contains new names, and pieces find
+texts as well as words do. `max_tokens`, `AB-1234/7` and `a.b@example.com` are found as a unit and by their parts.
 
-The language of a text determines its stemmer and its stop words, for words in the script of that language. Other words
-are treated in their script's most common language, and so are texts of unknown language.
+The language of a text determines its stemmer and its stop words, for words in the script of that language. Other words,
+and texts of unknown language, are stemmed in the most common language of their script.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _marks() -> str:
 
 
 def _digits() -> dict[int, str]:
-    """The decimal digits of all scripts, each with its ASCII digit."""
+    """Return the decimal digits of all scripts, each with its ASCII digit."""
     digits = (char for char in map(chr, range(0x660, 0x10000)) if char.isdecimal())
     return {ord(char): str(unicodedata.decimal(char)) for char in digits}
 
@@ -92,7 +92,7 @@ def words_of(text: str, language: str | None) -> Iterator[str]:
 
 
 def pieces_of(word: str) -> Iterator[str]:
-    """Yield a word, or the overlapping pieces of a stretch in a script without spaces."""
+    """Yield a word, or the overlapping pieces of a run of characters in a script without spaces."""
     end = 0
     for stretch in () if word.isascii() else _UNSPACED.finditer(word):
         yield from filter(None, (word[end : stretch.start()],))
@@ -102,7 +102,7 @@ def pieces_of(word: str) -> Iterator[str]:
 
 
 def terms_of(word: str, language: str | None) -> tuple[str, ...]:
-    """The terms of a word: none for a stop word, several for a stretch without spaces."""
+    """Return the terms of a word: none for a stop word, several in a script without spaces."""
     if word.isascii():
         term = _term(word, language)
         return () if term is None else (term,)
@@ -111,7 +111,7 @@ def terms_of(word: str, language: str | None) -> tuple[str, ...]:
 
 
 def variants_of(word: str, language: str | None) -> tuple[str, ...]:
-    """The terms that texts of a language may contain for a query's word, including those without its marks."""
+    """Return the terms that texts of a language may contain for a query's word, including those without its marks."""
     terms = terms_of(word, language)
     if word.isascii() or not terms or language == _MARKS_TELL_WORDS_APART or _script(word) not in _MARKS_LEFT_OUT:
         return terms
@@ -119,19 +119,19 @@ def variants_of(word: str, language: str | None) -> tuple[str, ...]:
 
 
 def stop_word_share(text: str, language: str) -> float:
-    """The share of a text's words that are stop words of a language; words of one letter are ignored."""
+    """Return the share of a text's words that are stop words of a language; words of one letter are ignored."""
     words = [word for word in words_of(text, language) if len(word) > 1]
     return sum(word in _stop_words(language) for word in words) / max(1, len(words))
 
 
 def most_stop_words(text: str) -> int:
-    """The number of stop words of the language with the most stop words in a text."""
+    """Return the number of stop words of the language with the most stop words in a text."""
     words = set(words_of(text, None))
     return max(len(words & stop_words) for stop_words in _STOP_WORDS.values())
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text has characters of a script that puts no spaces between words, or of Korean."""
+    """Return whether a text has characters of a script that puts no spaces between words, or of Korean."""
     return not text.isascii() and _UNSPACED.search(text) is not None
 
 
@@ -159,7 +159,7 @@ def _term(word: str, language: str | None) -> str | None:
 
 
 def _language(word: str, language: str | None) -> str | None:
-    """The language in which a word is treated in a text of this language."""
+    """Return the language whose stemmer applies to a word in a text of this language."""
     script = _script(word)
     if language is not None and script == _SCRIPTS.get(language, "LATIN") and language in _CUT:
         return language
@@ -172,7 +172,7 @@ def _script(word: str) -> str:
 
 
 def _folded(word: str) -> str:
-    """A word without combining marks above or below letters."""
+    """Return a word without combining marks above or below letters."""
     if word.isascii():
         return word
     return "".join(c for c in unicodedata.normalize("NFKD", word.translate(_FOLDED)) if not unicodedata.combining(c))

@@ -81,7 +81,7 @@ class Budgets:
         self._used_up: frozenset[str] = frozenset()
 
     async def used_up(self) -> frozenset[str]:
-        """The tenants with a used-up budget."""
+        """Return the tenants with a used-up budget."""
         budgets = [self._others, *self._tenants.values()]
         if any(budget.is_limited for budget in budgets) and self._now() - self._read_at >= _CACHE_SECONDS:
             uses = await self._uses(None)
@@ -90,13 +90,13 @@ class Budgets:
         return self._used_up
 
     async def of(self, tenant: str) -> BudgetUse | None:
-        """A tenant's budget and today's costs; None without a budget."""
+        """Return a tenant's budget and today's costs; None without a budget."""
         if not self._tenants.get(tenant, self._others).is_limited:
             return None
         return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0))
 
     async def _uses(self, tenant: str | None) -> dict[str, BudgetUse]:
-        """Today's costs by tenant; of one tenant if named."""
+        """Return today's costs by tenant, of all tenants or of one."""
         tokens, costs = defaultdict[str, int](int), defaultdict[str, float](float)
         for spent in await self._costs.today(tenant):
             if spent.kind == "generate":

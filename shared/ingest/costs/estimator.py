@@ -54,7 +54,7 @@ class PlannedLoad:
     Args:
         documents: number of documents.
         size_bytes: size of all texts; None: estimated from the sample.
-        sample: some or all of the documents; if empty, the size alone is used.
+        sample: some or all of the documents; if empty, only the size is used.
     """
 
     documents: int
@@ -176,7 +176,7 @@ class Estimator:
         return await self._estimate(tenant, count, ratios, options, embedding, exact=whole)
 
     async def _pages(self, collection_id: UUID, below: UUID | None) -> AsyncIterator[list[StoredChunk]]:
-        """Yield a collection's chunks in pages, each of whole documents."""
+        """Yield a collection's chunks in pages, without splitting a document."""
         waiting: list[StoredChunk] = []
         last: StoredChunk | None = None
         while page := await self._ledger.chunks(collection_id, last, below=below):
@@ -189,7 +189,7 @@ class Estimator:
             yield waiting
 
     async def _ratios(self, tenant: str, collection_id: UUID | None) -> Ratios:
-        """Recent costs of the collection's chunks, else of the tenant's."""
+        """Return the ratios of recent chunks of the collection, or else of the tenant."""
         for where in dict.fromkeys((collection_id, None)):
             billed = await self._ledger.billed(tenant, self._model, where)
             ratios = await asyncio.to_thread(measured, billed, self._defaults.generation_of, self._model)
@@ -226,7 +226,7 @@ class Estimator:
 
 
 class _Counting:
-    """Counts chunks; content that must be paid is counted once.
+    """Counts chunks; unpaid content of several chunks is counted once.
 
     Args:
         tenant: tenant charged for the calls.
@@ -262,7 +262,7 @@ class _Counting:
                 self.count.add(chunk.content, need)
 
     def stored(self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None, there: _There) -> list[_Chunk]:
-        """The chunks of these documents as they are or, with another chunking, as they will be."""
+        """Return the chunks of these documents: the stored ones or, with another chunking, the future ones."""
         if chunking is None:
             whole = [(chunk.document, self._chunk(chunk.content, chunk.ready_questions)) for chunk in page]
         else:
@@ -277,13 +277,13 @@ class _Counting:
         return self._of_text(text, chunking, None if first.ready_questions is None else _ready(chunks))
 
     def sampled(self, document: SampleText, chunking: ChunkingOptions) -> list[_Chunk]:
-        """The chunks of a planned text."""
+        """Return the chunks of a planned text."""
         text = clean(document.text)
         extracted = ExtractedText(text, document.title or title_of(text, None), "text/markdown")
         return list(self._of_text(extracted, chunking, document.ready_questions))
 
     def of_size(self, documents: int, size_bytes: int, chunking: ChunkingOptions) -> Quantities:
-        """Count texts from their size alone."""
+        """Count texts only by their size."""
         chunks = documents
         if size_bytes > documents * chunking.max_chars:
             chunks = round(size_bytes / (chunking.max_chars * _MEAN_FILL))
@@ -304,7 +304,7 @@ class _Counting:
 
 
 def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
-    """The chunks with existing points; a text with prepended questions has no vector of its own."""
+    """Return the chunks with existing points; a text with prepended questions has no separate vector."""
     return {
         (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
         for chunk in page

@@ -1,4 +1,4 @@
-"""A document's text, put together again from its chunks, so that it can be divided in another way."""
+"""A document's text, restored from its chunks, so that it can be divided in another way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.ingest.parse.document import ExtractedText
 
 
 def restored(chunks: Sequence[ChunkContent], media_type: str, *, markdown: bool) -> ExtractedText:
-    """The text of a document from its chunks, in order, with their spans.
+    """Return the text of a document from its chunks, in order, with their spans.
 
     Pages are not restored, because they do not affect the cuts.
     """

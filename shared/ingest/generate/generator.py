@@ -17,12 +17,12 @@ _SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
 
 
 def strategy_for(model_name: str) -> Strategy:
-    """The strategy for a model: a call per question for very small ones, one list in one call for all others."""
+    """Return the strategy for a model: `per-question` for very small models, `list` for all others."""
     return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
 def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
-    """The key of a chunk's completion: 32 bytes that change whenever a request would.
+    """Return the key of a chunk's completion: 32 bytes that change whenever a request would.
 
     `PROMPT_VERSION` covers differences that requests do not show: the parsing and repair of replies.
     """
@@ -30,13 +30,13 @@ def content_key(tenant: str, model: str, content: ChunkContent, options: Generat
 
 
 def key_of(tenant: str, model: str, strategy: Strategy, calls: Sequence[ChatRequest]) -> bytes:
-    """The content key of a chunk with these calls, as returned by `requests`."""
+    """Return the content key of a chunk with these calls, as returned by `requests`."""
     bodies = [call.body(model) for call in calls]
     return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, strategy, bodies])).digest()
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """The calls for a chunk if no reply needs repair."""
+    """Return the calls for a chunk if no reply needs repair."""
     if options.strategy == "per-question":
         return per_question.requests(content, options)
     return [question_list.request(content, options)]

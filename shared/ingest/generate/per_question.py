@@ -5,8 +5,8 @@ word and soon contains a name from the sentence. The calls of a chunk share thei
 which llama.cpp keeps in its prompt cache while they run one after the other.
 
 Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the passed questions find their own passage first
-among 240, 97 % in the first three, and 4.7 of 6 pass. Free questions about the whole text: 43 to 76 %, 2 to 3 pass;
-about a sentence without the names: 80 %, 4.2 pass (`bench.questions`).
+among 240, 97 % in the first three, and 4.7 of 6 pass. Unrestricted questions about the entire text: 43 to 76 %, 2 to 3
+pass; about a sentence without the names: 80 %, 4.2 pass (`bench.questions`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
-    """One call per question: sentences from all parts of the text, question words in rotation, no repeated request."""
+    """Return one call per question, without repetitions: sentences spread over the text, question words in turn."""
     prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
     text_names, _ = _names(content.text)
     starts = [
@@ -80,7 +80,7 @@ def _count(options: GenerationOptions) -> int:
 
 
 def _spread(text: str, count: int) -> list[str]:
-    """`count` sentences from all over the text; a text with fewer repeats some."""
+    """Return `count` sentences spread over the text; if it has fewer, some are repeated."""
     found = [text[s.start : s.end] for s in sentences(text) if s.end - s.start >= _SHORTEST_SENTENCE] or [text.strip()]
     if len(found) < count:
         return [found[index % len(found)] for index in range(count)]
@@ -88,7 +88,7 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
-    """The names in a text, the most frequent first, and words that may owe their capital to a sentence's start."""
+    """Return the names in a text, most frequent first, and capitalized words at sentence starts, which may be none."""
     names: Counter[str] = Counter()
     doubtful: list[str] = []
     for match in _NAME.finditer(text):
@@ -111,7 +111,7 @@ def _without_common(name: str) -> str:
 
 
 def _pattern(word: str, continuations: str, names: Sequence[str]) -> str:
-    """A regular expression in the subset that llama.cpp turns into a grammar; no commas, or it rambles."""
+    """Return a regular expression in llama.cpp's subset; it excludes commas, because the model would ramble."""
     if not names:
         return rf'^{word} [^"\\?,]{{8,}}\?$'
     return rf"^{word} ({continuations}) (the )?({'|'.join(names)})( |'s )" + r'[^"\\?,]{6,}\?$'
@@ -136,9 +136,9 @@ def _schema(pattern: str) -> dict[str, Any]:
 
 
 async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
-    """Generate one question after the other. A bad reply costs its question; no questions at all is an error.
+    """Generate one question after the other. A bad reply yields no question; without any question, raise an error.
 
-    No call is repeated, because the other questions are the cheaper remedy.
+    No call is repeated, because the other questions make up for a missing one at no cost.
     """
     usage, questions = Usage(), list[str]()
     calls = requests(content, options)
@@ -147,7 +147,7 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
         usage += completion.usage
         questions += _question(completion.text)
     if not questions:
-        raise BadQuestions("none of the model's replies held a question", usage=usage, calls=len(calls))
+        raise BadQuestions("none of the model's replies contained a question", usage=usage, calls=len(calls))
     return GeneratedQuestions(tuple(questions), usage, len(calls))
 
 

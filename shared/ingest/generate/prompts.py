@@ -109,7 +109,7 @@ def _one_line(text: str) -> str:
 
 
 def delimited(text: str) -> str:
-    """The chunk between tags that nothing inside it can close."""
+    """Return the chunk between tags that nothing inside it can close."""
     return f"<chunk>\n{_plain(text)}\n</chunk>"
 
 
@@ -118,5 +118,5 @@ def _fenced(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without tags that could close its fence or open another."""
+    """Return the text without tags that could close its fence or open another."""
     return _TAG.sub("<\\\\", text)

@@ -54,7 +54,7 @@ class FilteredQuestion:
 
 
 def normalise(question: str) -> str:
-    """One line without numbering, quotes and emphasis around it, with one question mark at its end."""
+    """Normalise a question to one line without numbering, surrounding quotes and emphasis, with one question mark."""
     text = " ".join(unicodedata.normalize("NFC", question).split())
     text = _unwrapped(_NUMBERING.sub("", _unwrapped(text)))
     bare = text.rstrip(QUESTION_MARKS + "!. ")
@@ -65,7 +65,7 @@ def normalise(question: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """A text without emphasis around it, and without quotation marks around it that quote no part of it."""
+    """Remove emphasis and quotation marks that surround the entire text."""
     text = text.strip(_WRAPPING)
     ends = [end for end in (text[:1], text[-1:]) if end and end in _QUOTES]
     if len(ends) == 1 and sum(char in _QUOTES for char in text) % 2 == 0:
@@ -74,7 +74,7 @@ def _unwrapped(text: str) -> str:
 
 
 def is_question(question: str) -> bool:
-    """Whether a normalised text has the length of a question, and ends like one or asks for an answer."""
+    """Return whether a normalised text has the length of a question, and ends like one or asks for an answer."""
     fits = not _is_short(question) and len(question) <= MAX_CHARS
     return fits and (question.endswith((*QUESTION_MARKS, "か。")) or requests(question))
 
@@ -121,7 +121,7 @@ def _emptiness(question: str, content: ChunkContent) -> str | None:
 
 
 def _has_repeated_run(words: Sequence[str]) -> bool:
-    """Whether any three consecutive words occur twice."""
+    """Return whether any three consecutive words occur twice."""
     triples = list(zip(words, words[1:], words[2:], strict=False))
     return len(set(triples)) < len(triples)
 
@@ -147,7 +147,7 @@ _UNLIKE, _SAME = "unlike its chunk", "means the same as an earlier question"
 
 
 def floor_for(model_name: str) -> float | None:
-    """The measured floor of an embedding model; None without a measurement."""
+    """Return the measured floor of an embedding model; None without a measurement."""
     name = model_name.lower().rsplit("/", 1)[-1]
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), None)
 
@@ -202,5 +202,5 @@ def _same_meaning(similarities: Vectors) -> str | None:
 
 
 def is_of_similarity(reason: str | None) -> bool:
-    """Whether a question was dropped for its vector: it was embedded, and has no point."""
+    """Return whether a question was dropped for its vector: it was embedded, and has no point."""
     return reason is not None and reason.startswith((_UNLIKE, _SAME))

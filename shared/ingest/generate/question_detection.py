@@ -33,17 +33,17 @@ _ARABIC = re.compile(r"[\u0600-\u06ff]\Z")
 
 
 def asks(text: str) -> bool:
-    """Whether a text without a final mark is worded like a question."""
+    """Return whether a text without a final mark is worded like a question."""
     return _STARTS.match(text) is not None or _HAS.search(text) is not None
 
 
 def requests(text: str) -> bool:
-    """Whether a text starts as a request for an answer."""
+    """Return whether a text starts as a request for an answer."""
     return _REQUESTS.match(text) is not None
 
 
 def question_mark(text: str) -> str:
-    """The question mark of the script in which a text ends."""
+    """Return the question mark of the script in which a text ends."""
     if _FULL_WIDTH.search(text):
         return "\uff1f"
     return "\u061f" if _ARABIC.search(text) else "?"

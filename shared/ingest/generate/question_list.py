@@ -72,9 +72,9 @@ def _questions(completion: Completion, count: int) -> tuple[str, ...]:
 def _repaired(
     fault: MalformedReply, call: ChatRequest, content: ChunkContent, options: GenerationOptions
 ) -> tuple[GenerationOptions, ChatRequest]:
-    """The next call: fewer questions with more room after a cut, else the same with the shape spelled out.
+    """Return the next call: fewer questions and more tokens after truncation, or else an explicit shape.
 
-    An identical request would often bring an identical reply: greedy and cached servers exist.
+    An identical request would often return an identical reply, because servers cache replies or sample greedily.
     """
     if not isinstance(fault, TruncatedReply):
         return options, replace(call, messages=(Message("system", LIST_SYSTEM + _REMINDER), *call.messages[1:]))

@@ -1,7 +1,6 @@
 """The questions in a model's reply.
 
-A truncated reply is never taken for a whole one: half of the questions, with no sign of the loss, is the failure to
-avoid.
+A truncated reply is never treated as complete, because the loss of its other questions would be unnoticed.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ MAX_CHARS = 1_000
 
 
 def questions_in(reply: str) -> list[str]:
-    """The questions in a model's reply, unchanged.
+    """Return the questions in a model's reply, unchanged.
 
-    A reply may hold `{"questions": [...]}`, the bare list, or objects for items, each also in a code fence or within
-    prose. Without any JSON it may hold a numbered or bulleted list, or lines that are questions.
+    A reply may contain `{"questions": [...]}`, only the list, or a list of objects, also in a code fence or within
+    prose. Without JSON it may contain a numbered or bulleted list, or lines that are questions.
 
     Raises:
-        Malformed: there are none, or the JSON is broken or of another shape.
+        Malformed: there are no questions, or the JSON is broken or has another shape.
     """
     values = json_in(reply)
     questions = [storable(question) for question in (_first_list(values) if values else _lines(spoken(reply)))]
@@ -34,7 +33,7 @@ def questions_in(reply: str) -> list[str]:
 
 
 def storable(text: str) -> str:
-    """The text without NUL characters and lone surrogates, which no store accepts."""
+    """Return the text without NUL characters and lone surrogates, which no store accepts."""
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 

@@ -81,7 +81,7 @@ async def _claim(generator: Generator, limit: int, *, suspects: bool = False) ->
 
 
 def _key_of(generator: Generator, chunk: ChunkToGenerate) -> bytes:
-    """The key of the current request: prompt or model may have changed since the chunk was parsed."""
+    """Return the key of the current request: prompt or model may have changed since the chunk was parsed."""
     return content_key(chunk.tenant, generator.model.name, chunk.content, _options(generator, chunk))
 
 

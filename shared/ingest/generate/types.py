@@ -25,7 +25,7 @@ class GenerationOptions:
     template: str | None = None
 
     def count_for(self, content: ChunkContent) -> int:
-        """The number of questions to generate: as configured, or one per 200 characters, from 3 to 10."""
+        """Return the number of questions to generate: as configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
         return min(_MOST, max(_FEWEST, round(len(content.text) / _CHARS_PER_QUESTION)))

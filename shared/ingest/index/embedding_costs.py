@@ -1,4 +1,4 @@
-"""Embedding costs: a request holds the texts of many chunks, and each chunk bears its share."""
+"""Embedding costs: a request contains the texts of many chunks, and each chunk is charged its share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shared.providers.embedding import estimated_tokens
 
 
 class EmbeddingCosts:
-    """Costs of chunks in progress, until their outcomes carry them or they are released."""
+    """Costs of chunks in progress, until they are moved to outcomes or the chunks are released."""
 
     def __init__(self) -> None:
         self._costs: dict[int, Cost] = {}  # by the token of the lease
 
     def bill(self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage) -> None:
-        """Divide the cost of a request by the estimated tokens of its texts; its first text carries the call.
+        """Divide the cost of a request by its texts' estimated tokens; the first text's chunk is charged the call.
 
         Args:
             chunks: chunks of the texts, in order.
@@ -41,7 +41,7 @@ class EmbeddingCosts:
         self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
 
     def charge(self, outcomes: Sequence[IndexOutcome | FailedAttempt]) -> list[IndexOutcome | FailedAttempt]:
-        """Return the outcomes with the costs of their chunks, which they carry from now on."""
+        """Move the costs of chunks to their outcomes, and return these."""
         return [replace(outcome, cost=self._costs.pop(_lease(outcome).token, None)) for outcome in outcomes]
 
     def of(self, leases: Sequence[Lease]) -> list[Cost]:

@@ -1,4 +1,4 @@
-"""Finishing: a document whose chunks have all ended shows its new version, and older points are deleted."""
+"""Finishing of documents whose chunks are all final: the new version becomes visible, and older points are deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finisher:
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID]) -> None:
-        """Finish the documents whose chunks have all ended; safe to repeat.
+        """Finish the documents whose chunks are all final; safe to repeat.
 
         The ledger decides which version is live and records a sweep; Qdrant follows. After a kill or an edit in
         between, the scheduler does the sweep.
@@ -40,7 +40,7 @@ class Finisher:
             await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
-        """Bring the points of documents in line with the ledger, and finish documents that waited for it.
+        """Update the points of documents to the ledger's state, and finish documents that waited for this.
 
         Returns:
             The sweeps that Qdrant confirmed.
@@ -55,7 +55,7 @@ class Finisher:
         return swept
 
     async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
-        """Delete the points of chunks in their versions; points of later claims stay."""
+        """Delete the points of chunks in their versions; points of later claims are kept."""
         of_collections: dict[str, list[ChunkToIndex]] = {}
         for chunk in chunks:
             of_collections.setdefault(chunk.index_name, []).append(chunk)
@@ -67,7 +67,7 @@ class Finisher:
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:
     """Send a request to Qdrant for each item and return the items that it confirmed.
 
-    The scheduler's next pass repeats the others: a collection that Qdrant rejects must not delay others.
+    The scheduler repeats the other requests later, so that a collection rejected by Qdrant does not delay others.
     """
     errors = await asyncio.gather(*(_error_of(request(item)) for item in items))
     refused = [error for error in errors if error is not None]

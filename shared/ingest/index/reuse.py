@@ -1,7 +1,7 @@
 """Reuse of vectors in Qdrant: of the same text or question in this version, another version or another build.
 
-A vector is reused only if exactly the same text was embedded by the same embedding. A failure here costs an embedding
-and nothing else.
+A vector is reused only if exactly the same text was embedded by the same embedding. If the lookup fails, the text is
+embedded again.
 """
 
 from __future__ import annotations

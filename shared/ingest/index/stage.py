@@ -1,10 +1,10 @@
 """Index: chunks are embedded and written to Qdrant, first with their texts only, then with their filtered questions.
 
-A text is searchable without waiting for a language model: a chunk without questions passes twice. The second time its
-text's vector is read from Qdrant, and so are vectors of other builds or versions of the document (`reuse`). A chunk
-with questions passes once.
+A text is searchable without waiting for a language model: a chunk without questions passes this stage twice. The second
+time its text's vector is read from Qdrant, and so are vectors of other builds or versions of the document (`reuse`). A
+chunk with questions passes once.
 
-A batch contains chunks of many documents and collections with one embedding and is processed as a whole: one round of
+A batch contains chunks of many documents and collections with one embedding and is processed together: one round of
 embedding requests, one upsert per collection, one settlement. `prepend_questions` needs two rounds of embedding: the
 plain text first, because the similarity filter compares questions with it, then questions and text together.
 """
@@ -110,7 +110,7 @@ Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 
 def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
-    """The stage of a worker that serves these embeddings, over one ledger and one index."""
+    """Return the stage of a worker that serves these embeddings, over one ledger and one index."""
     any_indexer = indexers[0]
     costs = EmbeddingCosts()
     shares = _Shares(indexers, costs)
@@ -135,8 +135,8 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
 class _Shares:
     """Divides the slots between embeddings: a slow or unavailable provider does not delay chunks of others.
 
-    Embeddings share Qdrant and the processor, too. While one has more uploads than its share, as during a migration,
-    each of the others works on one batch at a time.
+    Embeddings share Qdrant and the processor, too. While one embedding has more uploads than its share, as during a
+    migration, each of the others processes one batch at a time.
     """
 
     def __init__(self, indexers: Sequence[Indexer], costs: EmbeddingCosts) -> None:
@@ -175,7 +175,7 @@ class _Shares:
             self._in_work[name] -= 1
 
     async def _served_now(self) -> list[str]:
-        """The embeddings whose providers are not paused. No vector is paid for while Qdrant is unavailable."""
+        """Return the embeddings whose providers are not paused; raise if Qdrant is unavailable."""
         served = [name for name, indexer in self._indexers.items() if not await indexer.limiter.paused()]
         if served:
             await self._any.index.require()
@@ -206,7 +206,7 @@ def _describe(batch: IndexBatch) -> dict[str, str | int]:
 
 
 def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
-    """The traces of the documents, each with its part of the batch."""
+    """Return the traces of the documents, each with its part of the batch."""
     traced: dict[str, list[ChunkToIndex]] = {}
     for chunk in batch:
         if chunk.traceparent:
@@ -224,7 +224,7 @@ async def index_batch(
     require_lease: Callable[[], None] = _held,
     costs: EmbeddingCosts | None = None,
 ) -> Outcomes:
-    """Embed and upsert chunks of the indexer's embedding; a chunk or collection that cannot be indexed fails alone.
+    """Embed and upsert chunks of the indexer's embedding; failures do not affect others.
 
     Qdrant may have written points of a rejected request, so the points of a chunk that ends dead are deleted first.
     `require_lease` ends the attempt if the leases may have expired. `costs` is updated at once, so that a released
@@ -343,7 +343,7 @@ def _input(prefixes: Prefixes, chunk: ChunkToIndex, question: str | None) -> Inp
 async def _embed_all(
     indexer: Indexer, of_chunks: Sequence[tuple[ChunkToIndex, Input]], costs: EmbeddingCosts
 ) -> list[Vectors | Permanent]:
-    """Embed texts, each of a chunk; an error of one request waits for the others, which are billed."""
+    """Embed texts of chunks; an error of one request is raised after the other requests, which are billed."""
     chunks, texts = [chunk for chunk, _ in of_chunks], [text for _, text in of_chunks]
     ranges = pack(texts, max_inputs=indexer.request_inputs, max_tokens=indexer.request_tokens)
     embedding = []
@@ -385,7 +385,7 @@ def _grade(
 async def _text_vectors(
     indexer: Indexer, graded: Sequence[_FilteredChunk], costs: EmbeddingCosts
 ) -> list[Vectors | None]:
-    """The vector of each chunk's text; None if the provider rejects the text.
+    """Return the vector of each chunk's text; None if the provider rejects the text.
 
     If the provider rejects a text with its questions in front as too long, the plain text's vector is used.
     """
@@ -428,7 +428,7 @@ def _points(graded: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 
 
 def _indexed(graded: _FilteredChunk) -> IndexOutcome:
-    """The outcome that the ledger records when the chunk's points are stored."""
+    """Return the outcome that the ledger records when the chunk's points are stored."""
     chunk, text = graded.chunk, graded.text
     recorded = [dataclasses.asdict(question) for question in graded.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)

@@ -1,4 +1,4 @@
-"""Writes a batch's points: repeated while Qdrant accepts no writes, and divided if it rejects a point."""
+"""Writes of a batch's points, which are repeated while Qdrant accepts no writes, and divided if it rejects a point."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PointWriter:
 
         If Qdrant rejects points, halves are written, and halves of these, until the rejected chunks are isolated: with
         n chunks this takes at most 2 log2(n) requests per rejected chunk. A collection that accepts none is abandoned
-        earlier, because the chunks are not at fault.
+        earlier, because the chunks are not the cause.
         """
         started = time.monotonic()
         errors: dict[Lease, ForeaskError] = {}
@@ -72,8 +72,8 @@ class PointWriter:
     async def _hold(self, name: str, chunks: ChunkPoints, started: float) -> ForeaskError | None:
         """Write points, and retry while Qdrant does not take them; return the last error.
 
-        Vectors are paid, so they are held while the lease holds. A collection that accepts none while others do is
-        abandoned soon, because it must not delay their chunks.
+        Vectors are paid, so they are kept until the lease expires. A collection that rejects points while others accept
+        them is abandoned early, because it must not delay the other chunks.
         """
         pause = _FIRST_PAUSE_SECONDS
         while True:

@@ -32,12 +32,12 @@ class Block:
 
 
 def scan(text: str) -> Iterator[Block]:
-    """The blocks of a Markdown text in order; together they contain every character that is not white space."""
+    """Return the blocks of a Markdown text in order; together they contain every character that is not white space."""
     return _Scanner(text).blocks()
 
 
 def scan_plain(text: str) -> Iterator[Block]:
-    """The stretches between blank lines of a text without markup, such as source code."""
+    """Yield the parts between blank lines of a text without markup, such as source code."""
     scanner = _Scanner(text)
     at = 0
     while (at := scanner.skip_blank(at)) < scanner.count:
@@ -47,7 +47,7 @@ def scan_plain(text: str) -> Iterator[Block]:
 
 
 def is_table_rule(line: str) -> bool:
-    """Whether a line is the `| --- | :-: |` under a table's header."""
+    """Return whether a line is the `| --- | :-: |` under a table's header."""
     return "-" in line and _RULE_CHARS.issuperset(line)
 
 
@@ -77,7 +77,7 @@ class _Scanner:
         return at
 
     def run(self, at: int, belongs: Callable[[str], bool]) -> int:
-        """The first line from `at` on, at least one later, that does not belong."""
+        """Return the first line after `at` that does not belong to the block."""
         at += 1
         while at < self.count and belongs(self.bare[at]):
             at += 1
@@ -114,7 +114,7 @@ class _Scanner:
         return self.block("paragraph", at, end), end
 
     def _interrupts(self, at: int) -> bool:
-        """Whether a line ends the paragraph or list item before it without a blank line."""
+        """Return whether a line ends the paragraph or list item before it without a blank line."""
         bare = self.bare[at]
         first = bare[0]
         if first == "#":
@@ -137,7 +137,7 @@ class _Scanner:
         return end
 
     def _code_end(self, at: int, fence: str) -> int:
-        """The line after the closing fence; an unclosed fence reaches to the end, as in CommonMark."""
+        """Return the line after the closing fence; an unclosed fence reaches to the end, as in CommonMark."""
         for end in range(at + 1, self.count):
             bare = self.bare[end]
             if bare.startswith(fence) and not bare.strip(fence[0]):
@@ -145,7 +145,7 @@ class _Scanner:
         return self.count
 
     def _front_matter(self, at: int) -> int | None:
-        """The line after the metadata between two `---` at the top, if there are any."""
+        """Return the line after the front matter between two `---` at the top, if there is any."""
         for end in range(at + 1, min(self.count, at + 200)):
             if self.bare[end] == "---":
                 return end + 1
@@ -156,7 +156,7 @@ class _Scanner:
 
 
 def _heading_level(line: str) -> int:
-    """The level of `## A heading`, 0 for another line."""
+    """Return the level of `## A heading`, 0 for another line."""
     bare = line.lstrip(" ")
     level = len(bare) - len(bare.lstrip("#"))
     if level > 6 or len(line) - len(bare) > 3:  # noqa: PLR2004 - CommonMark's own numbers
@@ -180,7 +180,7 @@ def _fence(bare: str) -> str | None:
 
 
 def _title(markup: str) -> str:
-    """A heading as a reader sees it; cut before the patterns run, so that no heading is long enough to slow them."""
+    """Return a heading without markup; it is cut before the patterns run, because they are slow on long headings."""
     title = markup.strip()[:TITLE_CHARS]
     title = title.rstrip("#").rstrip() or title
     title = _LINK.sub(r"\1", title).replace("**", "").replace("__", "").replace("`", "")

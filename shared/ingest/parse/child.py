@@ -1,8 +1,8 @@
 """The process that parses files, started as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER`.
 
-It reads requests from the socket on descriptor 0 and replies there, one at a time, until the other end closes. Each
-request passes an open descriptor of the file, because this process opens none. Output of native libraries is written to
-descriptors 1 and 2, a small scratch file that the sandbox reads if the process dies.
+It reads requests from the socket on descriptor 0 and replies there, one at a time, until the parent closes the socket.
+Each request passes an open descriptor of the file, because this process opens none. Output of native libraries is
+written to descriptors 1 and 2, a small scratch file that the sandbox reads if the process dies.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _UNPRIVILEGED = 65534
 
 
 def main() -> None:
-    """Load the extractor, confine this process, then parse until the parent hangs up."""
+    """Load the extractor, confine this process, then parse until the parent closes the socket."""
     memory_bytes, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is needed
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def tie_to_parent() -> None:
-    """Die with the parent and gain no privileges. Threads inherit both when they start, so this comes first."""
+    """Be killed with the parent, and gain no privileges. Threads inherit both, so this is called first."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -136,7 +136,7 @@ def confine(memory_bytes: int, cpu_seconds: int) -> None:
 def cease_to_be_root() -> None:
     """Continue as an unprivileged user if this is root.
 
-    Limits do not apply to root, which could also use every call that the filters miss. The change resets the death
+    Limits do not apply to root, which could also make system calls that the filters miss. The change resets the death
     signal and allows other processes of that user to inspect this one: both are set again.
     """
     if os.geteuid() == 0:
@@ -150,13 +150,13 @@ def cease_to_be_root() -> None:
 
 
 def _received_request(channel: socket.socket) -> tuple[int, int] | None:
-    """Wait for a request; return its length and the descriptor of its file, or None when the parent hangs up."""
+    """Wait for a request; return its length and its file's descriptor, or None after the last one."""
     header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, 1)
     return (LENGTH.unpack(header)[0], descriptors[0]) if header else None
 
 
 def answer(request: ParseRequest, file: int) -> ParseReply:
-    """Parse the file of a descriptor, and close it; only errors that no file should cause escape."""
+    """Parse the file of a descriptor, and close it; only errors that are not caused by files are raised."""
     _start_clock(request["cpu_seconds"])
     try:
         return _reply("document", document=parse(request, _content(file)))
@@ -176,7 +176,7 @@ def _content(file: int) -> bytes:
 
 
 def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
-    """The document in a file: its text, divided, and its questions assigned to the chunks."""
+    """Return the document in a file: its text, divided, and its questions assigned to the chunks."""
     extracted = extract(
         content,
         filename=request["filename"],
@@ -187,7 +187,7 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     chunks = divide(extracted, options)
     if (count := len(chunks)) > (most := request["max_chunks"]):
         raise Unreadable(
-            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or let chunks be longer."
+            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or use longer chunks."
         )
     if extracted.markdown:  # source code is in no language
         chunks = with_languages(chunks)

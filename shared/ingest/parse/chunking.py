@@ -1,7 +1,7 @@
 """Division of a text into chunks, by structure first.
 
 Headings make sections; a section that fits is one chunk, and a section too short for a question joins its neighbour. A
-longer section is packed from whole blocks; only a block that does not fit by itself is cut, at the least harmful
+longer section is divided between blocks; only a block that does not fit into a chunk is cut, at the least harmful
 position.
 """
 
@@ -31,7 +31,7 @@ Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited n
 
 @dataclass(frozen=True, slots=True)
 class _PlacedPiece:
-    """An indivisible unit: a block, or a piece of a block that does not fit by itself."""
+    """An indivisible unit: a block, or a piece of a block that does not fit into a chunk."""
 
     piece: Piece
     path: tuple[str, ...]
@@ -48,7 +48,7 @@ class _PlacedPiece:
 
 @dataclass(slots=True)
 class _HeadingSection:
-    """Units under one heading, or under several if short ones joined; `level` is the first one's, `last` the last's."""
+    """Units under one or more headings; `level` and `last` are the levels of the first and the last heading."""
 
     level: int
     last: int
@@ -64,7 +64,7 @@ class _HeadingSection:
 
 
 def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkContent, ...]:
-    """The chunks of a text, in order.
+    """Return the chunks of a text, in order.
 
     Every character that is not white space is in the span of a chunk. The cuts of a long section are chosen by content,
     so that an edit moves nearby cuts and leaves later ones unchanged.
@@ -78,7 +78,7 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkCon
 def _runs(
     sections: Iterable[_HeadingSection], text: str, options: ChunkingOptions
 ) -> Iterator[tuple[Sequence[_PlacedPiece], tuple[int, int] | None]]:
-    """The units of each chunk, and the span that is returned for its section."""
+    """Yield the units of each chunk, and the span of its section."""
     for section in sections:
         if options.section_max_chars is None:
             yield from ((run, None) for run in _packed(section.units, text, options.max_chars))
@@ -112,7 +112,7 @@ def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> I
 
 
 def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
-    """Sections, with short ones joined to the next sibling or child, else to the previous one, if that does no harm."""
+    """Join short sections to the next sibling or child, or else to the previous section, if `_harmless`."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
     done: list[_HeadingSection] = []
     waiting: _HeadingSection | None = None
@@ -138,7 +138,7 @@ def _may_join_next(short: _HeadingSection, following: _HeadingSection, options: 
 
 
 def _harmless(first: _HeadingSection, second: _HeadingSection, options: ChunkingOptions) -> bool:
-    """Whether two sections together fit, or one of them has to be cut anyway."""
+    """Return whether two sections together fit, or one of them has to be cut anyway."""
     together = second.units[-1].end - first.units[0].start
     return together <= options.max_chars or max(first.size, second.size) > options.max_chars
 
@@ -160,7 +160,7 @@ def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterato
 
 
 def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
-    """The end of the run that starts with unit `first`: the index of the next run's first unit."""
+    """Return the end of the run that starts with unit `first`: the index of the next run's first unit."""
     start = units[first].start
     room = start + max_chars - units[first].piece.repeated_chars
     earliest = start + int(max_chars * EARLIEST_CUT)
@@ -176,7 +176,7 @@ def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: 
 
 
 def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
-    """The harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
+    """Return the harm of a cut before a unit; a checksum decides between equals, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
     priority = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
@@ -203,7 +203,7 @@ def _content(
 
 
 def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:
-    """The headings above everything in the chunk that is not itself a heading."""
+    """Return the headings above everything in the chunk that is not itself a heading."""
     return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
 
 

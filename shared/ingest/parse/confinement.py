@@ -3,9 +3,9 @@
 Both are features of Linux, need no privileges and cannot be undone. No maintained Python package fits: `landlock` lacks
 network and signals, `pyseccomp` needs libseccomp, which the image does not contain. So both are called directly.
 
-Landlock applies to threads started after it, so it precedes the extractor's threads. It leaves them one folder, which
-is deleted afterwards. seccomp applies to all threads and comes last, because loading needs more system calls than
-parsing.
+Landlock applies to threads started after it, so it precedes the extractor's threads. They can then access only one
+folder, which is deleted afterwards. seccomp applies to all threads and comes last, because loading needs more system
+calls than parsing.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def lacking() -> list[str]:
 
 
 def sentence(lacking: Iterable[str]) -> str:
-    """Log the consequences of a kernel without these features."""
+    """Return a sentence with the consequences of a kernel without these features."""
     return (
-        f"This system does not give {' and '.join(lacking)}: a file that takes over the process in which it is read is"
-        " held back less than on Linux with both."
+        f"This system lacks {' and '.join(lacking)}: a file that takes control of the process that parses it is"
+        " confined less than on Linux with both."
     )
 
 
@@ -151,7 +151,7 @@ def close_files(folder: Path) -> None:
 
 
 def _rights(kinds: Mapping[int, int], version: int) -> int:
-    """The access rights that a version of Landlock can handle."""
+    """Return the access rights that a version of Landlock can handle."""
     return max((mask for since, mask in kinds.items() if since <= version), default=0)
 
 
@@ -222,7 +222,7 @@ class _Program(ctypes.Structure):
 
 
 def _call(number: int, *arguments: Any) -> int:
-    """Make a call of the system; -1 is a refusal."""
+    """Make a system call, and return its result; -1 if the kernel refuses it."""
     wide = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result: int = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *wide)
     return result

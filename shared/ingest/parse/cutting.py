@@ -1,4 +1,4 @@
-"""Cuts of a block that does not fit into a chunk: between rows, lines, sentences, words, in this order."""
+"""Cuts of a block that does not fit into a chunk, in order of preference: between rows, lines, sentences, words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALLEST_PIECE_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a block.
+    """A part of a block.
 
     Args:
         start: index of the first character.
@@ -39,7 +39,7 @@ class Piece:
 
 
 def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
-    """The block in one piece if it fits, else pieces that fit together with their repeated parts."""
+    """Return the block in one piece if it fits, or else in pieces that fit including their repeated parts."""
     if block.end - block.start <= options.max_chars:
         return (Piece(block.start, block.end),)
     if block.kind in ("paragraph", "heading"):
@@ -71,7 +71,7 @@ def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _table_header(block: Block, text: str, options: ChunkingOptions) -> tuple[int, int] | None:
-    """The span of a table's first row and the rule under it, unless it would fill half of every chunk."""
+    """Return the span of a table's first row and the rule under it, unless it would fill half of every chunk."""
     first = text.find("\n", block.start, block.end)
     second = text.find("\n", first + 1, block.end) if first >= 0 else -1
     if second < 0 or second - block.start > options.max_chars // 2 or not is_table_rule(text[first + 1 : second]):
@@ -80,7 +80,7 @@ def _table_header(block: Block, text: str, options: ChunkingOptions) -> tuple[in
 
 
 def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> Iterator[tuple[int, int]]:
-    """Spans from `start` to `end` that fit, cut at `ends` if far enough apart, without white space."""
+    """Yield spans from `start` to `end` that fit, without surrounding white space, cut at suitable `ends`."""
     for boundary in (*ends, end):
         if boundary - start < min(SMALLEST_PIECE_CHARS, room) and boundary < end:
             continue
@@ -98,7 +98,7 @@ def _words(start: int, end: int, text: str, room: int) -> Iterator[tuple[int, in
 
 
 def _overlap_chars(text: str, earliest: int, start: int) -> int:
-    """The overlap before a piece: whole words from `earliest` on, or part of a longer one."""
+    """Return the length of the overlap before a piece: complete words from `earliest` on, or the end of a long word."""
     if earliest >= start:
         return 0
     spaces = (text.find(mark, max(0, earliest - 1), start) for mark in " \n\t")

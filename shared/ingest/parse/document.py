@@ -33,7 +33,7 @@ class ParsedDocument:
     """A file's text as chunks, in order.
 
     Args:
-        text_chars: the characters of the whole extracted text.
+        text_chars: number of characters of the extracted text.
         question_indexes: for each ready-made question of the document, in order, the index of the answering chunk.
     """
 
@@ -49,7 +49,7 @@ class ExtractedText:
     """A file's text before it is divided.
 
     Args:
-        markdown: whether `#`, `|` and the like are structure; in source code they are not.
+        markdown: whether characters such as `#` and `|` are markup; in source code they are not.
         page_starts: for each page in order, (offset in `text`, page number).
     """
 

@@ -27,7 +27,7 @@ _MIN_KEPT_WORDS = 0.8
 
 
 def extract(content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
-    """The text of a file with this content as Markdown.
+    """Return the text of a file with this content as Markdown.
 
     Raises:
         Unreadable: with a sentence that names the problem and the remedy.
@@ -36,7 +36,7 @@ def extract(content: bytes, *, filename: str | None, media_type: str | None, max
     extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
     if len(extracted.text) > max_text_chars:
         raise Unreadable(
-            f"the file holds {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
+            f"the file contains {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
             "divide it"
         )
     if not extracted.text.strip():
@@ -73,7 +73,7 @@ def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 
 
 def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    """Text in a notation; if the conversion fails or drops most of it, the notation itself is the text."""
+    """Return the text of a markup file; if the conversion fails or drops most of it, return its source."""
     plain = decode(content, charset=charset)
     try:
         result = _kreuzberg().convert(plain.encode(), kind)
@@ -106,7 +106,7 @@ _ROUTES = {
 
 
 def html_to_markdown(html: str) -> str:
-    """A page's Markdown.
+    """Return a page's Markdown.
 
     The converter silently drops content nested more than 64 elements deep, so such a page yields its plain text.
     """
@@ -126,7 +126,7 @@ def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
 
 
 def detected_language(text: str) -> str | None:
-    """The language of a text in ISO 639-3, if the detector is sure."""
+    """Return the language of a text in ISO 639-3, if the detector is sure."""
     languages = kreuzberg.extract_bytes_sync(
         text.encode(), kinds.TEXT.media_type, config=_detecting()
     ).detected_languages
@@ -139,7 +139,7 @@ def load() -> None:
 
 
 def native_files() -> int:
-    """The number of files that native code has read in this process."""
+    """Return the number of files that native code has read in this process."""
     return _kreuzberg().files
 
 
@@ -149,7 +149,7 @@ def _kreuzberg() -> _Kreuzberg:
 
 
 class _Kreuzberg:
-    """The extractor, with OCR, caches and everything that reaches for the network off."""
+    """The extractor, with OCR, caches and all network access disabled."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -189,7 +189,7 @@ _BLANK_PDF = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<
 _UNKNOWN_FORM = "is of a form that cannot be read; save it in a newer one, or as PDF"
 _REASONS = (
     (r"password|encrypted", "is protected with a password; remove the password and add it again"),
-    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large inside; divide it"),
+    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large when unpacked; divide it"),
     (r"unsupported|not supported", _UNKNOWN_FORM),
 )
 _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
@@ -199,7 +199,7 @@ _REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
 def _explaining(name: str) -> Iterator[None]:
     """Convert the extractor's error to a readable reason.
 
-    If the operating system refused something, the file is not to blame, and the error is kept.
+    If the operating system refused an operation, the file is not the cause, and the error is kept.
     """
     try:
         yield
@@ -210,10 +210,10 @@ def _explaining(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The problem of a file, found by whole words, because most of the extractor's errors have one class."""
+    """Return the problem of a file by words of the message, because most errors of the extractor have one class."""
     for words, reason in _REASONS:
         if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
             return reason
     if isinstance(error, kreuzberg.ValidationError):
         return _UNKNOWN_FORM
-    return "is damaged and cannot be read; make or fetch it again"
+    return "is damaged and cannot be read; create or download it again"

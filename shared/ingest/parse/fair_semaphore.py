@@ -16,9 +16,9 @@ class _Turn:
 
 
 class FairSemaphore:
-    """Slots for files. A free slot is given to the tenant with the fewest, then to the file that waited longest.
+    """Slots for files. A free slot is given to the tenant with the fewest slots, and to its longest-waiting file.
 
-    One tenant's many large files therefore delay another's small file by at most one of them.
+    A tenant's many large files therefore delay another tenant's file by at most one file.
 
     Args:
         count: number of slots.

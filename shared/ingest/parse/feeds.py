@@ -18,7 +18,7 @@ class Feed:
 
 
 def read(data: bytes) -> Feed | None:
-    """The feed in a file, or None if it is not a feed.
+    """Return the feed in a file, or None if it is not a feed.
 
     External entities are never fetched by this parser, and expat itself stops entity expansion attacks.
     """
@@ -47,7 +47,7 @@ def _page(title: str | None, description: str | None, entries: list[ET.Element])
 
 
 def _field(parent: ET.Element, *names: str) -> str | None:
-    """The text of the first child that has one of the names, the earlier names first."""
+    """Return the text of the first child that has one of the names, the earlier names first."""
     for name in names:
         for child in parent:
             if _name(child) == name and (text := "".join(child.itertext()).strip()):

@@ -29,10 +29,10 @@ class FileKind:
     """A kind of file.
 
     Args:
-        media_type: as reported, and as the extractor wants it.
-        name: as a person calls it.
-        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor makes
-            Markdown of, `native` is not text at all.
+        media_type: type that is reported and passed to the extractor.
+        name: name for people.
+        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor converts to
+            Markdown, `native` is not text.
     """
 
     media_type: str
@@ -129,19 +129,19 @@ _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b"
 
 
 def is_text_file(filename: str) -> bool:
-    """Whether a file of this name is plain text."""
+    """Return whether a file of this name is plain text."""
     kind = _BY_SUFFIX.get(PurePath(filename).suffix[1:].lower())
     return kind is not None and kind.route in ("text", "code")
 
 
 def is_code(filename: str | None, media_type: str | None) -> bool:
-    """Whether text of this name and media type has no markup."""
+    """Return whether text of this name and media type has no markup."""
     kind = _BY_MEDIA_TYPE.get(media_type or "") or _BY_SUFFIX.get(PurePath(filename or "").suffix[1:].lower())
     return kind is CODE
 
 
 def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bool:
-    """Whether a file with these first bytes is plain text, which no library reads."""
+    """Return whether a file with these first bytes is plain text, which no library reads."""
     try:
         kind = detect(head, filename=filename, media_type=media_type)
     except Unreadable:
@@ -150,10 +150,10 @@ def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bo
 
 
 def detect(content: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
-    """The kind of a file.
+    """Return the kind of a file.
 
     Args:
-        content: the whole file.
+        content: content of the file.
         filename: name given by the sender.
         media_type: type declared by the sender, with optional parameters.
 
@@ -201,14 +201,14 @@ def _zipped(content: bytes) -> FileKind:
             _refuse_bomb(entries)
             return _inside(archive, [entry.filename for entry in entries])
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
-        raise Unreadable("the file is damaged: its archive cannot be opened; make or fetch it again") from error
+        raise Unreadable("the file is damaged: its archive cannot be opened; create or download it again") from error
 
 
 def _refuse_bomb(entries: list[zipfile.ZipInfo]) -> None:
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > MAX_UNPACKED_BYTES or len(entries) > MAX_ENTRIES:
         raise Unreadable(
-            f"the file is too large inside: {len(entries):,} parts, {unpacked / 2**20:,.0f} MB unpacked; divide it"
+            f"the file is too large when unpacked: {len(entries):,} parts, {unpacked / 2**20:,.0f} MB; divide it"
         )
 
 
@@ -222,11 +222,11 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
             return kind
     if "META-INF/container.xml" in names:
         return EPUB
-    raise Unreadable("the file is a ZIP archive and no document; unpack it and add the files in it")
+    raise Unreadable("the file is a ZIP archive, not a document; unpack it and add the files in it")
 
 
 def _compound(content: bytes) -> FileKind:
-    """The kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
+    """Return the kind of a Microsoft compound file, by the names in its directory, which may be anywhere in it."""
     if "EncryptedPackage".encode("utf-16-le") in content:
         raise Unreadable("the file is protected with a password; remove the password and add it again")
     for stream, kind in _OLE_STREAMS:
@@ -234,7 +234,7 @@ def _compound(content: bytes) -> FileKind:
             return kind
     if "__properties_version1.0".encode("utf-16-le") in content:
         return MSG
-    raise Unreadable("the file is an old Microsoft file, but no Word, Excel, PowerPoint or Outlook one")
+    raise Unreadable("the file has Microsoft's old format, but is not a Word, Excel, PowerPoint or Outlook file")
 
 
 def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> FileKind:
@@ -246,7 +246,7 @@ def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> F
             return kind
     for kind in (stated, named):
         if kind and kind.route == "native":
-            raise Unreadable(f"the file is named a {kind.name} but has no such header: it is damaged or misnamed")
+            raise Unreadable(f"the file is named a {kind.name} but lacks its header: it is damaged or misnamed")
     return TEXT
 
 
@@ -268,7 +268,7 @@ def _marked_up(tag: str, start: str) -> FileKind:
 
 
 def _preview(head: bytes) -> str:
-    """A prefix of the text that suffices to recognise markup and headers in any encoding."""
+    """Return a prefix of the text that suffices to recognise markup and headers in any encoding."""
     return head[:8192].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
 
 

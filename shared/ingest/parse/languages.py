@@ -124,9 +124,9 @@ _CODES = dict(
 
 
 def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
-    """The chunks of a document with their languages; a short chunk has the language of most of the document.
+    """Return the chunks of a document with their languages; a short chunk has the language of most of the document.
 
-    Chunks that are mostly code have none, and neither have documents of short texts only.
+    Chunks that are mostly code, and documents with only short texts, have no language.
     """
     proses = [_NO_PROSE.sub(" ", chunk.text) for chunk in chunks]
     letters = [len(_LETTER.findall(prose)) for prose in proses]
@@ -143,9 +143,9 @@ def with_languages(chunks: Sequence[ChunkContent]) -> tuple[ChunkContent, ...]:
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text in ISO 639-1; None if the detector does not know or is not sure.
+    """Return the language of a text in ISO 639-1; None if the detector is not sure.
 
-    If it is sure of a language in Latin letters without that language's commonest words, the text is code or a list.
+    If it is sure of a language in Latin script, but the text lacks its most common words, the text is code or a list.
     """
     language = _CODES.get(detected_language(text) or "")
     if language in _SPOKEN and stop_word_share(text, language) < _LEAST_STOP_WORDS:

@@ -18,13 +18,13 @@ _UNSEEN = frozenset(("script", "style", "template", "noscript", "head"))
 
 
 def page_title(page: str) -> str | None:
-    """The `<title>`, which is near the top or missing."""
+    """Return the `<title>`; only the top of the page is searched."""
     found = _TITLE.search(page, 0, 65_536)
     return html.unescape(found[1]).strip() if found else None
 
 
 def nesting(page: str) -> int:
-    """About how deep the elements of a page lie within each other, never much less than the truth."""
+    """Return the approximate nesting depth of a page's elements; it is never much too low."""
     depth = deepest = 0
     for closing, name in _TAG.findall(page):
         tag = name.lower()
@@ -35,7 +35,7 @@ def nesting(page: str) -> int:
 
 
 def page_text(page: str) -> str:
-    """The words of a page, a paragraph for each block; in linear time and without recursion, however deep it is."""
+    """Return the words of a page, one paragraph per block; linear time and no recursion, even for deep nesting."""
     reader = _Words()
     reader.feed(page)
     reader.close()

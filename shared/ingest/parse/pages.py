@@ -21,7 +21,7 @@ _NODES_TRIED = 3
 
 
 def of_markers(text: str) -> tuple[str, PageStarts]:
-    """The text without its page markers, and the positions of these."""
+    """Return the text without its page markers, and the positions of these."""
     parts: list[str] = []
     starts: list[tuple[int, int]] = []
     length = last = 0
@@ -35,7 +35,7 @@ def of_markers(text: str) -> tuple[str, PageStarts]:
 
 
 def of_pdf(result: Any, *, min_kept_words: float) -> tuple[str, PageStarts]:
-    """The text of a PDF and its pages.
+    """Return the text of a PDF and its pages.
 
     The extractor's Markdown has headings and tables but no page numbers, and of some layouts only a part; its plain
     text of each page is complete but has no structure. The Markdown is used unless it lost words.
@@ -52,7 +52,7 @@ def of_pdf(result: Any, *, min_kept_words: float) -> tuple[str, PageStarts]:
 
 
 def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
-    """Page starts, found by the first words of each page, searched after the previous page's.
+    """Return the starts of pages, found by the first words of each page, searched after the previous page's.
 
     Only letters and digits are compared, because the Markdown has escapes and marks that the words do not have.
     """
@@ -70,7 +70,7 @@ def _found(markdown: str, nodes: Iterable[dict[str, Any]]) -> PageStarts:
 
 
 def _probes(nodes: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
-    """For each page in order, the starts of its first few blocks, reduced to letters and digits."""
+    """Yield, for each page in order, the starts of its first few blocks, reduced to letters and digits."""
     by_page: dict[int, list[str]] = {}
     for node in nodes:
         probes = by_page.setdefault(node.get("page") or 0, [])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @contextmanager
 def unpacking_in(folder: Path) -> Iterator[None]:
-    """Within the block, the extractor unpacks into `folder`; afterwards nowhere.
+    """Allow the extractor to unpack its library into `folder` within the block, and nowhere afterwards.
 
     The process works in the folder and checks it from inside. The extractor names it `.`, so a user who may rename
     entries of the parent folder cannot replace it.

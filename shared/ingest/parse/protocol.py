@@ -83,6 +83,6 @@ def _framed(body: bytes) -> bytes:
 
 
 def flatten(document: ParsedDocument) -> list[Any]:
-    """A document as nested lists, which `replies` reads: names repeated for each chunk would be half of the reply."""
+    """Return a document as nested lists for `replies`; repeated field names would take half of the reply."""
     chunks = [list(content.as_json().values()) for content in document.chunks]
     return [document.title, document.text_chars, document.media_type, document.question_indexes, chunks]

@@ -1,4 +1,4 @@
-"""Ready-made questions, given with a document, to the chunks that they ask about."""
+"""Assignment of ready-made questions, which were submitted with a document, to the chunks that answer them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.domain.text.words import WORD, terms_of
 
 
 def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:
-    """The index in `chunks` of each question's chunk, in order; empty if there are no chunks.
+    """Return the index in `chunks` of each question's chunk, in order; empty if there are no chunks.
 
     A question belongs to the chunk that contains its quote, ignoring white space and case. A question without a quote,
     or whose quote is in no chunk, belongs to the chunk that shares most of the rare words of question and quote: each
@@ -32,7 +32,7 @@ def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -
 
 
 def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, Sequence[int]]) -> int | None:
-    """The first chunk that contains the quote, among those with its rarest whole word.
+    """Return the first chunk that contains the quote, among those with its rarest complete word.
 
     The first and the last word of a quote may be parts of words.
     """
@@ -56,7 +56,7 @@ def _nearest(words: str, holders: Mapping[str, Sequence[int]], count: int) -> in
 
 
 def _holders(chunks: Sequence[ChunkContent]) -> dict[str, list[int]]:
-    """For each word, the chunks that have it."""
+    """Return the chunks that contain each word."""
     holders: dict[str, list[int]] = defaultdict(list)
     for index, chunk in enumerate(chunks):
         for word in set(_words(" ".join((*chunk.heading_path, chunk.text)))):

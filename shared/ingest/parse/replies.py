@@ -1,7 +1,7 @@
 """Validation of a child's reply. The author of a file may control its child, so a reply is untrusted input.
 
-A reply is checked while it arrives: first its head, then each part with chunks. The first wrong value ends it, so that
-a reply occupies little more memory than the document of the largest file that is allowed.
+A reply is checked while it arrives: first its head, then each part with chunks. Reading ends at the first wrong value,
+so a reply uses little more memory than the largest allowed document.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ReplyLimits:
 
     Args:
         chunks: number of chunks.
-        text_chars: characters of the whole text.
+        text_chars: characters of the text.
         chunk_chars: characters of a chunk's text.
         questions: number of ready-made questions; each is assigned to a chunk.
     """
@@ -116,10 +116,10 @@ class ReplyLimits:
 
 
 def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
-    """The first message of a reply.
+    """Return the first message of a reply.
 
     Raises:
-        InvalidReply: it has other values than a child sends.
+        InvalidReply: it has a value that no child sends.
     """
     try:
         head = ReplyHead.model_validate_json(body)
@@ -148,7 +148,7 @@ class ReplyChunks:
         """Add a part.
 
         Raises:
-            InvalidReply: a chunk has other values than a child sends, or there are more chunks or texts than allowed.
+            InvalidReply: a chunk has a value that no child sends, or there are more chunks or texts than allowed.
         """
         try:
             rows = _CHUNKS.validate_json(body)
@@ -190,7 +190,7 @@ class ReplyChunks:
         return self._document[1] if self._document else 0
 
     def document(self) -> ParsedDocument:
-        """The document, after its last part.
+        """Return the document, after its last part.
 
         Raises:
             InvalidReply: a ready-made question has no chunk.

@@ -53,9 +53,9 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ParsingSandbox:
-    """Children that parse one file at a time and many in sequence.
+    """Child processes that each parse many files, one at a time.
 
-    A file that breaks its child costs only that child. Belongs to the event loop that first uses it.
+    A file that crashes its child affects no other child. A sandbox belongs to the event loop that first uses it.
 
     Args:
         workers: number of files parsed concurrently.
@@ -90,14 +90,14 @@ class ParsingSandbox:
         await self.close()
 
     async def close(self) -> None:
-        """End the children; files being parsed finish first, later ones are refused."""
+        """End the children after they have parsed their current files; later files are refused."""
         self._closed = True
         while self._idle:
             await self._idle.pop().end()
 
     @property
     def children(self) -> int:
-        """The number of processes that this sandbox has started and not buried."""
+        """The number of processes that this sandbox has started and not yet ended."""
         return sum(not child.buried for child in self._live)
 
     async def parse(
@@ -111,7 +111,7 @@ class ParsingSandbox:
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
     ) -> ParsedDocument:
-        """The document in the file at `path`, and the chunks of its ready-made questions.
+        """Parse the file at `path`, and assign its ready-made questions to chunks.
 
         Args:
             path: the file, which is opened here.
@@ -146,7 +146,7 @@ class ParsingSandbox:
         return _document(answer, self._memory_bytes)
 
     async def _exchange(self, task: _Task) -> _Answer:
-        """The answer of a child; a used child may die of earlier files, so a new one tries again."""
+        """Return a child's answer. If a used child dies, a new one tries again: earlier files may be the reason."""
         if used := await self._used_child(task.tenant):
             outcome = await self._ask(used, task)
             if not isinstance(outcome, _Death) and outcome.head.outcome != "memory":
@@ -158,7 +158,7 @@ class ParsingSandbox:
         return outcome
 
     async def _ask(self, child: _ParserProcess, task: _Task) -> _Answer | _Death:
-        """The child's answer. Whatever happens, the child is idle or ended afterwards."""
+        """Return the child's answer. Afterwards the child is always idle or ended."""
         reusable = False
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
@@ -189,7 +189,7 @@ class ParsingSandbox:
         return child
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
-        """An idle child that may read the tenant's files; if there is none, another tenant's child is replaced."""
+        """Return an idle child that may read the tenant's files; if there is none, replace another tenant's child."""
         for dead in [child for child in self._idle if not child.alive]:
             self._idle.remove(dead)
             await dead.end()
@@ -201,7 +201,7 @@ class ParsingSandbox:
         return child
 
     def _reusable(self, reply: ReplyHead) -> bool:
-        """Whether a child with this state may read another file."""
+        """Return whether a child in this state may read another file."""
         worn = (
             reply.native_files >= MAX_NATIVE_FILES
             or reply.resident_bytes > self._memory_bytes // 2
@@ -265,7 +265,7 @@ class _Task:
 
     @property
     def limits(self) -> ReplyLimits:
-        """The largest reply; the text of a chunk may be twice as long as ordered, which no honest one needs."""
+        """The largest accepted reply; a chunk's text may be twice as long as configured, which no valid reply needs."""
         return ReplyLimits(
             chunks=self.request["max_chunks"],
             text_chars=self.request["max_text_chars"],
@@ -302,7 +302,7 @@ class _ParserProcess:
 
     @classmethod
     async def start(cls, limits: ChildLimits) -> Self:
-        """A child that has reported to be ready.
+        """Start a child, and return it when it has reported that it is ready.
 
         It is started by the event loop's own thread, because Linux kills it when its starting thread ends.
         """
@@ -322,14 +322,14 @@ class _ParserProcess:
         except OSError as error:
             ours.close()
             scratch.close()
-            raise Transient(f"no process to parse in can be started: {error.strerror}") from error
+            raise Transient(f"no parser process can be started: {error.strerror}") from error
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
         return cls(process, scratch, ours, *await asyncio.open_connection(sock=ours))
 
     async def greeted(self) -> Self:
-        """This child, when it has reported to be ready."""
+        """Wait until this child has reported that it is ready, and return it."""
         try:
             async with asyncio.timeout(START_TIMEOUT.total_seconds()):
                 await self._reader.readexactly(len(READY))
@@ -337,7 +337,7 @@ class _ParserProcess:
             death = await self.end()
             words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
             cause = words or f"it ended with status {death.status}"
-            raise Transient(f"the process to parse in did not start: {cause}") from error
+            raise Transient(f"the parser process did not start: {cause}") from error
         except BaseException:
             await self.end()
             raise
@@ -353,11 +353,11 @@ class _ParserProcess:
         return self._burial is not None and self._burial.done()
 
     async def ask(self, task: _Task) -> _Answer:
-        """The child's answer.
+        """Return the child's answer.
 
         Raises:
-            InvalidReply: it sent nonsense.
-            EOFError, OSError: it died.
+            InvalidReply: the child sent an invalid reply.
+            EOFError, OSError: the child died.
         """
         self.tenant = task.taint or self.tenant
         body = orjson.dumps(task.request)
@@ -376,7 +376,7 @@ class _ParserProcess:
         return _Answer(head, await asyncio.to_thread(chunks.document))
 
     async def _limit_threads(self) -> None:
-        """Kill it when it has too many threads, also while it is idle: the filter of system calls cannot count."""
+        """Kill the child when it has too many threads, even while it is idle; seccomp cannot count threads."""
         most = self._threads() + MORE_THREADS
         while self._threads() <= most:  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(_THREADS_SECONDS)
@@ -384,7 +384,7 @@ class _ParserProcess:
         self._kill()
 
     def _threads(self) -> int:
-        """The number of its threads; 0 if it is unknown."""
+        """Return the number of the child's threads; 0 if unknown."""
         with suppress(OSError):
             return Path(f"/proc/{self._process.pid}/task").stat().st_nlink - 2
         return 0
@@ -396,7 +396,7 @@ class _ParserProcess:
         return await self._reader.readexactly(length)
 
     async def end(self) -> _Death:
-        """End it and its whole session, once; a child that died before keeps its exit status."""
+        """Kill the child with all processes of its session; a child that has already died keeps its exit status."""
         if self._burial is None:
             if self._limiting is not None:
                 self._limiting.cancel()
@@ -433,7 +433,7 @@ def _remove_leftovers() -> None:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """Within the block, a folder for files that a child unpacks while it starts."""
+    """Yield a folder for files that a child unpacks while it starts; it is removed after the block."""
     try:
         folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     except OSError as error:
@@ -482,7 +482,7 @@ def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, fold
 
 
 def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
-    """The readable reason of a child's death; native libraries without memory abort or crash in different ways."""
+    """Return a readable reason for a child's death; native libraries that run out of memory fail in many ways."""
     if death.fault:
         return f"the file crashed the parser ({death.fault})"
     if death.status == -signal.SIGXCPU:

@@ -139,7 +139,7 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttemp
 def new_chunks(
     document: DocumentToParse, parsed: ParsedDocument, options: GenerationOptions, model: str
 ) -> list[NewChunk]:
-    """The rows of a document's chunks, each with the key of its paid questions."""
+    """Return the rows of a document's chunks, each with the key of its paid questions."""
     ready_questions = _ready_questions(document, parsed)
     occurrences: Counter[str] = Counter()
     chunks = []
@@ -159,7 +159,7 @@ def new_chunks(
 
 
 def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
-    """The questions submitted with the document, by chunk; None if a model generates them."""
+    """Return the questions submitted with the document, by chunk; None if a model generates them."""
     if document.ready_questions is None:
         return None
     questions: list[list[str]] = [[] for _ in parsed.chunks]

@@ -47,32 +47,32 @@ _DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_
 
 
 def is_text(sample: bytes) -> bool:
-    """Whether the first bytes of a file are probably text, in any encoding."""
+    """Return whether the first bytes of a file are probably text, in any encoding."""
     if _mark(sample) or _wide(sample):
         return True
     return len(sample) - len(sample.translate(None, _CONTROLS)) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
 
 
 def decode(data: bytes, *, charset: str | None = None) -> str:
-    """The text of a file: by its byte order mark, else UTF-8, else the declared charset, else a guess.
+    """Return the text of a file: by its byte order mark, else UTF-8, else the declared charset, else a guess.
 
     Line ends become line feeds, NUL characters are removed, and invalid bytes become U+FFFD, because text with a few
     damaged characters is still useful.
 
     Args:
-        data: the whole file.
-        charset: charset declared by the sender; a page's own `charset=` or `encoding=` comes after it.
+        data: content of the file.
+        charset: charset declared by the sender; it has precedence over a page's own `charset=` or `encoding=`.
 
     Raises:
         Unreadable: it is not text.
     """
     if not is_text(data[:SAMPLE_BYTES]):
-        raise Unreadable("the file is not text, and not of a kind that can be read; convert it to PDF, DOCX or text")
+        raise Unreadable("the file is not text and has no supported format; convert it to PDF, DOCX or text")
     return clean(_decode(data, charset))
 
 
 def clean(text: str) -> str:
-    """Text as parsing expects it: a line feed ends a line, and every character is valid."""
+    """Return text as parsing expects it: a line feed ends a line, and every character is valid."""
     text = text.removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -103,7 +103,7 @@ def _decode_other(data: bytes, charset: str | None) -> str:
 
 
 def _guessed(data: bytes) -> str:
-    """The encoding in which the bytes form words; an encoding of Latin letters if they are few."""
+    """Return the encoding in which the bytes form words; an encoding of Latin letters if they are few."""
     sample = data[:GUESSED_BYTES]
     sample = sample[: sample.rfind(b"\n") + 1] or sample  # cut between characters
     possible: Collection[str] = _LATIN
@@ -117,7 +117,7 @@ def _guessed(data: bytes) -> str:
 
 
 def _codec(name: str) -> str | None:
-    """The codec of a declared charset, if it is a text codec other than UTF-8, which was tried already."""
+    """Return the codec of a declared charset, if it is a text codec other than UTF-8, which was tried already."""
     try:
         codec = codecs.lookup(name)
     except LookupError:
@@ -130,7 +130,7 @@ def _mark(data: bytes) -> str | None:
 
 
 def _wide(sample: bytes) -> str | None:
-    """UTF-16 without a byte order mark."""
+    """Return the codec of UTF-16 text without a byte order mark; None for other text."""
     half = len(sample) // 2
     if half < 2:  # noqa: PLR2004 - two characters prove nothing
         return None

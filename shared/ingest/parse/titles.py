@@ -10,7 +10,7 @@ _FRONT_TITLE = re.compile(r"^title:[ \t]*(\S[^\n]*)$", re.MULTILINE)
 
 
 def title_of(text: str, stated: object) -> str | None:
-    """The title in the metadata, else the first heading near the top."""
+    """Return the title in the metadata, else the first heading near the top."""
     if isinstance(stated, str) and stated.strip():
         return " ".join(stated.split())[:TITLE_CHARS]
     if text.startswith("---\n") and (found := _FRONT_TITLE.search(text[:4096].partition("\n---")[0])):

@@ -1,4 +1,4 @@
-"""Builds: a second build of a collection is filled next to the live one, follows it and can replace it.
+"""Builds: another build of a collection is filled next to the live build, follows its changes and can replace it.
 
 A build is a row of `collections` with its own documents, so every operation on a collection works on a build. Its
 documents are copies of the live build's rows: their bytes exist already, and their questions are paid if prompt and
@@ -149,8 +149,8 @@ class Builds:
 
         The previous build follows it, so that a switch back is possible.
 
-        The switch waits for running uploads, and later uploads wait for it: some milliseconds. The caller decides
-        whether the build is good enough.
+        The switch waits for running uploads, and later uploads wait for the switch, which takes some milliseconds. The
+        caller must check whether the build is good enough.
 
         Raises:
             NotFound: the collection has no build of that number.
@@ -242,7 +242,7 @@ class Builds:
             return found is not None and await _delete_slice(connection, found)
 
     async def emptied(self, after: timedelta) -> Sequence[Build]:
-        """Return builds that are being dropped and have had no document for so long: their points can be deleted."""
+        """Return dropped builds that have had no document for this time, so that their points can be deleted."""
         async with self._database.begin() as connection:
             return [build_of(row) for row in (await connection.execute(SQL.list_emptied, {"after": after})).mappings()]
 
@@ -347,7 +347,7 @@ def _require_free_slot(rows: Sequence[RowMapping]) -> None:
             raise Conflict(f"The build {row['build']} is {row['build_state']}: switch to it or drop it first.")
     if len(others) >= _MOST_BUILDS - 1:
         numbers = ", ".join(str(row["build"]) for row in others)
-        raise Conflict(f"The collection has as many builds as it may have: drop one of {numbers} first.")
+        raise Conflict(f"The collection has the maximum number of builds: drop one of {numbers} first.")
 
 
 def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> RowMapping:

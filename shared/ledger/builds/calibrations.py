@@ -76,12 +76,12 @@ class Calibrations:
             await connection.execute(SQL.release, {"id": claim.collection.id, "until": claim.until})
 
     async def sample_chunks(self, collection: Collection, limit: int) -> list[UUID]:
-        """Return up to `limit` chunks that queries see; the same sample while the chunks are the same."""
+        """Return up to `limit` chunks that queries see; the sample is stable while the chunks are unchanged."""
         async with self._database.begin() as connection:
             return list((await connection.execute(SQL.sample_chunks, {"id": collection.id, "limit": limit})).scalars())
 
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
-        """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""
+        """Return a passed question of each of up to `limit` chunks; the sample is stable while they are unchanged."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.sample, {"id": collection.id, "limit": limit})).mappings().all()
         return [_one_of(row["id"], row["version"], passed_questions(row)) for row in rows]

@@ -51,7 +51,7 @@ class Estimates:
             return [_stored(row) for row in (await connection.execute(SQL.chunks, parameters)).mappings()]
 
     async def paid(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the numbers of questions of the paid contents among these."""
+        """Return the number of questions of each paid content among these content keys."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.paid_questions, {"keys": list(keys)})).all()
         return {row[0]: row[1] for row in found}
@@ -59,7 +59,7 @@ class Estimates:
     async def billed(
         self, tenant: str, model: str, collection_id: UUID | None = None, limit: int = 200
     ) -> list[BilledChunk]:
-        """Return some recently paid chunks, of one collection if it is named."""
+        """Return some recently paid chunks of the tenant, or of one of its collections."""
         parameters = {"tenant": tenant, "model": model, "collection": collection_id, "limit": limit}
         async with self._database.begin() as connection:
             return [_billed(row) for row in (await connection.execute(SQL.billed, parameters)).mappings()]

@@ -1,4 +1,4 @@
-"""Acceptance: a chunk accepts a user's question, and so do the corresponding chunks of the other builds."""
+"""Acceptance of users' questions by a chunk and by the corresponding chunks of other builds."""
 
 from __future__ import annotations
 

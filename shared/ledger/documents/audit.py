@@ -1,4 +1,4 @@
-"""The audit: the points that Qdrant must hold by the ledger, and how a chunk is indexed again."""
+"""The audit: the points that Qdrant must contain according to the ledger, and the repeated indexing of chunks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DocumentSnapshot:
     def is_unchanged(self, now: DocumentSnapshot | None, *, reopened: bool = False) -> bool:
         """Return whether the row is unchanged; a document that the audit `reopened` may be in progress or finished.
 
-        Parts that the audit has not read yet are unchanged in that case, because it opens chunks of the live version
+        Even then, the parts that the audit has not read yet are unchanged, because it opens chunks of the live version
         only.
         """
         if not reopened or now is None:
@@ -113,7 +113,7 @@ class Audit:
         self._database = database
 
     async def page(self, collection_id: UUID, *, after: str = "", limit: int = 100) -> list[DocumentSnapshot]:
-        """Return documents in the order of their external ids, whatever their state."""
+        """Return documents of any state in the order of their external ids."""
         parameters = {"collection": collection_id, "after": after, "limit": limit}
         async with self._database.begin() as connection:
             return [DocumentSnapshot(**row) for row in (await connection.execute(SQL.page, parameters)).mappings()]

@@ -2,8 +2,8 @@
 
 The rule of all writers: lock the row of the live build (`FOR KEY SHARE`, as each new document does through its foreign
 key), then read the other builds, and write to the live build first. A process that changes the set of builds locks all
-rows `FOR UPDATE`, the live build's row first. Every writer therefore sees all builds, two writers of a document meet at
-its row in the live build, and writers before a switch never meet writers after it.
+rows `FOR UPDATE`, the live build's row first. Every writer therefore sees all builds, two writers of a document wait
+for each other at its row in the live build, and no writer from before a switch runs concurrently with writers after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SQL = statements.load(
 
 
 async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[UUID]) -> None:
-    """Bring the copies of locked live documents in every other build in line; some may be deleted."""
+    """Update the copies of locked live documents in every other build; some of the documents may be deleted."""
     builds = (await connection.execute(SQL.other_builds, {"ids": list(document_ids)})).all()
     for row in builds:
         await follow(connection, row.build, row.ids)
@@ -71,7 +71,7 @@ async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list
 
 
 async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
-    """Bring a build's copies of these locked live documents in line; the build may lack some of them."""
+    """Update a build's copies of these locked live documents; the build may lack some of them."""
     parameters = {"build": build_id, "ids": list(document_ids)}
     await connection.execute(SQL.insert_copies, parameters)
     await catch_up(connection, (await connection.execute(SQL.lock_copies, parameters)).scalars().all())

@@ -22,7 +22,7 @@ class Divided:
     """A version of a document that a build has divided.
 
     Args:
-        upload: names its bytes: the spans of two versions with the same bytes can be compared.
+        upload: name of its bytes; the spans of two versions are comparable if their bytes are the same.
         chunks: their contents, by their ids.
     """
 

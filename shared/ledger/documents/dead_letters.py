@@ -1,7 +1,7 @@
-"""Dead letters: documents that cannot be parsed and chunks whose attempts are used up; listed, retried, or discarded.
+"""Dead letters: documents that cannot be parsed, and chunks whose attempts are used up.
 
 A row changes only while its document is not being processed, and under a lock on the document: a worker that is about
-to finish a document must not find a chunk reopened.
+to finish a document must not encounter a reopened chunk.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DeadLetters:
             return [_letter(row) for row in (await connection.execute(SQL.page, parameters)).mappings()]
 
     async def reasons(self, tenant: str, choice: Choice | None = None) -> list[DeadReason]:
-        """Return how many documents and chunks died of each reason, the most frequent first, at most 200."""
+        """Count failed documents and dead chunks by reason, at most 200 reasons, the most frequent first."""
         parameters = _parameters(tenant, choice or Choice()) | {"limit": _MOST_REASONS}
         async with self._database.begin() as connection:
             return [DeadReason(**row) for row in (await connection.execute(SQL.count_by_reason, parameters)).mappings()]
@@ -124,18 +124,18 @@ class DeadLetters:
 
 
 def document_parameters(tenant: str, document_id: UUID) -> dict[str, Any]:
-    """Return the parameters that choose every dead letter of one document, whenever it died."""
+    """Return the parameters that select all dead letters of one document."""
     return _parameters(tenant, Choice(document_id=document_id)) | {"until": None}
 
 
 async def revive_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    """Queue failed documents again; return how many, and whether there may be more."""
+    """Queue failed documents again; return their number, and whether there may be more."""
     count = len((await connection.execute(SQL.revive_documents, parameters | {"limit": _BATCH_SIZE})).all())
     return count, count == _BATCH_SIZE
 
 
 async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    """Open dead chunks again; return how many, and whether there may be more."""
+    """Reopen dead chunks; return their number, and whether there may be more."""
     return await _resolve_chunks(connection, parameters, SQL.revive_chunks, SQL.reopen)
 
 

@@ -32,7 +32,7 @@ SQL = statements.load(__file__, states.FRAGMENTS)
 async def change(
     connection: AsyncConnection, documents: Sequence[UUID], *, title: str | None, metadata: Mapping[str, Any] | None
 ) -> None:
-    """Change the description of locked documents; None leaves a field unchanged."""
+    """Change the description of locked documents; None keeps the old value."""
     parameters = {"ids": list(documents), "title": title, "metadata": None if metadata is None else as_json(metadata)}
     await connection.execute(SQL.describe, parameters)
     await connection.execute(SQL.mark, parameters)

@@ -1,4 +1,4 @@
-"""Documents as their owners see them: submitted, listed, retried, reindexed, deleted."""
+"""Operations on documents for their owners: submit, list, retry, reindex, delete."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Documents:
         async with self._database.begin() as connection:
             found = await shown_chunks.find(connection, tenant, chunk_id)
             if found is None:
-                raise NotFound(f"There is no chunk {chunk_id}: GET /v1/documents/{{id}}/chunks lists a document's.")
+                raise NotFound(f"There is no chunk {chunk_id}. GET /v1/documents/{{id}}/chunks lists chunks.")
             (document,) = await with_progress(connection, [await _get(connection, tenant, found.document_id)])
             version, ordinal = (found.row, found.version), found.ordinal
             first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
@@ -284,9 +284,9 @@ class Documents:
     async def describe(
         self, tenant: str, document_id: UUID, *, title: str | None, metadata: Mapping[str, Any] | None
     ) -> Described:
-        """Change a document's title or metadata in every build, without its content; None leaves a field unchanged.
+        """Change a document's title or metadata in every build, without its content; None keeps the old value.
 
-        Its points have the old values until the marks left by this are processed; see `descriptions`.
+        Its points have the old values until the recorded change is processed; see `descriptions`.
 
         Raises:
             NotFound: the tenant has no document of that id.
@@ -349,7 +349,7 @@ class Documents:
 
     @again_after_collision
     async def continue_reindex(self) -> bool:
-        """Start the next version of some documents of a collection with a reindex; return whether any was left."""
+        """Start the next version of some documents of a collection with a reindex; return whether there was any."""
         async with self._database.begin() as connection:
             return await _reindex_slice(connection, None)
 
@@ -367,7 +367,7 @@ class Documents:
         return {DocumentState(state): count for state, count in rows}
 
     async def stored_in_use(self, stored: Sequence[str]) -> set[str]:
-        """Return the objects of the store, of any number of them, that a document needs: a pack for any part of it."""
+        """Return the objects among these, of any number, that a document needs, including packs."""
         used: set[str] = set()
         for start in range(0, len(stored), _STORED_PAGE):
             async with self._database.begin() as connection:

@@ -71,7 +71,7 @@ async def read(
         document: id of its row in its build.
         version: number of the version.
         after: an ordinal.
-        before: an ordinal; None to start at the front.
+        before: an ordinal; None for the first chunks.
         wanted: states of the chunks; None for any.
         limit: maximum number of chunks.
     """

@@ -1,7 +1,7 @@
 """Unreferenced objects of the upload store: objects to delete, and packs to rewrite without some bytes.
 
-A row exists from the transaction that makes an object unreferenced until the object is deleted, so a process that dies
-in between leaves the row.
+A row exists from the transaction that makes an object unreferenced until the object is deleted, so the row remains if a
+process dies in between.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class OutdatedObjects:
     async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
         """Point versions to their bytes in a new pack; return whether any version changed.
 
-        None changes while a document of the pack waits to be parsed, because a worker may be about to read the bytes by
-        the old name. The old pack is due again when no version can name it any more.
+        No version changes while a document of the pack waits to be parsed, because a worker may be about to read the
+        bytes by the old name. The old pack is due again when no version can name it any more.
         """
         async with self._database.begin() as connection:
             locked = await _lock_documents(connection, name)

@@ -43,7 +43,7 @@ SQL = statements.load(
 async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
     """Start the next version, with the same content, of claimed documents that already have some chunks.
 
-    The worker that wrote the chunks died. They belong to another parse, because the options may have changed since.
+    The worker that wrote the chunks died. They cannot be completed, because the options may have changed since.
 
     Returns:
         The new versions by document.
@@ -121,5 +121,5 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
 
 
 async def stored_in_use(connection: AsyncConnection, stored: Sequence[str]) -> set[str]:
-    """Return the objects of the store, of some thousands at most, that a version needs: a pack for any part of it."""
+    """Return the objects among these, at most some thousands, that a version needs, including packs."""
     return set((await connection.execute(SQL.stored_in_use, {"stored": list(stored)})).scalars())

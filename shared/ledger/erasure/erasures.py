@@ -81,10 +81,10 @@ class Erasures:
 
     @again_after_collision
     async def start(self, tenant: str, collection: str | None = None) -> Erasure:
-        """Start the erasure of a collection or of a whole tenant, which is hidden from now on.
+        """Start the erasure of a collection or a tenant, which is hidden from now on.
 
         Returns:
-            The erasure; the running one if there is one.
+            The new erasure, or the running one if it exists.
 
         Raises:
             NotFound: the tenant has no collection of that name.
@@ -175,7 +175,7 @@ async def _start(connection: AsyncConnection, scope: Mapping[str, Any], document
 
 
 async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tuple[str, int]:
-    """Delete some remaining rows of an erasure; return their table and number, 0 if none is left."""
+    """Delete some remaining rows of an erasure; return their table and number, 0 if none remain."""
     tenant, limit = erasure["tenant"], {"limit": _SLICE}
     count = await completions.delete_unused(connection, tenant)
     if count:

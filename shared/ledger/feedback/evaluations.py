@@ -121,7 +121,7 @@ class Evaluations:
             added = _merged(questions)
             for kind in ("external_ids", "chunk_ids"):
                 if any(kind in question for question in stored) and not all(kind in question for question in added):
-                    raise Conflict(f"The set '{name}' is labelled by {kind}: label by these too, or in another set.")
+                    raise Conflict(f"The set '{name}' is labelled by {kind}: label by these, or create another set.")
             by_text = {question["question"]: question for question in (*stored, *added)}
             if len(by_text) > most:
                 raise Conflict(f"The set '{name}' would have more than {most:,} questions.")
@@ -225,7 +225,7 @@ async def _saved(
 ) -> StoredLabelledSet:
     content = json.dumps(questions)
     if len(content) > MOST_CHARS:
-        raise Conflict(f"The set '{of['name']}' would be larger than {MOST_CHARS:,} characters: make another one.")
+        raise Conflict(f"The set '{of['name']}' would be larger than {MOST_CHARS:,} characters: create another set.")
     if (await connection.execute(SQL.count_other_sets, of)).scalar_one() >= MOST_SETS:
         raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
     written = await connection.execute(SQL.save_set, {**of, "questions": content})

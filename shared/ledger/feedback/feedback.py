@@ -307,7 +307,7 @@ async def _returned(
     row = (await connection.execute(SQL.logged_query, parameters)).one_or_none()
     if row is None:
         raise NotFound(
-            f"This key has sent no query {query_id}: take metadata.query_id of a reply to the same key, within"
+            f"This key has sent no query {query_id}: use `metadata.query_id` of a reply to this key, within"
             " FOREASK_QUERY_RETENTION_DAYS.",
             field="query_id",
         )

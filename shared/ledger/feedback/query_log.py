@@ -19,7 +19,7 @@ SQL = statements.load(__file__)
 
 @dataclass(frozen=True, slots=True)
 class QueryLogEntry:
-    """A question as a user put it, the chunks that were returned, and the key in the ledger that asked, if any."""
+    """A user's question, the returned chunks, and the key in the ledger that asked it, if any."""
 
     id: UUID
     tenant: str
@@ -37,9 +37,9 @@ class LoggedQuestion:
     Args:
         id: id of the last query.
         question: its last wording.
-        chunk_ids: chunks that it returned last.
+        chunk_ids: chunks that its last query returned.
         best_score: highest score of these; None if no chunk was returned.
-        found: whether the documents answered it last: an answer was written, or chunks were returned.
+        found: whether the documents answered its last query: an answer was written, or chunks were returned.
         helpful: newest feedback on any of its queries; None if there is none.
         helpful_chunk_id: chunk of this feedback if it is positive.
         times: number of queries.
@@ -86,7 +86,7 @@ class QueryLog:
             await connection.execute(SQL.record_not_found, {"id": query_id})
 
     async def asked(self, tenant: str, name: str, since: datetime) -> list[LoggedQuestion]:
-        """Return the questions asked of a collection, each once, last asked first.
+        """Return the distinct questions to a collection, most recently asked first.
 
         Questions that differ in case, spacing or final punctuation are one question. The newest 10,000 queries are
         read.

@@ -57,7 +57,7 @@ class Collections:
             tenant: owner of the collection.
             name: name of the collection.
             embedding_model: name of the embedding of a new collection.
-            options: options to set; None leaves them unchanged.
+            options: options to set; None keeps them.
             replace_embedding: whether an existing collection without documents changes its embedding, too.
             most: maximum number of the tenant's collections; concurrent requests may exceed it. None sets no limit.
 
@@ -117,7 +117,7 @@ class Collections:
             return list((await connection.execute(SQL.index_names)).scalars())
 
     async def document_counts(self, tenant: str, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
-        """Return how many documents of each state each of a tenant's collections has."""
+        """Return the number of documents in each state, by collection of a tenant."""
         counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
         parameters = {"tenant": tenant, "ids": list(map(str, collection_ids))}
         async with self._database.begin() as connection:
@@ -126,7 +126,7 @@ class Collections:
         return counts
 
     async def last_changes(self, tenant: str) -> Mapping[UUID, datetime]:
-        """Return when a document of each collection changed last; collections without recent changes are missing."""
+        """Return the time of each collection's last document change; collections without recent changes are missing."""
         rows = await self._database.rows(SQL.last_changes, {"tenant": tenant, "limit": _MOST_CHANGES})
         return {row["collection_id"]: row["at"] for row in rows}
 
@@ -217,7 +217,7 @@ async def _set_options(connection: AsyncConnection, locked: RowMapping, options:
     if fields != present and (await connection.execute(SQL.has_documents, {"id": locked["id"]})).scalar_one():
         raise Conflict(
             "Fields are declared before the first document, and this collection has documents: declare them in a new"
-            " collection. Questions that are paid for are not paid for again there.",
+            " collection. Paid questions are reused there.",
             field="filterable",
         )
     stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))

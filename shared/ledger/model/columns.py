@@ -1,4 +1,4 @@
-"""The columns of a whole row, for statements that return it.
+"""The columns of rows, for statements that return complete rows.
 
 A statement does not return `*`: its result would change when the next release adds a column, and PostgreSQL then
 rejects the plans that the connections of running processes have cached.

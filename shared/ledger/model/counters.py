@@ -1,7 +1,8 @@
 """Counters: numbers of documents and chunks by state, so that no request counts rows.
 
-Triggers record changes in the transaction that changes a state, so no statement can forget to. Each inserts its own
-rows, which the scheduler adds up later: transactions that change the same counter do not wait for each other.
+Triggers record changes in the transaction that changes a state, so no statement can forget to. Each trigger inserts its
+own rows, which the scheduler adds up later, so that transactions that change the same counter do not wait for each
+other.
 
 The addition also yields the documents and chunks that finished in each minute, without cost for settlements and without
 an index on the largest table.

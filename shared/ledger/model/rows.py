@@ -49,7 +49,7 @@ def lease(row: RowMapping) -> Lease:
 
 
 def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
-    """Return a claimed document; the claim may have started another version than the version of the row."""
+    """Return a claimed document; the claim may have started a newer version than the version of the row."""
     questions = row["ready_questions"]
     return DocumentToParse(
         lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
@@ -292,7 +292,7 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
 
 
 def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
-    """Return the replies of a row; NULL stands for no replies."""
+    """Return the replies of a row; NULL means no replies."""
     return tuple(map(_reply, values or ()))
 
 

@@ -1,7 +1,7 @@
 """The states of builds, documents, chunks and accepted questions, and every transition between them.
 
-The statements of the ledger take the fragments that set a state from this module alone. The tests install a trigger
-made from this table, which refuses every other transition.
+Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
+table and refuses every other transition.
 
 collections
     MAKE_COLLECTION      new -> live

@@ -1,4 +1,4 @@
-"""The connections to PostgreSQL, the locks that processes take in it, and its failures turned into ours."""
+"""The connections to PostgreSQL, advisory locks, and the conversion of PostgreSQL's errors."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Database:
                 yield connection
 
     async def settlements_first(self) -> None:
-        """Wait after an outage until settlements had a second before claims.
+        """Wait until settlements have had a second after an outage, before claims are made.
 
         Leases expire during an outage while the paid replies wait in their workers. A claim of that work at once would
         pay for it again.
@@ -188,7 +188,7 @@ class Database:
                 return (await connection.execute(statement, parameters)).mappings().all()
 
     async def warm(self, connections: int = 2) -> None:
-        """Open the connections that a process needs first: one takes 20 ms, and far more under load.
+        """Open the connections that a process needs first, because opening one takes 20 ms, and far more under load.
 
         An unavailable ledger is not an error here.
         """
@@ -251,7 +251,7 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends.
 
     A waiting statement would hold a snapshot, and an index that is built `CONCURRENTLY` waits for the end of all
-    snapshots. If the lock's holder builds such an index, both would wait for ever. Therefore this polls and releases
+    snapshots. If the lock's holder builds such an index, both would wait forever. Therefore this polls and releases
     the snapshot of each poll, which PostgreSQL otherwise keeps until the connection's next statement.
     """
     while True:

@@ -1,4 +1,4 @@
-"""The election: of all schedulers one works, under a lease that it extends; if it dies, the next one takes over."""
+"""The election of the working scheduler, which extends a lease; if it dies, another scheduler is elected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RESIGN = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :
 
 
 class Election:
-    """One candidate. No lock is held: a candidate that loses the lease while it works shares the work for a moment."""
+    """One candidate. It holds no lock, so after the loss of the lease two candidates may work for a moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -60,10 +60,10 @@ _STATEMENT = text("""
 
 
 async def make_app_role(engine: AsyncEngine, password: str) -> None:
-    """Make the role of the API, the scheduler and the other workers: it reads and writes rows; safe to repeat.
+    """Create the role of the API, the scheduler and the other workers, which reads and writes rows; safe to repeat.
 
-    Repeat it after each migration, for new tables. The connection's own role must be allowed to make roles, and own the
-    tables.
+    Repeat it after each migration, for new tables. The connection's own role must be allowed to create roles, and must
+    own the tables.
     """
     async with engine.connect() as connection:
         tables = (await connection.execute(_TABLES)).scalar_one()

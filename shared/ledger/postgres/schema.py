@@ -1,4 +1,4 @@
-"""The schema: bring a database to the newest one."""
+"""Migration of a database to the newest schema."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ALLOW_IDLE = text("SELECT set_config('idle_in_transaction_session_timeout', '0'
 
 
 def _configuration(connection: Connection) -> Config:
-    """Alembic's configuration for an open connection."""
+    """Return Alembic's configuration for an open connection."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.set_main_option("path_separator", "os")

@@ -42,7 +42,7 @@ def load(module: str | Path, vocabulary: Mapping[str, Value] | None = None, /, *
 
     Args:
         module: path of the module; the statements are in the file of the same name that ends in `.sql`.
-        vocabulary: values of placeholders that many files have in common.
+        vocabulary: values of placeholders that many files use.
         **values: values of placeholders of this file.
 
     Raises:

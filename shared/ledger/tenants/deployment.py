@@ -1,4 +1,4 @@
-"""The deployment: the identity of this ledger, so that a store of another deployment is not mistaken for its own."""
+"""The identity of this deployment, which prevents the use of another deployment's upload store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEWEST_UPLOADS = text("""
 
 
 class DeploymentIdentity:
-    """The identity of the ledger, and its facts about the upload store as a whole."""
+    """The identity of the ledger, and its facts about the upload store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -74,7 +74,7 @@ class Keys:
             raise NotFound(f"There is no key {key_id}. GET /v1/keys lists the keys.")
 
     async def record_use(self, ids: Collection[UUID]) -> None:
-        """Record that keys were used; of each at most once a minute."""
+        """Record that keys were used; at most once a minute for each key."""
         async with self._database.begin() as connection:
             await connection.execute(SQL.record_use, {"ids": list(ids), "every": _USE_EVERY})
 

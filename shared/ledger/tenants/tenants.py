@@ -13,7 +13,7 @@ SQL = statements.load(__file__)
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """How many documents and chunks are in each state."""
+    """The numbers of documents and chunks in each state."""
 
     documents: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, int] = field(default_factory=dict)
@@ -32,11 +32,11 @@ class Tenants:
         return int(row["tenants"])
 
     async def counts(self, tenants: Sequence[str]) -> Mapping[str, StateCounts]:
-        """Return how many documents and chunks of each state these tenants have."""
+        """Return the numbers of documents and chunks in each state, by tenant."""
         return await self._counts(tenants)
 
     async def counts_of_all(self) -> StateCounts:
-        """Return how many documents and chunks of each state all tenants have together."""
+        """Return the numbers of documents and chunks in each state, of all tenants together."""
         return (await self._counts(None)).get("", StateCounts())
 
     async def _counts(self, tenants: Sequence[str] | None) -> dict[str, StateCounts]:

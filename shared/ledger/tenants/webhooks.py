@@ -67,7 +67,7 @@ class Webhooks:
         return _webhook(_one(await self._database.rows(SQL.get, {"tenant": tenant, "id": webhook_id}), webhook_id))
 
     async def resume(self, tenant: str, webhook_id: UUID) -> Webhook:
-        """Enable a disabled webhook again; its waiting messages are sent, however old they are.
+        """Enable a disabled webhook again; all its waiting messages are sent.
 
         Raises:
             NotFound: the tenant has no webhook of that id.

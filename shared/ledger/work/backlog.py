@@ -76,7 +76,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class BacklogSurvey:
-    """The rows of the whole deployment.
+    """The rows of all tenants.
 
     Args:
         rows: number of documents and chunks, by `documents` or `chunks` and state.

@@ -3,10 +3,10 @@
 Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds the
 fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, rows
 are ordered by lane, then by age. No tenant holds more chunks to generate than its limits allow to start within a
-minute, because the others would occupy slots without being sent.
+minute, because further chunks would occupy slots while they wait.
 
 When a worker dies, its rows become due again, including the row that killed it. A row that lost two leases is a
-suspect: a drain that holds nothing else claims it alone. It succeeds and is cleared, or kills only that worker.
+suspect: only a drain without other work claims it. It either succeeds and is cleared, or kills only that worker.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Heartbeats:
         return [SeenProcess(**row) for row in found]
 
     async def beats(self, role: str, host: str) -> bool:
-        """Return whether a process of this role beats on this host."""
+        """Return whether a process of this role sends heartbeats on this host."""
         (row,) = await self._database.rows(_BEATS, {"role": role, "host": host, "alive_for": ALIVE_FOR})
         return bool(row["alive"])
 

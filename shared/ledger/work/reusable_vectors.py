@@ -25,7 +25,7 @@ SQL = statements.load(__file__, states.FRAGMENTS, questions=QUESTIONS)
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A possible location of the text of a claimed chunk."""
+    """A point that may have the vector of a claimed chunk's text."""
 
     lease: Lease
     id: UUID

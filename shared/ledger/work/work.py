@@ -1,6 +1,6 @@
 """The flow of work: claims under a lease, and settlements that a stale claim cannot make.
 
-PostgreSQL's clock decides every time: a worker's clock decides nothing. Every settlement names the fencing token of its
+All times are taken from PostgreSQL's clock, never from a worker's. Every settlement names the fencing token of its
 claim, and may be applied twice.
 """
 
@@ -112,7 +112,7 @@ class Work:
 
     @again_after_collision
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
-        """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
+        """Claim documents to be parsed; with `suspects` only suspects, for a worker without other work."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
         await self._database.settlements_first()
         async with self._database.begin() as connection:
@@ -124,7 +124,7 @@ class Work:
         )
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
-        """Insert the chunks of documents, due at once; return the documents whose claims held.
+        """Insert the chunks of documents, due at once; return the documents whose claims were valid.
 
         The chunks of a large document are inserted in slices, one transaction each. It is `parsing` until the last
         slice; if its worker dies earlier, the next worker starts another version.
@@ -141,14 +141,14 @@ class Work:
     async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
         """Add the new languages of a collection before queries find its first text in them.
 
-        Each collection has a transaction of its own, because uploads lock its row, too.
+        Each collection has a separate transaction, because uploads lock its row, too.
         """
         for collection_id, languages in rows.new_languages(parsed).items():
             async with self._database.begin() as connection:
                 await connection.execute(SQL.add_languages, {"id": collection_id, "languages": sorted(languages)})
 
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
-        """Insert some chunks of a document that is being parsed; return whether its claim held."""
+        """Insert some chunks of a document that is being parsed; return whether its claim is valid."""
         async with self._database.begin() as connection:
             parameters = {"id": lease.id, "token": lease.token}
             if (await connection.execute(SQL.lock_parsing, parameters)).one_or_none() is None:
@@ -185,7 +185,7 @@ class Work:
         Args:
             limit: maximum number of chunks.
             key_of: function from a chunk to the key of its current request; None uses the key from the parse.
-            suspects: whether to claim suspects only, for a worker that holds nothing else.
+            suspects: whether to claim suspects only, for a worker without other work.
 
         Raises:
             Collided: other workers leased the same content repeatedly.
@@ -270,7 +270,7 @@ class Work:
         Args:
             limit: maximum number of chunks.
             embeddings: embeddings to claim now; None for all that the worker serves.
-            suspects: whether to claim suspects only, for a worker that holds nothing else.
+            suspects: whether to claim suspects only, for a worker without other work.
         """
         served = self._embeddings if embeddings is None else list(embeddings)
         parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
@@ -290,7 +290,7 @@ class Work:
         return await reusable_vectors.find(self._database, chunks)
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
-        """Record chunks as indexed; return the leases that still held.
+        """Record chunks as indexed; return the leases that were still valid.
 
         The points of all others are stale: they are swept. So are chunks that another worker had before and may still
         write.
@@ -469,13 +469,13 @@ class Work:
         }
 
     def _most(self, tenant: str) -> int:
-        """Return how many chunks to generate a tenant may hold in the whole pool."""
+        """Return the maximum number of claimed chunks to generate of a tenant, in all workers together."""
         calls = self._limits.get(tenant, self._other_limits).calls_at_once
         return _UNLIMITED if calls is None else calls
 
     @property
     def _leases_expire_after(self) -> timedelta:
-        """The time after which every lease that is valid now has expired, however late its worker is."""
+        """The time after which every lease that is valid now has certainly expired."""
         return self.lease * 2
 
 
@@ -500,7 +500,7 @@ async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[
 
 
 async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:
-    """Sweep documents whose versions became live while these chunks of them were written hidden."""
+    """Sweep documents whose versions became live while these chunks were written as hidden."""
     if not hidden:
         return
     live = (await connection.execute(SQL.hidden_of_live, rows.written_rows(hidden))).all()
@@ -514,7 +514,7 @@ async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, li
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
-    """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a group of its own.
+    """Divide outcomes into groups of at most one slice of chunks; a larger outcome is a separate group.
 
     Large outcomes are last: their slices take seconds, and other documents may belong to another tenant.
     """
@@ -565,9 +565,9 @@ def _log_finished(documents: Iterable[Row[Any]]) -> None:
 
 
 def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
-    """Decode claimed rows. A row with a value that no release writes is skipped, so that it stops no other row.
+    """Decode claimed rows. A row with a value that no release writes is skipped, so that it does not block other rows.
 
-    It stays leased, and another claim finds it later.
+    It stays leased, and a later claim finds it again.
     """
     decoded: list[T] = []
     for row in claimed:
@@ -579,6 +579,6 @@ def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Seque
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
-    """Count claims of rows with lost leases; such a row stays marked until an attempt ends."""
+    """Count claims of rows with lost leases; such a row stays marked until an attempt has ended."""
     if lost := sum(row["lost_leases"] > 0 for row in claimed):
         metrics.LEASES_LOST.labels(stage).inc(lost)

@@ -1,1 +1,1 @@
-"""Webhooks: messages to addresses of tenants, signed, and sent again until they are taken."""
+"""Webhooks: signed messages to addresses of tenants, which are sent again until they are accepted."""

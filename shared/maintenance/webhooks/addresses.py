@@ -71,9 +71,9 @@ def parse(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable or len(url) > MAX_URL_CHARS or not url.isascii() or any(c.isspace() or c < " " for c in url):
-        raise InvalidInput("The address of a webhook is like https://example.org/hook.", field="url")
+        raise InvalidInput("The address of a webhook must have the form https://example.org/hook.", field="url")
     if "@" in parts.netloc:
-        raise InvalidInput("The address has a name or password in it: check the signature instead.", field="url")
+        raise InvalidInput("The address contains a user name or password: verify the signature instead.", field="url")
     return parts
 
 
@@ -105,7 +105,7 @@ async def resolve(parts: SplitResult, *, private: bool) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is a global unicast address, and not in a network with a special purpose."""
+    """Return whether an address is a global unicast address, and not in a network with a special purpose."""
     parsed: IPv4Address | IPv6Address | None = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
         if parsed in _GLOBAL_UNICAST:

@@ -1,4 +1,4 @@
-"""Sending one message: to the checked address, without redirects, storing little of the reply."""
+"""Sending of one message to the checked address, without redirects; only the start of the reply is stored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def message_id(delivery: Delivery) -> str:
 
 
 def body_of(delivery: Delivery) -> bytes:
-    """The message: the same bytes at each attempt."""
+    """Return the body of a message, which has the same bytes at each attempt."""
     at = delivery.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return orjson.dumps({"type": delivery.type, "timestamp": at, "data": delivery.data}, option=orjson.OPT_SORT_KEYS)
 

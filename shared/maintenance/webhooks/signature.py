@@ -17,7 +17,7 @@ def draw_secret() -> str:
 
 
 def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers with which the receiver verifies a message.
+    """Return the headers with which the receiver verifies a message.
 
     Args:
         secret: secret from `draw_secret`.

@@ -1,1 +1,1 @@
-"""The limiter: the load that all processes together may put on a provider, and when to pause it."""
+"""The limiter of the load on a provider by all processes together; it also pauses calls after failures."""

@@ -1,4 +1,4 @@
-"""One process' traffic with the shared script: one call of it carries all calls that wait and all that ended."""
+"""One process's requests to the shared script: each transfers all waiting calls and all finished calls."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class LimiterClient:
         return sum(len(line.waiters) for line in self._lines.values())
 
     def own_wait_seconds(self, tenant: str, *, is_query: bool) -> float:
-        """The time for which a tenant's own limits delay its calls; 0: they do not."""
+        """Return the seconds for which a tenant's own limits delay its calls; 0 if they do not."""
         line = self._lines.get((tenant, is_query))
         return 0.0 if line is None else line.own_wait
 
@@ -293,7 +293,7 @@ class LimiterClient:
             log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
 
     def _shown(self) -> float:
-        """The breaker in metrics: closed if this process has no recent state of it, because nothing waits for it."""
+        """Return the breaker state for metrics; closed if this process has no recent state, because nothing waits."""
         reply = self.reply
         if reply is None or time.monotonic() - self.replied_at > _STATE_SECONDS:
             return Breaker.CLOSED
@@ -336,7 +336,7 @@ class LimiterClient:
             self._hurry(now)
 
     async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
-        """Keep the reports: no call starts while the broker is unavailable."""
+        """Keep the reports of finished calls; no call starts while the broker is unavailable."""
         now = time.monotonic()
         if self._unavailable_since is None:
             log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
@@ -361,13 +361,13 @@ def _raise(waiter: _Waiter, error: ForeaskError) -> None:
 
 
 def _between(seconds: float) -> float:
-    """A pause before the next request: long enough to be worth its cost, and not in step with other processes."""
+    """Return the seconds until the next request: random, so that processes do not send at the same time."""
     shortest, longest = _ASK_AGAIN_SECONDS
     return min(longest, max(seconds, random.uniform(shortest, 2 * shortest)))  # noqa: S311  jitter
 
 
 def is_down(component: str, reply: LimiterReply) -> Unavailable:
-    """The error of a call while the breaker is open; it proves nothing about the work."""
+    """Return the error of a call while the breaker is open; the attempt does not count."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(
         f"the {component} provider has failed repeatedly, so it is not called for a while",

@@ -86,7 +86,7 @@ class ProviderLimits:
         in_flight: initial number of calls in flight, if no rate of requests is declared.
         probe_timeout: timeout of the first call to a provider that was unavailable.
         timing: waits of the limiter.
-        query_share: share of the limits that ingest leaves to queries.
+        query_share: share of the limits that is reserved for queries.
     """
 
     component: str
@@ -106,8 +106,8 @@ class ProviderLimits:
 def connect(redis_url: str) -> Redis:
     """Create the connection for a limiter's shared state; close it after the limiter.
 
-    It never retries a command: the limiter's client does that itself, and a waiting caller must learn soon that the
-    broker is unavailable.
+    It never retries a command: the limiter's client does that itself, and a waiting caller must be notified soon that
+    the broker is unavailable.
     """
     return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
@@ -158,9 +158,9 @@ class Limiter:
             max_wait: maximum wait for the grant.
 
         Raises:
-            RateLimited: the grant would arrive too late; burns no attempt. `TenantLimited` if the tenant's own limits
-                are the reason.
-            Unavailable: the breaker is open, or the broker is unavailable; burns no attempt.
+            RateLimited: the grant would arrive too late; the attempt does not count. `TenantLimited` if the tenant's
+                own limits are the reason.
+            Unavailable: the breaker is open, or the broker is unavailable; the attempt does not count.
             Stopping: the process is stopping.
         """
         started = time.perf_counter()
@@ -181,7 +181,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, call)
 
     async def paused(self) -> bool:
-        """Whether work claimed now could not start: the provider is paused, or the broker does not answer."""
+        """Return whether work claimed now could not start: the provider is paused, or the broker does not answer."""
         if time.monotonic() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
         ):
@@ -192,14 +192,14 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, calls: int) -> int:
-        """The number of further calls to claim now: calls that the declared rate allows within seconds."""
+        """Return the number of further calls to claim now: calls that the declared rate allows within seconds."""
         if self._requests_a_millisecond == 0:
             return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
         return max(0, min(calls, ahead - self._client.waiting))
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """The used share of the provider's and the tenant's limits.
+        """Return the used share of the provider's and the tenant's limits.
 
         Raises:
             Unavailable: the broker is unavailable.
@@ -260,7 +260,7 @@ class Limiter:
         )
 
     async def _try(self, grant: Grant) -> None:
-        """Make the neutral call that shows whether the provider is back."""
+        """Make the neutral call that checks whether the provider has recovered."""
         component = self._limits.component
         try:
             async with asyncio.timeout(self._limits.probe_timeout.total_seconds()):
@@ -279,7 +279,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, Call())
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
-        """Report an error. If the provider fails and the breaker is open, the work is not at fault.
+        """Report an error. If the provider fails and the breaker is open, the work is not the cause.
 
         Raises:
             Unavailable: the breaker is open.
@@ -312,7 +312,7 @@ class Limiter:
 
 
 def outcome_of(error: ForeaskError) -> CallOutcome:
-    """How a call ended for its provider; the class of the error decides."""
+    """Return the outcome of a call for the limits, by the class of its error."""
     match error:
         case RateLimited():
             return CallOutcome.LIMITED

@@ -22,7 +22,7 @@ _TOKENS_A_MESSAGE = 4  # overhead of the chat format
 class LimitedChat:
     """A `ChatModel` that waits for a grant before each call, charged to a tenant.
 
-    `before_call` may reject a call by an error when it is granted, however long that took.
+    `before_call` is called when a call is granted, and may reject the call by an error.
     """
 
     chat: ChatModel
@@ -55,7 +55,7 @@ class LimitedChat:
 
 @dataclass(slots=True)
 class LimitedEmbedder:
-    """An `Embedder` that waits for a grant before each request. One request may hold the texts of many tenants."""
+    """An `Embedder` that waits for a grant before each request. One request may contain the texts of many tenants."""
 
     embedder: Embedder
     limiter: Limiter

@@ -27,7 +27,7 @@ class Breaker(IntEnum):
 
 
 class CallOutcome(StrEnum):
-    """How a call ended, as far as the limits are concerned."""
+    """The end of a call, with the facts that affect the limits."""
 
     OK = "ok"  # the provider answered, be it with a refusal of this request
     LIMITED = "limited"  # 429
@@ -94,7 +94,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet; with `tenant`, the tenant's own limit defers the call for this many seconds."""
+    """The call must wait. With `tenant`, the tenant's own limit defers it for this many seconds."""
 
     tenant: bool = False
     seconds: float = 0.0
@@ -183,7 +183,7 @@ class LimiterScript:
         renew: Sequence[str],
         tenants: dict[str, tuple[Bucket, Bucket]],
     ) -> LimiterReply:
-        """Settle and grant.
+        """Record finished calls, and grant waiting ones.
 
         Args:
             requests: calls to start, most urgent first.
@@ -221,7 +221,7 @@ class LimiterScript:
         return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), requests)
 
     def key(self, name: str) -> str:
-        """All keys of a provider are in one slot of a cluster."""
+        """Return a key of the provider; all its keys are in one slot of a cluster."""
         return f"{_PREFIX}:{{{self._terms.provider}}}:{name}"
 
 
@@ -230,7 +230,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def provider_id(*parts: str) -> str:
-    """A short name for a provider that shows nothing of its parts."""
+    """Return a short name for a provider that reveals none of its parts."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

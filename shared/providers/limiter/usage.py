@@ -77,7 +77,7 @@ def _breaker(state: Mapping[str, float], now: float) -> Breaker:
 
 
 def _used(values: Mapping[str, float], kind: str, now: float) -> int:
-    """The sum of the last minute: all of the newer slots, and the part of the oldest slot within that minute."""
+    """Return the sum over the last minute: all newer slots, and the part of the oldest slot within that minute."""
     slot, into = divmod(now, _SLOT_SECONDS)
     total = 0.0
     for index in range(_SLOTS):

@@ -58,10 +58,10 @@ class Answerer(Protocol):
         ...
 
     def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
-        """Yield the answer's text in pieces, then the whole `Answer`; the pieces joined are its text."""
+        """Yield the answer's text in pieces, then the complete `Answer`, whose text is the joined pieces."""
         ...
 
 
 def nothing_found(form: Form = "generative", usage: Usage | None = None) -> Answer:
-    """The answer where the passages do not answer the question."""
+    """Return the answer for passages that do not answer the question."""
     return Answer(NOTHING_FOUND, form=form, usage=usage or Usage(), found=False)

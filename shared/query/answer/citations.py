@@ -1,4 +1,4 @@
-"""Citations in answers: all of the form `[1]`, and all of passages that exist."""
+"""Citations in answers: they have the form `[1]` and name existing passages only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CitationCleaner:
         self.removed: list[int] = []
 
     def feed(self, piece: str) -> str:
-        """Take a piece of text; return the part of it, and of the text held back, that can be shown."""
+        """Process a piece of text; return the text that can be shown now, including earlier text that was held back."""
         text = self._held + piece
         held = _held_back(text)
         self._held = text[held:]
@@ -84,7 +84,7 @@ class CitationOrder:
         self.spans: dict[int, tuple[int, int]] = {}
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; return it with its citations numbered."""
+        """Process the next piece; return it with numbered citations."""
         shown, rest = "", 0
         for match in _CLEANED.finditer(piece):
             number = int(match[1])
@@ -102,7 +102,7 @@ class CitationOrder:
 
 
 def _held_back(text: str) -> int:
-    """The offset of the part that may still become a citation: an open bracket and the space before it."""
+    """Return the offset of the part that may still become a citation: an open bracket and the space before it."""
     window = max(0, len(text) - _LONGEST_CITATION)
     bracket = max(text.rfind("[", window), text.rfind("\u3010", window))
     if bracket < 0 or _closed(text, bracket):

@@ -36,12 +36,12 @@ class Quote:
 
 
 class ExtractiveAnswerer:
-    """An `Answerer` that quotes sentences with citations, and says so.
+    """An `Answerer` that quotes sentences with citations, and marks its answers as quotations.
 
     Args:
         embedder: embeds the question and the passages' sentences, in one request.
-        floor: the lowest cosine of question and nearest sentence at which the documents count as answering; None:
-            the one measured for the model.
+        floor: lowest cosine of the question and the nearest sentence at which the documents answer; None: the model's
+            measured floor.
     """
 
     def __init__(self, embedder: Embedder, floor: float | None = None) -> None:
@@ -69,7 +69,7 @@ class ExtractiveAnswerer:
         return _answer([quotes[index] for index in chosen]) if chosen else nothing_found(self.form)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
-        """Yield the text line by line, then the whole `Answer`."""
+        """Yield the text line by line, then the complete `Answer`."""
         answer = await self.answer(question, passages)
         for line in answer.text.splitlines(keepends=True):
             yield line
@@ -77,13 +77,13 @@ class ExtractiveAnswerer:
 
 
 def answer_floor(model_name: str) -> float:
-    """The measured floor of a model, by the prefix of its name."""
+    """Return the measured floor of a model, by the prefix of its name."""
     name = model_name.lower().rsplit("/", 1)[-1]
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
 
 def candidates(passages: Sequence[Passage]) -> list[Quote]:
-    """The sentences of the first passages, the best passages first, each once."""
+    """Return the sentences of the first passages, the best passages first, each once."""
     quotes: dict[str, Quote] = {}
     share = MAX_SENTENCES // max(1, min(len(passages), _PASSAGES))
     for passage in passages[:_PASSAGES]:
@@ -96,7 +96,7 @@ def candidates(passages: Sequence[Passage]) -> list[Quote]:
 
 
 def _nearest(similarities: Sequence[float], floor: float) -> list[int]:
-    """The best sentence and nearly equal ones in the order of the text; none if the best is below the floor."""
+    """Return the best sentence and nearly equal ones in the order of the text; none if the best is below the floor."""
     ranked = sorted(range(len(similarities)), key=lambda index: -similarities[index])
     threshold = max(floor, similarities[ranked[0]] - _MARGIN)
     return sorted(index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold)

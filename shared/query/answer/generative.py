@@ -14,10 +14,10 @@ from shared.query.answer.links import LinkCleaner
 
 
 class GenerativeAnswerer:
-    """An `Answerer` that has a chat model write the answer.
+    """An `Answerer` that uses a chat model.
 
     Args:
-        model: writes it.
+        model: the chat model.
         links: whether links and images in it stay as the model wrote them.
     """
 
@@ -45,7 +45,7 @@ class GenerativeAnswerer:
         return _answer(text, cleaner, completion.usage)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
-        """Yield the answer's text in pieces as the model writes it, then the whole `Answer`."""
+        """Yield the answer's text in pieces as the model writes it, then the complete `Answer`."""
         if not passages:
             yield NOTHING_FOUND
             yield nothing_found(self.form)
@@ -67,7 +67,7 @@ class GenerativeAnswerer:
 
 
 class _Unchanged:
-    """Lets links stay."""
+    """Keeps links unchanged."""
 
     def feed(self, piece: str) -> str:
         return piece

@@ -1,4 +1,4 @@
-"""Links in answers: an answer rendered as Markdown must load nothing and link nowhere that a document chose."""
+"""Links in answers: an answer rendered as Markdown must not load resources or contain links that a document chose."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPENS_TAG = re.compile(r"<[A-Za-z/!?]")
 class LinkCleaner:
     """Removes images from a text that arrives in pieces, and replaces links by their text.
 
-    Incomplete links are kept from becoming links: a definition such as `[1]: https://…`, which would turn each citation
+    Text that could become a link is changed, too: a definition such as `[1]: https://…`, which would turn each citation
     into a link, or a target that is longer than any link. An open bracket is held back until it closes.
     """
 
@@ -39,7 +39,7 @@ class LinkCleaner:
         self._last = ""  # character that was shown
 
     def feed(self, piece: str) -> str:
-        """Take a piece of text; return the part of it, and of the text held back, that can be shown."""
+        """Process a piece of text; return the text that can be shown now, including earlier text that was held back."""
         text = self._held + piece
         held = _held_from(text)
         if len(text) - held > _LONGEST_HELD:
@@ -62,7 +62,7 @@ class LinkCleaner:
 
 
 def without_links(text: str) -> str:
-    """The text without images, with links as their text."""
+    """Return the text without images, with links as their text."""
     text = _UNSAFE_TAG.sub("< ", _without_tags(text))
     text = _LINK.sub(lambda link: link["text"], _CITED_LINK.sub(lambda link: link["cited"], _IMAGE.sub("", text)))
     text = _UNSAFE_TAG.sub("< ", _without_tags(text))
@@ -78,7 +78,7 @@ def _without_tags(text: str) -> str:
 
 
 def _held_from(text: str) -> int:
-    """The offset of the part that may still become a link, an image or a tag; the end if there is none."""
+    """Return the offset of the part that may still become a link, an image or a tag; the end if there is none."""
     start, depth, at = None, 0, 0
     while at < len(text):
         if text[at] == "[":
@@ -102,7 +102,7 @@ def _held_from(text: str) -> int:
 
 
 def _after_target(text: str, at: int) -> int:
-    """The offset after round brackets that open at an offset, if any; the end if they do not close."""
+    """Return the offset after round brackets that open at an offset, if any; the end if they do not close."""
     if text[at : at + 1] != "(":
         return at
     depth = 0

@@ -36,5 +36,5 @@ def _passage(passage: Passage) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without tags that could close its passage or open another."""
+    """Return the text without tags that could close its passage or open another."""
     return _TAG.sub("<\\\\", text)

@@ -17,14 +17,14 @@ MIN_PAIRS = 30  # with fewer, chance moves the mean
 
 
 def measure_baseline(questions: Vectors, texts: Vectors) -> Baseline:
-    """The mean cosine of questions with texts of others, and the standard deviation of these cosines.
+    """Return the mean cosine of questions with texts of others, and the standard deviation of these cosines.
 
     Args:
         questions: shape `(n, dimensions)`, unit length; the texts again if there are no questions.
         texts: same shape; row i is the text that question i belongs to.
 
     Returns:
-        Zeros, which change no score, for fewer than `MIN_PAIRS`.
+        The mean and the deviation; zeros, which change no score, for fewer than `MIN_PAIRS` pairs.
     """
     if len(questions) < MIN_PAIRS:
         return Baseline()

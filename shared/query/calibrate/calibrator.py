@@ -2,9 +2,9 @@
 
 It always measures the baseline similarity of the embedding model, with the collection's questions or, if they are too
 few, with its texts. Without labels it uses accepted questions of users, if there are enough. Otherwise it chooses
-no weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
-nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports the hits of each channel for the
-collection's own questions, if there are any.
+no weights: held-out generated questions share words with their texts and therefore overrate BM25, at a loss of up to
+0.18 of nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports the hits of each channel for
+the collection's own questions, if there are any.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Calibrator:
         return await self._save(collection, choice, "generated", baseline)
 
     async def calibrate_grown(self) -> bool:
-        """Calibrate the next collection that has grown by half since the last time, if there is one; at most one.
+        """Calibrate the next collection that has grown by half since its last calibration, if there is one.
 
         Returns:
             Whether more collections may be due.
@@ -145,7 +145,7 @@ class Calibrator:
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
-        """Whether the number of chunks, or of accepted questions, has grown by half since the last time.
+        """Return whether the number of chunks, or of accepted questions, has grown by half since the last time.
 
         The first time there must be enough texts to measure the baseline similarity, later enough questions.
         """
@@ -177,7 +177,7 @@ class Calibrator:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
     async def _baseline(self, collection: Collection, sample: Sequence[PassedQuestion]) -> Baseline | None:
-        """The baseline of the embedding model with questions, or with texts; None if both are too few."""
+        """Return the baseline of the embedding model with questions, or with texts; None if both are too few."""
         texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) >= MIN_PAIRS:

@@ -1,4 +1,4 @@
-"""The uncertainty of a mean and of a difference of means: other questions would give others."""
+"""The uncertainty of a mean and of a difference of means, because other questions would give other values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Interval:
 
 
 def interval(values: Sequence[float] | Values) -> Interval:
-    """The mean with its percentile bootstrap interval over queries (Efron 1979); `values` has shape `(queries,)`."""
+    """Return the mean of `values`, shape `(queries,)`, with its percentile bootstrap interval (Efron 1979)."""
     array = np.asarray(values, dtype=np.float64)
     if not len(array):
         return Interval(0.0, 0.0, 0.0)
@@ -41,7 +41,7 @@ def interval(values: Sequence[float] | Values) -> Interval:
 
 
 def p_value(values: Sequence[float], others: Sequence[float]) -> float:
-    """The probability that chance alone separates the means of two strategies as far.
+    """Return the probability that the means of two strategies differ this much by chance.
 
     Two-sided paired randomisation test, recommended for retrieval by Smucker, Allan and Carterette, "A Comparison of
     Statistical Significance Tests for Information Retrieval Evaluation" (2007).

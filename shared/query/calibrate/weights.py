@@ -38,7 +38,7 @@ Answers = Sequence[Collection[str]]  # for each question the ids of chunks that 
 
 @dataclass(frozen=True, slots=True)
 class WeightChoice:
-    """Weights and their evidence: nDCG@10 of each channel alone, of equal weights and of these."""
+    """Weights and their evidence: nDCG@10 of each single channel, of equal weights and of these weights."""
 
     weights: Weights
     questions: int
@@ -48,7 +48,7 @@ class WeightChoice:
 
 
 def choose_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
-    """Choose the weights that are significantly better than equal ones; equal ones if there are none.
+    """Choose weights that are significantly better than equal weights, or else equal weights.
 
     Args:
         hits: hits of each channel, per question.
@@ -73,13 +73,13 @@ def _measured(hits: HitsOfQuestions, answers: Answers, weights: Weights) -> Weig
 
 
 def candidates() -> list[Weights]:
-    """The weights that are tried."""
+    """Return the weights that are tried."""
     beside_text = [Weights(questions, 1, bm25) for questions, bm25 in product(_STEPS, _STEPS)]
     return [*beside_text, *_WITHOUT_TEXT]
 
 
 def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Values:
-    """nDCG@10 of each question if one relevant chunk suffices: the gain of the first at its rank.
+    """Return nDCG@10 of each question if one relevant chunk suffices: the gain of the first at its rank.
 
     Returns:
         Shape `(weights, questions)`.
@@ -89,7 +89,7 @@ def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Va
 
 
 def _first_gains(channels: Channels, answers: Collection[str], many: Sequence[Weights]) -> Values:
-    """The gain of the first relevant chunk; of shape `(weights,)`. Of equal scores the chunk's id decides."""
+    """Return the gain of the first relevant chunk, shape `(weights,)`; chunk ids decide between equal scores."""
     chunks = sorted(set().union(*(hits.scores for hits in channels.values())))
     relevant = np.array([chunk in answers for chunk in chunks], dtype=bool)
     if not relevant.any():
@@ -103,6 +103,6 @@ def _first_gains(channels: Channels, answers: Collection[str], many: Sequence[We
 
 
 def lower_bound(differences: Values) -> float:
-    """The lower bound of a mean difference, one-sided, 95 %; `differences` has shape `(questions,)`."""
+    """Return the lower bound of a mean difference, one-sided, 95 %; `differences` has shape `(questions,)`."""
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
     return float(differences.mean() - _ONE_SIDED_95 * error)

@@ -105,7 +105,7 @@ async def evaluate_collection(
 
 
 def _query(strategy: Strategy, question: str, weights: Weights) -> Query:
-    """The query of a strategy with the collection's weights; equal ones if these exclude one of its few channels.
+    """Return a strategy's query with the collection's weights, or equal ones if these exclude one of its channels.
 
     A channel of weight 0 is not searched, and a strategy with only that channel would find nothing.
     """
@@ -148,5 +148,5 @@ class _Searches:
 
 
 def _names(chunk: RetrievedChunk, label_field: LabelField) -> Sequence[Any]:
-    """The ids that a chunk counts for; a text in several documents counts for each of them."""
+    """Return the ids that a chunk counts for; a text in several documents counts for each of them."""
     return [chunk.chunk_id] if label_field == "chunk_ids" else [chunk.external_id, *chunk.also_in]

@@ -29,7 +29,7 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
 
 
 def _ndcg(relevance: Mapping[str, int], ranking: Sequence[str]) -> float:
-    """The gain of the results at their ranks, relative to the ideal order (Järvelin and Kekäläinen, 2002)."""
+    """Return the gain of the results at their ranks, relative to the ideal order (Järvelin and Kekäläinen, 2002)."""
     best = _gain(sorted(relevance.values(), reverse=True))
     return _gain([relevance.get(passage, 0) for passage in ranking]) / best if best else 0.0
 

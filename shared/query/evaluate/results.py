@@ -7,10 +7,10 @@
   milliseconds_per_query
 - left_out: strategy, why
 - notes: sentences
-- answers: see `evaluation.answers`; null where answers were not evaluated
+- answers: see `evaluation.answers`; null if answers were not evaluated
 - per_query: by strategy and query nDCG@10
 
-Of a collection on a server passages, questions, points, bytes, calls and tokens are unknown, and null.
+For a collection on a server, passages, questions, points, bytes, calls and tokens are unknown, and null.
 """
 
 from __future__ import annotations

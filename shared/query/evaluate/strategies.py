@@ -32,7 +32,7 @@ class Strategy:
 
     @property
     def only_questions(self) -> bool:
-        """Whether the strategy without questions would be empty, or the same as another."""
+        """Whether the strategy searches nothing without questions, or only what another strategy searches."""
         return self.layout != "chunks" or self.channels == ("questions",)
 
     @property
@@ -82,7 +82,7 @@ def select_strategies(names: Iterable[str] | None) -> tuple[Strategy, ...]:
 
 
 def select_baseline(name: str | None, strategies: Iterable[Strategy]) -> str:
-    """The strategy that others are compared with: the named one, else `text`, else the first.
+    """Return the strategy with which others are compared: the named one, or else `text`, or else the first.
 
     Raises:
         InvalidInput: the named one is not among the strategies.

@@ -1,4 +1,4 @@
-"""Assembly: units become a context that contains no sentence twice."""
+"""Assembly of units to a context without duplicate sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.query.retrieve.query import ReturnOrder
 
 @dataclass(slots=True)
 class DistinctChunks:
-    """Chunks, best first, each text once; a later chunk with the same text is noted at the first."""
+    """Chunks with distinct texts, best first; duplicates are recorded in the first chunk with their text."""
 
     limit: int
     duplicates: int = 0
@@ -46,7 +46,7 @@ def _same_span(one: RetrievedChunk, other: RetrievedChunk) -> bool:
 
 
 def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
-    """Cut text that a better chunk of the same document contains from a chunk's ends; drop empty chunks."""
+    """Remove text at a chunk's ends that a better chunk of the same document contains; drop empty chunks."""
     taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
     uncovered = []
     for chunk in chunks:
@@ -76,7 +76,7 @@ def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
 
 
 def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:
-    """Take chunks in order while they fit; skip a chunk that is too large in favour of later, smaller ones."""
+    """Take chunks in order while they fit; skip a chunk that is too large, because later chunks may fit."""
     counts = tokens.count([chunk.text for chunk in chunks])
     taken, left = [], max_tokens
     for chunk, count in zip(chunks, counts, strict=True):

@@ -1,9 +1,9 @@
-"""Channels: the ways in which a question can find a chunk, each on a scale that means the same for every question.
+"""Channels: the ways in which a question can find a chunk, each with scores that are comparable between questions.
 
 - `questions`: the cosine of the user's question with the nearest of the chunk's questions.
 - `text`: its cosine with the chunk's text.
 - `bm25`: the chunk's BM25 score as a share of the score that a chunk with every word of the question would reach, so
-  that it is near 0 where question and texts share no words.
+  that it is near 0 if question and texts share no words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REWRITTEN = 0.9  # a score that only a rewritten question reaches counts this s
 
 @dataclass(frozen=True, slots=True)
 class ChannelQuery:
-    """A question as the channels need it.
+    """The representations of a question that the channels search with.
 
     Args:
         vector: shape `(dimensions,)`, unit length.
@@ -58,12 +58,12 @@ class ChannelHits:
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
-    """The number of points to search for: a chunk has one text, but many questions that may rank before others."""
+    """Return the number of points to search for; more questions than texts, because a chunk has many questions."""
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
 def search_of(channel: Channel, query: ChannelQuery, where: VisiblePoints, limit: int) -> Search:
-    """The search of one channel."""
+    """Return the search of one channel."""
     if channel == "bm25":
         return bm25_search(query.terms, where, limit)
     return (question_search if channel == "questions" else text_search)(query.vector, where, limit)
@@ -127,6 +127,6 @@ def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def full_bm25(terms: QueryVector, chunks: int) -> float:
-    """The approximate score of a chunk that repeats every word of the question, among this many chunks."""
+    """Return the approximate score of a chunk that repeats every word of the question, among this many chunks."""
     rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that a single chunk has
     return max(1, terms.words) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

@@ -60,7 +60,7 @@ class RetrievedChunk:
 
 
 def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None) -> RetrievedChunk:
-    """Join a match with its payloads in Qdrant; `question` is its question's payload, None if deleted."""
+    """Combine a match with its payloads from Qdrant; `question` is its question's payload, None if deleted."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,

@@ -45,7 +45,7 @@ class ScoreParts(NamedTuple):
 
 
 def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, ScoreParts]]:
-    """The score of each chunk and its parts."""
+    """Return the score of each chunk and its parts."""
     near, words, same = _parts(chunks, channels, [weights])
     scores = _score(near, words, same)
     values = zip(scores[0].tolist(), near[0].tolist(), words[0].tolist(), same[0].tolist(), strict=True)
@@ -53,7 +53,7 @@ def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dic
 
 
 def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> Values:
-    """The scores of chunks for many weights at once, because choosing weights tries dozens per question.
+    """Return the scores of chunks for many weights at once, because choosing weights tries dozens per question.
 
     Returns:
         Shape `(weights, chunks)`.
@@ -62,7 +62,7 @@ def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[We
 
 
 def reference_scores(channels: Channels) -> dict[Channel, float]:
-    """The reference score of each channel, above which scores count more; 0 if the channel found fewer chunks.
+    """Return the reference score of each channel, above which scores count more; 0 if the channel found fewer chunks.
 
     Few chunks have questions while these are being generated, so a question must also exceed the texts' reference.
     """
@@ -73,12 +73,12 @@ def reference_scores(channels: Channels) -> dict[Channel, float]:
 
 
 def reference_score(hits: ChannelHits | None) -> float:
-    """The reference score of one channel, regardless of others; 0 if it found fewer chunks."""
+    """Return the reference score of one channel, regardless of others; 0 if it found fewer chunks."""
     return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _REFERENCE_RANK - 1, None), 0.0))
 
 
 def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> tuple[Values, Values, Values]:
-    """The evidence as arrays of shape `(weights, chunks)`; a channel that was not searched adds nothing."""
+    """Return the evidence as arrays of shape `(weights, chunks)`; a channel that was not searched adds nothing."""
     searched = [channel in channels for channel in CHANNELS]
     shares = np.array([[weights.of(channel) for channel in CHANNELS] for weights in many], dtype=float) * searched
     shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
@@ -93,7 +93,7 @@ def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -
 
 
 def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
-    """A channel's scores of chunks, of shape `(chunks,)`; 0 for all if it was not searched.
+    """Return a channel's scores of chunks, of shape `(chunks,)`; 0 for all if it was not searched.
 
     A chunk outside a channel's hits scored between 0 and their floor, so half of the floor counts.
     """

@@ -1,4 +1,4 @@
-"""Fusion: the scores that channels give a chunk become one.
+"""Fusion of a chunk's scores in the channels into one score.
 
 - `scores`, the default: outstanding scores of a channel count more, and one near hit is enough; see
   `shared.query.retrieve.default_fusion`.
@@ -7,8 +7,8 @@
 - `max`: the best weighted score of any channel.
 
 Scores are on one scale, so that a channel that finds nothing near adds next to nothing. Ranks, and scores stretched
-between the first and the last hit of each question, make the noise of such a channel as loud as the others: nDCG@10 up
-to 0.3 lower where users and texts share few words.
+between the first and the last hit of each question, make the noise of such a channel as loud as the others: nDCG@10 is
+up to 0.3 lower if users and texts share few words.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Match(NamedTuple):
 
 
 def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match]:
-    """Rank every chunk that any channel found, best first; of equal scores the chunk's id decides."""
+    """Rank every chunk that any channel found, best first; the chunk's id decides between equal scores."""
     ranks: dict[str, dict[Channel, ChannelRank]] = {}
     for channel, hits in channels.items():
         for rank, (chunk, score) in enumerate(hits.scores.items(), 1):
@@ -66,7 +66,7 @@ def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match
 
 
 def _nearest_questions(channels: Channels) -> dict[str, str]:
-    """The point of the question that matched, by chunk, unless the chunk's text was nearer."""
+    """Return the point of the question that matched, by chunk, unless the chunk's text was nearer."""
     if "questions" not in channels:
         return {}
     hits, texts = channels["questions"], channels["text"].scores if "text" in channels else {}

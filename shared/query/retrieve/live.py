@@ -48,7 +48,7 @@ class LiveRetriever:
                 return retrieval
 
     async def retrieve_from(self, build: Collection, query: Query) -> Retrieval:
-        """Search one build; `require_live` shows afterwards whether its points still existed."""
+        """Search one build; call `require_live` afterwards to check that its points still existed."""
         return await self._retriever.retrieve(build, query)
 
     async def require_live(self, build: Collection) -> None:

@@ -1,4 +1,4 @@
-"""Ordering: the texts of the best chunks change the order that the channels' scores gave them."""
+"""Ordering of the best chunks by their texts, after the ordering by the channels' scores."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str
 
 
 def _words(text: str) -> str:
-    """The words with a space around each, so that a name matches whole words alone."""
+    """Join the words with spaces before, between and after them, so that a name matches complete words only."""
     words = [piece for word in WORD.findall(text.casefold()) for piece in pieces_of(word)]
     return f" {' '.join(words)} " if words else ""
 
 
 def passage_of(payload: Mapping[str, Any]) -> str:
-    """A chunk under its title and headings, as a model reads it."""
+    """Return a chunk under its title and headings, as a model reads it."""
     return ChunkContent.from_json(payload).passage
 
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
-    """Move the reranked chunks to the front, in the reranker's order; the others follow in theirs."""
+    """Move the reranked chunks to the front, in the reranker's order; the others follow in their old order."""
     scored = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
     scored.sort(key=lambda match: -(match.rerank_score or 0.0))
     return scored + [match for match in matches if match.chunk_id not in scores]
 
 
 def on_one_scale(matches: Sequence[Match]) -> list[Match]:
-    """Reassign the scores, the highest to the first match, so that scores and order agree after reranking."""
+    """Reassign the scores in descending order, so that scores and ranks agree after reranking."""
     scores = sorted((match.score for match in matches), reverse=True)
     return [match._replace(score=score) for match, score in zip(matches, scores, strict=True)]

@@ -1,7 +1,7 @@
 """Expected chunks: their ranks in each channel, and the reason why they were not returned.
 
-The same code determines the ranks in a much deeper search. A chunk beyond even that has no rank, but scores, which a
-search for this chunk alone returns.
+The same code determines the ranks in a much deeper search. A chunk that this search does not reach has no rank; its
+scores come from a search for only this chunk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ExpectedRank:
     """A chunk's rank in a channel.
 
     Args:
-        rank: from 1; None: more than `DEPTH` chunks are before it.
+        rank: from 1; None: more than `DEPTH` chunks rank higher.
     """
 
     rank: int | None
@@ -146,8 +146,8 @@ def settled(chunks: Sequence[ExpectedChunk], best: set[str], returned: set[str])
 
     Args:
         chunks: ranks of a deep search.
-        best: first chunks of the query itself. It searches less deep: among many chunks with one score it may find
-            others.
+        best: first chunks of the query itself. It searches fewer chunks: if many chunks have the same score, it may
+            find others.
         returned: chunks returned by the query.
     """
     return [

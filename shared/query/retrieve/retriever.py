@@ -1,4 +1,4 @@
-"""From a question to the chunks that answer it."""
+"""Retrieval of the chunks that answer a question."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Retrieval:
     """Distinct chunks, best first, with the tokens and the time of the retrieval.
 
     Args:
-        matched_questions: number of question points found for the question itself.
+        matched_questions: number of question points found for the original question.
         unique_chunks: number of chunks found by any channel.
         candidates: best chunks of all channels, if requested, scored by the query's weights.
         candidate_reference_scores: with candidates, the fifth best score of each channel, or 0.
@@ -111,15 +111,15 @@ class _Search:
 
     @property
     def payloads(self) -> Mapping[str, Mapping[str, Any]]:
-        """Of the chunks that were read."""
+        """The payloads of the chunks that were read."""
         return self.read.chunks
 
     def version_of(self, match: Match) -> int:
-        """The newest version in which a channel found the chunk."""
+        """Return the newest version in which a channel found the chunk."""
         return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
 
     def question_of(self, match: Match) -> Mapping[str, Any] | None:
-        """The payload of the matching question; None if there is none or an edit has deleted it since."""
+        """Return the payload of the matching question; None if there is none or an edit has deleted it since."""
         return self.read.questions.get(match.question) if match.question else None
 
 
@@ -150,7 +150,7 @@ class Retriever:
         self._tokens = tokens or EstimatingCounter()
 
     async def retrieve(self, collection: Collection | None, query: Query) -> Retrieval:
-        """Find the chunks of one collection that answer a question. No collection, or an empty one, has none.
+        """Find the chunks of one collection that answer a question; none if the collection is missing or empty.
 
         Returns:
             `top_k` distinct units, never fewer while more exist that pass the filter and `min_score` and fit the token
@@ -179,7 +179,7 @@ class Retriever:
         return retrieval
 
     async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
-        """The ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
+        """Return the ranks of the expected chunks. Chunks hidden by the caller's key are absent."""
         collection, query = search.collection, search.query
         fields, chosen = collection.options.filterable, of_chunks(query.expected)
         own = caller_conditions(query.filter, query.document_ids, fields, query.required)
@@ -279,7 +279,7 @@ class Retriever:
         return await embedder.embed(embedder.prefixes.queries(texts))
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
-        """The hits of the rewritten question; none if rewriting fails or takes too long."""
+        """Return the hits of the rewritten question; none if rewriting fails or takes too long."""
         query, retrieval = search.query, search.retrieval
         if not query.rewriting:
             return []
@@ -345,7 +345,7 @@ class Retriever:
         return [*front, *rest.values(), *matches[len(candidates) :]]
 
     async def _units_of(self, matches: Sequence[Match], search: _Search) -> list[RetrievedChunk]:
-        """The units to return for the matches, each text once."""
+        """Return the units to return for the matches, each text once."""
         query, trace = search.query, search.trace
         distinct = DistinctChunks(query.top_k)
         step, start = query.top_k * (CHILDREN if query.unit == "section" else 1), 0

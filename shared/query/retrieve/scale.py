@@ -1,8 +1,8 @@
 """One scale for the cosines of every embedding model, on which unrelated questions and texts score almost nothing.
 
-Fusion adds scores of channels, so the noise of a channel must be small: neither high nor wide. The cosines of unrelated
-texts are 0.05 ± 0.09 for MiniLM in English, 0.75 ± 0.03 for E5, whose noise would count as much as BM25, and 0.44 ±
-0.18 for MiniLM in Thai, which it does not know; they are also wide if texts share a subject.
+Fusion adds scores of channels, so a channel's noise must have a low mean and a small deviation. The cosines of
+unrelated texts are 0.05 ± 0.09 for MiniLM in English, 0.75 ± 0.03 for E5, whose noise would count as much as BM25, and
+0.44 ± 0.18 for MiniLM in Thai, which it does not know; the deviation is also large if texts share a subject.
 
 A mean above 0.1 is shifted to 0.1. If the standard deviation is above 0.1, the excess of a cosine over the mean is
 divided by the variance, as in the combination of evidence of unequal precision. A cosine of 1 stays 1, so that a
@@ -26,7 +26,7 @@ Scale = Callable[[float], float]
 
 
 def scale_of(baseline: Baseline) -> Scale | None:
-    """The function that rescales a cosine; None if a model's cosines need no rescaling."""
+    """Return the function that rescales a cosine; None if a model's cosines need no rescaling."""
     zero = max(0.0, (baseline.similarity - _USUAL) / (1 - _USUAL))
     spread = baseline.spread / (1 - zero)
     if not zero and spread <= _USUAL_SPREAD:
@@ -43,7 +43,7 @@ def scale_of(baseline: Baseline) -> Scale | None:
 
 
 def rescale(channels: Mapping[Channel, ChannelHits], baseline: Baseline) -> dict[Channel, ChannelHits]:
-    """Rescale the cosines of channels' hits to a model with the usual baseline."""
+    """Rescale the cosines of hits to the scale of a model with the usual baseline."""
     scale = scale_of(baseline)
     if scale is None:
         return dict(channels)

@@ -55,7 +55,7 @@ class SearchFacts:
 
 @dataclass(frozen=True, slots=True)
 class FusionFacts:
-    """The number of fused chunks, and of chunks with too low scores among them."""
+    """The number of fused chunks, and how many of them score below the minimum."""
 
     chunks: int
     fusion: FusionName

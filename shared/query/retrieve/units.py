@@ -1,6 +1,6 @@
-"""Units of return: a small chunk is found more exactly, a larger stretch is read more easily.
+"""Returned units: small chunks are found more precisely, but larger units are easier to read.
 
-- `section`: the section that the chunk is a part of, where its collection is divided into sections (small-to-big).
+- `section`: the section that the chunk is a part of, if its collection is divided into sections (small-to-big).
 - `sentences`: the chunk's sentence that is nearest to the question, and the adjacent sentences.
 """
 
@@ -51,7 +51,7 @@ def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey
 
 
 def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
-    """The section's text, joined from its chunks; the chunk itself if one of them is missing."""
+    """Return the section, joined from its chunks; the chunk itself if a chunk of the section is missing."""
     parts = sorted(parts, key=lambda part: part["ordinal"])
     ordinals = [part["ordinal"] for part in parts]
     complete = (
@@ -72,7 +72,7 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
 def joined(parts: Sequence[Mapping[str, Any]]) -> str:
     """Join the parts of a span; parts may overlap, and the white space between them was not stored.
 
-    The result has at most `MOST_CHARS` of white space between parts, whatever their spans are.
+    The result has at most `MOST_CHARS` of white space between parts, even if their spans are wrong.
     """
     texts, end = [str(parts[0]["text"])], parts[0]["span"][1]
     left = MOST_CHARS
@@ -87,7 +87,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _white_space(chars: int) -> str:
-    """This many characters that mean the same in Markdown, because the original white space is not stored."""
+    """Return this many characters of Markdown white space; the original white space is not stored."""
     return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
 
 

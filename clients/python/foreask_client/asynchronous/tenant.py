@@ -49,7 +49,7 @@ class TenantApi(Connection):
         return self.events_of(Stream("/v1/events", params=given({"collection": collection}), fails=False))
 
     async def health(self) -> Json:
-        """Return the health of each component, even if one is down."""
+        """Return the health of each component, even if one is unavailable."""
         return await self.send(Request("GET", "/health/ready", as_type(Json), also=(503,)))
 
     def keys(self) -> AsyncIterator[Key]:
