@@ -1,8 +1,9 @@
-"""The reference of the HTTP API names every field of chunks and of query results."""
+"""The reference and the Python client name every field of chunks and of query results."""
 
 import re
 
 import pytest
+from foreask_client.models import Chunk, FoundChunk
 
 from api.schemas.chunks import ChunkView
 from api.schemas.queries import RetrievedChunkView
@@ -19,3 +20,8 @@ def test_reference_lists_fields_of_chunks_and_results(view, title):
     [section] = [text for text in SECTIONS if text.startswith(title)]
 
     assert view.model_fields.keys() - set(re.findall(r"`(\w+)`", section)) == set()
+
+
+@pytest.mark.parametrize(("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk)])
+def test_client_models_have_fields_of_chunks_and_results(view, model):
+    assert model.model_fields.keys() == view.model_fields.keys()
