@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -39,12 +40,16 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    name, *arguments = sys.argv[1:] or [None]
-    if name is not None and name not in BENCHMARKS:
-        sys.exit(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
-    for each in BENCHMARKS if name is None else [name]:
-        print(f"== {each}", flush=True)
-        command = [sys.executable, "-m", f"bench.{each}", *(arguments or BENCHMARKS[each])]
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Run all benchmarks or one.")
+    names = ", ".join(BENCHMARKS)
+    parser.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="NAME", help=f"{names}; all by default")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="passed to the benchmark; `NAME --help` lists them"
+    )
+    options = parser.parse_args()
+    for name in [options.name] if options.name else BENCHMARKS:
+        print(f"== {name}", flush=True)
+        command = [sys.executable, "-m", f"bench.{name}", *(options.arguments or BENCHMARKS[name])]
         subprocess.run(command, check=True)
 
 

@@ -10,9 +10,9 @@ by more than chance.
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -204,10 +204,13 @@ def gain_text(held_out: Founds, own: list[set[str]], found: Founds, relevant: li
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, help="labelled sets")
+    folders = parser.parse_args().folders
     model = MiniLM(1)
-    for name in sys.argv[1:]:
+    for folder in folders:
         for share in SHARES:
-            measure(Path(name), share, model)
+            measure(folder, share, model)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import statistics
@@ -61,7 +62,9 @@ class MeasuredServer:
 
 
 def main() -> None:
-    total = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", nargs="?", type=float, default=SECONDS, help="duration; %(default)s by default")
+    total = parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         children, servers = [], []

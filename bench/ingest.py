@@ -8,6 +8,7 @@ have, are listed separately. Then the same documents are ingested again, and a t
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,7 @@ def changed(deployment: Deployment, provider: ScriptedProvider, documents: dict[
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     provider = ScriptedProvider(latency_seconds=LATENCY_SECONDS)
     try:
         for in_flight in (64, 128):

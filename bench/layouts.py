@@ -9,9 +9,9 @@ milliseconds to delete a document.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -173,7 +173,9 @@ def used(folder: Path) -> int:
 
 
 def main() -> None:
-    chunks = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("chunks", nargs="?", type=int, default=4000, help="number of chunks; %(default)s by default")
+    chunks = parser.parse_args().chunks
     print(f"{chunks} chunks    write      disk/chunk  search     delete")
     for name in LAYOUTS:
         settings = Settings(_env_file=None)  # type: ignore[call-arg]

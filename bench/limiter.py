@@ -5,6 +5,7 @@ One process, a real Valkey, calls that take no time or 0.2 seconds, with limits 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import tempfile
 import time
@@ -74,6 +75,7 @@ async def _nothing() -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
         Stack(Settings(_env_file=None), Path(folder), engines=["valkey"]) as s,

@@ -8,9 +8,9 @@ question. Prints nDCG@10 of both and on how many queries their first ten differ.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,7 +119,9 @@ async def measure(settings: Settings, folders: list[Path]) -> None:
 
 
 def main() -> None:
-    folders = [Path(name) for name in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, help="labelled sets")
+    folders = parser.parse_args().folders
     settings = Settings(_env_file=None, llm_base_url="http://127.0.0.1:9", llm_model="none")  # type: ignore[call-arg]
     with tempfile.TemporaryDirectory() as data, Stack(settings, Path(data)) as stack:
         uvloop.run(measure(stack.settings, folders))

@@ -6,7 +6,7 @@ the first worker starts, so that only the model limits the rate. The rate is mea
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -22,10 +22,15 @@ _TIMEOUT_SECONDS = 300.0
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "workers", nargs="*", type=int, default=WORKERS, help="numbers to measure; %(default)s by default"
+    )
+    numbers = parser.parse_args().workers
     provider = ScriptedProvider(latency_seconds=_MODEL_SECONDS)
     rates: dict[int, float] = {}
     try:
-        for workers in map(int, sys.argv[1:]) if len(sys.argv) > 1 else WORKERS:
+        for workers in numbers:
             with tempfile.TemporaryDirectory() as folder:
                 rates[workers], cpu = rate(provider, workers, Path(folder))
             ideal = workers * IN_FLIGHT / _MODEL_SECONDS

@@ -7,11 +7,11 @@ steps are distinguished by the states of the document.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import random
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -73,7 +73,11 @@ _COPY_CHUNKS = text("""
 
 
 def main() -> None:
-    uploads = int(sys.argv[1]) if len(sys.argv) > 1 else UPLOADS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "uploads", nargs="?", type=int, default=UPLOADS, help="uploads in each case; %(default)s by default"
+    )
+    uploads = parser.parse_args().uploads
     provider = ScriptedProvider()
     try:
         with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:

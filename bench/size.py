@@ -8,8 +8,8 @@ its write-ahead log, whose size does not grow.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -114,7 +114,9 @@ def show(columns: dict[int, Sizes], chunks: int) -> None:
 
 
 def main() -> None:
-    chunks = int(sys.argv[1]) if len(sys.argv) > 1 else CHUNKS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("chunks", nargs="?", type=int, default=CHUNKS, help="number of chunks; %(default)s by default")
+    chunks = parser.parse_args().chunks
     show({dimensions: measure(dimensions, chunks) for dimensions in DIMENSIONS}, chunks)
 
 

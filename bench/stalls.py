@@ -8,6 +8,7 @@ the health check.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import resource
@@ -179,6 +180,7 @@ def queries() -> Mapping[str, bytes]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     provider = ScriptedProvider()
     with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder), launch=launch) as stack:
@@ -219,4 +221,7 @@ if __name__ == "__main__":
         case ["probe", url]:
             probe(url)
         case _:
+            argparse.ArgumentParser(
+                description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+            ).parse_args()
             main()

@@ -7,6 +7,7 @@ sandbox).
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -85,6 +86,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     settings = Settings(
         _env_file=None,  # type: ignore[call-arg]
         llm_base_url=_UNUSED_URL,

@@ -9,8 +9,8 @@ at all. The last column shows that questions continue: the seconds from the last
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +29,9 @@ _DOCS = ROOT / "docs"
 
 
 def main() -> None:
-    pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="?", type=int, default=PAGES, help="number of documents; %(default)s by default")
+    pages = parser.parse_args().pages
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)
     yielding = llama.NICENESS

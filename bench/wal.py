@@ -7,9 +7,9 @@ in bytes that PostgreSQL inserts, and the tables with their indexes and TOAST.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
@@ -145,7 +145,9 @@ def _prose(characters: int) -> str:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else _CHUNKS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("chunks", nargs="?", type=int, default=_CHUNKS, help="number of chunks; %(default)s by default")
+    count = parser.parse_args().chunks
     with (
         tempfile.TemporaryDirectory() as folder,
         Stack(Settings(_env_file=None), Path(folder), engines=["postgres"]) as stack,

@@ -1,0 +1,27 @@
+"""The reference and the Python client name every field of chunks and of query results."""
+
+import re
+
+import pytest
+from foreask_client.models import Chunk, FoundChunk
+
+from api.schemas.chunks import ChunkView
+from api.schemas.queries import RetrievedChunkView
+from tests.support.deployment import ROOT
+
+SECTIONS = (ROOT / "docs/reference/http-api.md").read_text().split("\n## ")
+
+
+@pytest.mark.parametrize(
+    ("view", "title"),
+    [(ChunkView, "Which fields does a chunk have?"), (RetrievedChunkView, "What does a query return?")],
+)
+def test_reference_lists_fields_of_chunks_and_results(view, title):
+    [section] = [text for text in SECTIONS if text.startswith(title)]
+
+    assert view.model_fields.keys() - set(re.findall(r"`(\w+)`", section)) == set()
+
+
+@pytest.mark.parametrize(("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk)])
+def test_client_models_have_fields_of_chunks_and_results(view, model):
+    assert model.model_fields.keys() == view.model_fields.keys()
