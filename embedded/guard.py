@@ -1,12 +1,7 @@
 """Runs a command that is killed when the process that started it ends for any reason.
 
-<<<<<<< HEAD
 Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID COMMAND…`), never imported: it must start in
-milliseconds and before any thread exists, which `preexec_fn` cannot promise. On Linux the kernel sends the signal
-=======
-Run as a script (`python -I -S guard.py PARENT SIGNAL UID GID NICENESS COMMAND…`), never imported: it must start in
 milliseconds and before any thread exists, which `preexec_fn` cannot guarantee. On Linux the kernel sends the signal
->>>>>>> z-language
 (PR_SET_PDEATHSIG) and this process becomes the command. A change of user clears the setting, so the user is changed
 first. On other systems this process keeps running, and treats the end of its standard input as the parent's death.
 """

@@ -101,8 +101,8 @@ def is_healthy(port: int) -> bool:
 def lower_priority(niceness: int) -> None:
     """Lower the priority of every thread of this process, and of its session among all sessions.
 
-    Linux gives each thread a priority of its own. Where it groups processes by session ("autogroup", as on desktops),
-    the priority of a process counts only within its session.
+    Linux gives each thread a priority of its own. If it groups processes by session ("autogroup", as on desktops), the
+    priority of a process counts only within its session.
     """
     if sys.platform != "linux":
         os.nice(niceness)
