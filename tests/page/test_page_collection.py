@@ -32,7 +32,9 @@ async def test_number_of_points_has_its_age(visit):
         await route.fulfill(response=reply, json=await reply.json() | changes)
 
     await visit.go("/collections/default")
-    await expect(page.locator(".counts")).to_contain_text(re.compile(r"\d+ points? \(counted (just now|\d+ (s|min) ago)\)"))
+    await expect(page.locator(".counts")).to_contain_text(
+        re.compile(r"\d+ points? \(counted (just now|\d+ (s|min) ago)\)")
+    )
     await page.route("**/v1/collections/default", aged)
     for seconds, age in ((12.4, "12 s"), (400, "7 min")):
         changes["points_age_seconds"] = seconds
