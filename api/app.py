@@ -16,6 +16,7 @@ from api.access.key_cache import KeyCache
 from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.http import openapi, page, problems, reference
+from api.http.methods import refusals
 from api.http.middleware import RequestMiddleware
 from api.http.request_body import BodyMiddleware
 from api.mcp import McpEndpoint
@@ -135,7 +136,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     for part in _PARTS:
         router.include_router(part.router)
     router.include_router(erasures.operator_router)
-    return tuple(router.routes)
+    return (*refusals(router.routes), *router.routes)
 
 
 def create(settings: Settings, services: ApiServices | None = None, shutdown: Shutdown | None = None) -> FastAPI:

@@ -1,6 +1,7 @@
 """`POST /mcp`: the tools of `foreask_mcp`, for the key of each request.
 
-Each use of a tool is a request to this application with the same key, so that its permissions are checked as usual.
+Each use of a tool sends requests to this application with the same key, so that its permissions are checked as usual.
+Only the request to `/mcp` counts towards the rates.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from api.access.auth import hold_slot, identify, is_of_foreign_page
+from api.access.auth import count, identify, is_of_foreign_page, within_counted_request
 from api.http.bodies import read_pieces
 from api.http.problems import reply_to
 from shared.domain.errors import Forbidden, ForeaskError
@@ -46,8 +47,7 @@ class McpEndpoint:
         try:
             _require_own_page(request)
             caller = await identify(request)
-            if caller.tenant:  # an operator has neither limits nor tools
-                hold_slot(request, caller)
+            await count(request, caller)
             body = b"".join([piece async for piece in read_pieces(request, _MAX_BODY_BYTES)])
         except ForeaskError as error:
             await reply_to(error, PATH)(scope, receive, send)
@@ -57,7 +57,7 @@ class McpEndpoint:
 
     def install(self, app: FastAPI) -> None:
         """Serve `/mcp`. The server starts no streams, so GET and DELETE are answered with 405."""
-        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._transport = httpx.ASGITransport(within_counted_request(app), raise_app_exceptions=False)
         app.router.routes.append(self.route)
 
     async def aclose(self) -> None:

@@ -14,6 +14,8 @@ from uuid import UUID
 
 import structlog
 from fastapi import Depends, Request
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from api.access.key_cache import KeyCache
 from api.access.query_budgets import QueryBudgets
@@ -113,11 +115,7 @@ class Needs(BeforeBody):
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This request needs a key with the scope '{self.scope}', which this key lacks.")
-        if caller.tenant:  # an operator has no limits
-            hold_slot(request, caller)
-            request.state.headers = await _state(request).quotas.count_request(
-                caller.tenant, caller.key_id, caller.limits
-            )
+        await count(request, caller)
         request.state.tenant = caller.tenant
         return caller.tenant
 
@@ -198,12 +196,33 @@ def _state(request: Request) -> _AccessState:
     return state
 
 
-def hold_slot(request: Request, caller: Caller) -> None:
-    """Count the request for its tenant.
+async def count(request: Request, caller: Caller) -> None:
+    """Count the request towards the concurrent requests of its tenant, and the rates of its key and tenant.
+
+    A request that the application sends to itself (see `within_counted_request`) does not count towards the rates.
 
     Raises:
-        TooManyRequests: the tenant has the maximum number of concurrent requests.
+        TooManyRequests: a limit is reached.
     """
+    if not caller.tenant:  # an operator has no limits
+        return
+    _hold_slot(request, caller)
+    if not getattr(request.state, "is_counted", False):
+        quotas = _state(request).quotas
+        request.state.headers = await quotas.count_request(caller.tenant, caller.key_id, caller.limits)
+
+
+def within_counted_request(app: ASGIApp) -> ASGIApp:
+    """Return the application for the requests that it sends to itself while it serves a counted request."""
+
+    async def serve(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        # The state of a request is set by the server, never by the client.
+        await app({**scope, "state": {"is_counted": True}}, receive, send)
+
+    return serve
+
+
+def _hold_slot(request: Request, caller: Caller) -> None:
     slot: Slot | None = getattr(request.state, "slot", None)  # listeners to events have no slot
     has_key = caller.key_name is not None  # without keys there is only one tenant
     if slot is not None and has_key and not slot.assign(caller.tenant):

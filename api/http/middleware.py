@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from http import HTTPStatus
 from uuid import uuid4
 
 import structlog
@@ -132,8 +133,10 @@ def _record(scope: Scope, status: int, seconds: float, span: Span) -> None:
     """Log and count a request, and name its span, by the template of its route: an address may contain private text."""
     template = route_of(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
-    REQUESTS.labels(method, template, str(status)).inc()
-    REQUEST_SECONDS.labels(method, template).observe(seconds)
+    # A wrong method is never served, and clients could create a series for each route and method.
+    label = NO_ROUTE if status == HTTPStatus.METHOD_NOT_ALLOWED else template
+    REQUESTS.labels(method, label, str(status)).inc()
+    REQUEST_SECONDS.labels(method, label).observe(seconds)
     _name(span, method, template, status)
     if not template.startswith("/health/"):
         log.info("request.served", method=method, route=template, status=status, ms=round(seconds * 1000, 1))

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
+from api.http.methods import allowed
 from api.http.replies import JsonReply
 from shared.domain.errors import (
     BadReply,
@@ -197,7 +198,10 @@ async def _reply_to_routing(request: Request, error: Exception) -> Response:
     }
     kind = ProblemKind(status, status.phrase.lower().replace(" ", "-"), status.phrase)
     detail = details.get(status, str(error.detail))
-    return _reply(_problem(kind, detail, request.url.path), dict(error.headers or {}))
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["allow"] = allowed(request.app.routes, request.scope)
+    return _reply(_problem(kind, detail, request.url.path), headers)
 
 
 async def _reply_to_disconnect(request: Request, _: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from shared.domain.errors import NotFound, Unreadable
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
 _PAGE = 200  # chunks
-_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_ANY: dict[str, Any] = {"*/*": {"schema": {}}}  # the media type of the upload; without one, application/octet-stream
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 # An untrusted file may be a page with scripts, which must not run as a part of this server's.
 _SAFE = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
@@ -32,7 +33,9 @@ Pieces = AsyncIterator[str]
 @router.get(
     "/content",
     response_class=Response,
-    responses=replies({200: {"description": "The bytes", "content": _BYTES}}, 401, 404, 422, 503),
+    responses=replies(
+        {200: {"description": "The bytes, with the media type of the upload", "content": _ANY}}, 401, 404, 422, 503
+    ),
 )
 async def content(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
     """Download the uploaded bytes; the headers keep browsers from executing them."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.access.auth import Manager, Operator
@@ -15,11 +16,14 @@ from api.schemas.erasures import ErasureView, RemainsView, RemainView
 from api.schemas.operators import TenantName
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.erasures import Erasure
-from shared.domain.errors import Unavailable
+from shared.domain.errors import InvalidInput, Unavailable
 from shared.maintenance.erasure_check import ErasureScope
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
 operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
+
+# Without an example, so that no request that is generated from the OpenAPI document erases a tenant.
+_Confirmation = Annotated[str | None, Query(description="Required: the tenant's name, as in the path")]
 
 
 @router.delete(
@@ -46,12 +50,21 @@ async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Respo
 @operator_router.delete(
     "/tenants/{tenant}", status_code=202, response_model=ErasureView, responses=problems(401, 422, 503)
 )
-async def erase_tenant(tenant: TenantName, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
+async def erase_tenant(
+    tenant: TenantName, services: ServicesDep, collection_cache: CollectionCacheDep, confirm: _Confirmation = None
+) -> Response:
     """Erase a tenant with everything derived from its data. It is invisible from now on.
+
+    The request must repeat the tenant's name in `confirm`, because an erasure cannot be undone.
 
     Until the erasure has finished, the tenant's uploads are answered 409. Its keys in the ledger are deleted last;
     keys in the settings stay.
     """
+    if confirm != tenant:
+        raise InvalidInput(
+            f"This erases all data of the tenant '{tenant}': to confirm, add ?confirm={tenant} to the address.",
+            field="confirm",
+        )
     erasure = await services.ledger.erasures.start(tenant)
     collection_cache.forget_tenant(tenant)
     return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})

@@ -15,8 +15,9 @@ from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
-from api.state import ServicesDep
+from api.state import QueryBudgetsDep, ServicesDep
 from shared.ledger.feedback.feedback import FeedbackResult, no_chunk
+from shared.query.metering import spend_embedding
 from shared.services.api import ApiServices
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.searches import chunk_search
@@ -29,12 +30,14 @@ router = APIRouter(prefix="/v1", tags=["feedback"], route_class=StrictRoute)
     response_model=FeedbackReply,
     responses=problems(400, 401, 404, 413, 415, 422, 503),
 )
-async def give(body: FeedbackBody, caller: RatingCaller, services: ServicesDep) -> Response:
+async def give(
+    body: FeedbackBody, caller: RatingCaller, services: ServicesDep, query_budgets: QueryBudgetsDep
+) -> Response:
     """Report whether a chunk answered a question of the key's own query.
 
     If it did, the question is added to the chunk; if not, it is retracted. The chunk is then indexed again, without a
     call to the language model. The document stays searchable. A key without the scope `manage` retracts and displaces
-    only questions that it added itself.
+    only questions that it added itself. The embedding of an added question counts towards the budgets of queries.
     """
     feedback, key = services.ledger.feedback, caller.feedback_key
     of_query = caller.tenant, body.query_id, body.chunk_id
@@ -45,8 +48,11 @@ async def give(body: FeedbackBody, caller: RatingCaller, services: ServicesDep) 
     elif key is not None and services.settings.feedback_review:
         result = await feedback.hold(*of_query, key=key)
     else:
+        await query_budgets.admit(caller.tenant, caller.key_id, caller.limits)
         most = services.settings.tuning.accepted_per_chunk
         result = await feedback.accept(*of_query, most=most, key=key)
+        if result.embedding is not None:
+            spend_embedding(result.embedding, [result.question])
     return _reply(services, body.chunk_id, result)
 
 

@@ -15,7 +15,7 @@ _STAGES = {
     "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
 }
 
-TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["acme"])]
+TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["name-of-a-tenant"])]
 
 
 class TenantView(ReplyModel):

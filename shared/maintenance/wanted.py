@@ -9,10 +9,12 @@ minute.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil, inf
 
+from shared.domain.errors import Unavailable
 from shared.domain.limit_use import LimitUse
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
@@ -133,13 +135,16 @@ class WantedWorkers:
         self._pool = pool
         self._usage = usage
         self._used_up = used_up
+        self._times = CallTimes()
         self._means = {stage: MeanSeconds(first) for stage, first in _FIRST_MEAN_SECONDS.items()}
 
     async def update(self) -> Mapping[WorkQueue, int]:
         """Compute the wanted number of workers of each stage, at least 1, and store them in the ledger.
 
+        While the broker is unavailable, the last measured calls count, because the rows are in the ledger.
+
         Raises:
-            Unavailable: the ledger or the broker cannot be reached.
+            Unavailable: the ledger cannot be reached.
         """
         finished = await self._demand.finished_per_second()
         wanted: dict[WorkQueue, int] = {
@@ -155,8 +160,9 @@ class WantedWorkers:
         pool, slots = self._pool, self._pool.slots["generate"]
         held = await self._used_up()
         rows = await self._demand.rows("generate", pool.most * slots, held=held)
-        times = call_times(await self._usage())
-        return generate_workers(_sums(rows), pool.rates, pool.rates_of, times, slots=slots)
+        with suppress(Unavailable):
+            self._times = call_times(await self._usage())
+        return generate_workers(_sums(rows), pool.rates, pool.rates_of, self._times, slots=slots)
 
     async def _within_a_minute(self, stage: WorkQueue, finished_per_second: float) -> int:
         pool, mean, slots = self._pool, self._means[stage], self._pool.slots[stage]

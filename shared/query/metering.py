@@ -32,6 +32,16 @@ def _spend(kind: CostKind, model: str, usage: Usage) -> None:
         report(kind, model, usage)
 
 
+def spend_embedding(embedding: str, texts: Sequence[str]) -> None:
+    """Report the embedding of texts.
+
+    Args:
+        embedding: name of the embedding.
+        texts: the embedded texts, also if a worker embeds them after the request.
+    """
+    _spend("embed", embedding, Usage(sum(map(estimated_tokens, texts))))
+
+
 @dataclass(frozen=True, slots=True)
 class MeteredChat:
     """A `ChatModel` that reports its tokens."""
@@ -84,7 +94,7 @@ class MeteredEmbedder:
         return await self.embedder.dimensions()
 
     async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
-        _spend("embed", self.name, Usage(sum(map(estimated_tokens, texts))))
+        spend_embedding(self.name, texts)
         return await self.embedder.embed(texts, billed)
 
 

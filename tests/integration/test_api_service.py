@@ -8,11 +8,13 @@ import signal
 import socket
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import httpx
 import orjson
 import pytest
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.schemas.common import BodyModel, ReplyModel
 from api.schemas.documents import DocumentView
@@ -20,7 +22,7 @@ from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
 from shared.ledger.postgres.database import Database
-from tests.support.api import calling, events_of, left_behind, serving, work
+from tests.support.api import application, calling, events_of, left_behind, serving, work
 
 
 async def test_every_reply_has_security_headers_and_request_id(client):
@@ -63,6 +65,22 @@ async def test_router_errors_are_problem_details(client, method, address, status
     assert ProblemDetails.model_validate_json(reply.content).status == status
     if status == 405:
         assert reply.headers["allow"]
+
+
+async def test_other_methods_are_refused_with_own_methods(services, settings):
+    app = application(settings, services)
+    methods = defaultdict(set)
+    for route in iter_route_contexts(app.routes):
+        if isinstance(route.original_route, APIRoute):
+            methods[route.path] |= route.methods
+    shadowed = ("/v1/dead/retry", "/v1/dead/discard", "/v1/documents/estimate")
+    assert [methods[path] for path in shadowed] == [{"POST"}] * 3
+
+    async with calling(settings, services) as client:
+        for path, own in methods.items():
+            for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - own:
+                reply = await client.request(method, path)
+                assert (reply.status_code, reply.headers.get("allow")) == (405, ", ".join(sorted(own))), (method, path)
 
 
 async def test_health_names_unavailable_components(services, settings, provider, monkeypatch):

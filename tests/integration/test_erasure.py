@@ -7,6 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
+from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
@@ -27,7 +28,7 @@ from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
 from tests.conftest import Library
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
 from tests.support.pages import commands_of, foreask_with_background
 from tests.support.tables import columns
@@ -238,9 +239,10 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         assert before.json()["found"] > 0
         assert {"postgresql", "qdrant", "valkey", "uploads"} == {each["engine"] for each in before.json()["places"]}
 
-        reply = await client.delete(address, headers=operator)
+        reply = await client.delete(address, params={"confirm": "alice"}, headers=operator)
         assert (reply.status_code, reply.json()["state"]) == (202, "running"), reply.text
-        assert (await client.delete(address, headers=operator)).json()["id"] == reply.json()["id"]
+        again = await client.delete(address, params={"confirm": "alice"}, headers=operator)
+        assert again.json()["id"] == reply.json()["id"]
         assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 409
         await finished(services, await services.ledger.erasures.get(reply.json()["id"]))
 
@@ -250,6 +252,26 @@ async def test_operator_erases_tenant_over_http_and_sees_leftovers(services, set
         assert (after.json()["tenant"], after.json()["found"]) == ("alice", 0), after.text
         assert (await client.get("/v1/collections/default", headers=as_tenant("bob"))).status_code == 200
         assert all("secret" not in each.text for each in (before, reply, seen, after))
+
+
+async def test_tenant_erasure_needs_name_as_confirmation(services, settings, provider):
+    operator, key = {"authorization": f"Bearer {OPERATORS_KEY}"}, ApiKey.parse_operator(OPERATORS_KEY)
+    keyed = with_keys(settings).model_copy(update={"operator_keys": (key,)})
+    async with serving(keyed, services) as client:
+        for params in ({}, {"confirm": ""}, {"confirm": "bob"}, {"confirm": "true"}):
+            reply = await client.delete("/v1/operator/tenants/alice", params=params, headers=operator)
+            assert (reply.status_code, reply.json()["field"]) == (422, "confirm")
+            assert "?confirm=alice" in reply.json()["detail"]
+        assert await run(services, "SELECT count(*) FROM erasures") == [(0,)]
+        delete = (await client.get("/openapi.json")).json()["paths"]["/v1/operator/tenants/{tenant}"]["delete"]
+        async with AsyncClient(str(client.base_url), OPERATORS_KEY) as foreask:
+            erasure = await foreask.erase_tenant("alice")
+
+    assert [(each["name"], each["schema"].get("examples")) for each in delete["parameters"]] == [
+        ("tenant", ["name-of-a-tenant"]),
+        ("confirm", None),
+    ]
+    assert await run(services, "SELECT id::text, tenant FROM erasures") == [(erasure.id, "alice")]
 
 
 # --- a collection ---

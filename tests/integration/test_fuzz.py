@@ -4,24 +4,28 @@ The test suite runs a short version; `make fuzz` sends hundreds of requests for 
 """
 
 import asyncio
+import base64
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import schemathesis
 
 from tests.support import fuzz_hooks
 from tests.support.api import KEYS, serving, with_keys
 
-# The tests of each route check that invalid values are refused. An address such as /v1/dead/retry answers GET, too,
-# because `retry` could be an id.
+# The tests of each route check that invalid values are refused.
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
     "content_type_conformance",
     "response_headers_conformance",
     "response_schema_conformance",
+    "unsupported_method",
+    "allow_header_conformance",
 )
 CASES = {"short": 1, "full": 200, "soak": 1000}  # requests per operation
 PHASES = {"short": "examples,fuzzing", "full": "examples,coverage,fuzzing,stateful"}
@@ -47,6 +51,21 @@ async def fuzz(client, size, folder, *more):
     printed, _ = await process.communicate()
     print(printed.decode())
     return process.returncode, printed.decode()
+
+
+@pytest.mark.parametrize("media_type", ["text/markdown", "text/html", "application/json", "application/x-own", None])
+async def test_downloads_of_any_media_type_match_description(client, media_type):
+    content = b'{"leave": 30}'
+    body = {"content_base64": base64.b64encode(content).decode(), "media_type": media_type}
+    document = (await client.post("/v1/documents", json=body)).json()
+    described = schemathesis.openapi.from_dict((await client.get("/openapi.json")).json())
+    case = described["/v1/documents/{document_id}/content"]["GET"].Case(path_parameters={"document_id": document["id"]})
+
+    reply = await client.get(f"/v1/documents/{document['id']}/content")
+    reply.elapsed = timedelta()  # an in-process reply has none
+
+    assert (reply.content, reply.headers["content-type"]) == (content, media_type or "application/octet-stream")
+    case.validate_response(reply, checks=schemathesis.checks.CHECKS.get_by_names(CHECKS))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from shared.settings import TenantLimits
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
@@ -90,6 +91,40 @@ async def test_key_sees_only_tools_of_its_scopes(served):
         result = await client.call_tool("add_document", LEAVE)
         assert result.is_error
         assert text_of(result) == "There is no tool 'add_document' for this key."
+
+
+async def test_each_request_counts_once_towards_rate(services, settings):
+    limits = TenantLimits(requests_per_second=0.001, burst=6)
+    limited = with_keys(settings).model_copy(update={"tenant_limits": {"alice": limits}})
+    search = {"name": "search", "arguments": QUESTION}
+    own_limit = {"name": "a", "scopes": ["ask"], "limits": {"requests_per_second": 0.001}}
+
+    async with calling(limited, services) as client:
+
+        async def send(method, headers, **params):
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return await client.post("/mcp", json=body, headers=headers | ACCEPT)
+
+        alice = as_tenant("alice")
+        replies = [
+            await send("initialize", alice, **INITIALIZE["params"]),
+            await send("tools/list", alice),
+            await send("tools/call", alice, **search),
+            await client.get("/v1/collections", headers=alice),
+        ]
+        key = (await client.post("/v1/keys", json=own_limit, headers=alice)).json()["key"]
+        of_key = [await send("tools/call", {"x-api-key": key}, **search) for _ in range(2)]
+        rejected = await send("tools/list", alice)
+        unlimited = await send("tools/list", as_tenant("bob"))
+
+    assert [reply.headers["ratelimit"].split(";t=")[0] for reply in replies] == [
+        f'"requests";r={n}' for n in (5, 4, 3, 2)
+    ]
+    assert "No passage was found." in replies[2].text
+    assert [reply.status_code for reply in of_key] == [200, 429]
+    assert "No passage was found." in of_key[0].text
+    assert (rejected.status_code, rejected.json()["type"]) == (429, "urn:foreask:problem:too-many-requests")
+    assert (unlimited.status_code, "ratelimit" in unlimited.headers) == (200, False)
 
 
 async def test_unauthenticated_and_cross_origin_requests_are_refused(served, services, settings):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import yaml
@@ -50,6 +51,27 @@ async def test_document_and_query_increment_metrics(services, settings, provider
     assert value("foreask_qdrant_seconds_count", outcome="ok") > written
     assert value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200) == requests + 1
     assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
+
+
+async def test_wrong_methods_add_no_series_of_routes(client):
+    def series():
+        return {
+            (sample.labels["method"], sample.labels["route"])
+            for metric in (metrics.REQUESTS, metrics.REQUEST_SECONDS)
+            for family in metric.collect()
+            for sample in family.samples
+        }
+
+    wrong = [(method, path) for method in ("PATCH", "TRACE") for path in ("/v1/retrieve", "/v1/dead/retry", "/mcp")]
+    wrong += [("HEAD", f"/v1/documents/{uuid4()}"), ("DELETE", "/nowhere"), ("DELETE", "/work")]
+    before = series()
+    refused = value("foreask_requests_total", method="PATCH", route="none", status=405)
+
+    statuses = [(await client.request(method, path)).status_code for method, path in wrong]
+
+    assert statuses == [405] * 7 + [404, 405]
+    assert {route for _, route in series() - before} <= {"none"}
+    assert value("foreask_requests_total", method="PATCH", route="none", status=405) == refused + 3
 
 
 async def test_search_before_first_points_is_not_a_failure(services, settings, provider, client):

@@ -42,9 +42,9 @@ async def client(services, settings, provider):
         yield client
 
 
-async def key(client, name="website", **limits):
+async def key(client, name="website", scopes=("ask",), **limits):
     """Create a key with limits, and return its headers."""
-    body = {"name": name, "scopes": ["ask"], "limits": limits or None}
+    body = {"name": name, "scopes": scopes, "limits": limits or None}
     reply = await client.post("/v1/keys", json=body, headers=ALICE)
     assert reply.status_code == 201, reply.text
     return {"authorization": f"Bearer {reply.json()['key']}"}
@@ -117,6 +117,45 @@ async def test_budget_counts_every_model_call_of_query(client, provider):
     assert min(rewritten, answered, streamed) > embedded
     assert condensed > answered
     assert compared > 0
+
+
+async def test_question_added_by_feedback_counts_as_embedding(services, settings, client):
+    limits = {"tokens_per_day": 1_000_000, "cost_per_day": 1_000_000}
+    website = await key(client, scopes=("ask", "feedback"), **limits)
+    tenant = {"alice": TenantLimits(query_tokens_per_day=1_000_000)}
+    priced = {"tenant_limits": tenant, "embedding_price": 1e6}
+    async with calling(with_keys(settings).model_copy(update=priced), services) as limited:
+        asked = (await retrieve(limited, website)).json()
+        feedback = {"query_id": asked["metadata"]["query_id"], "chunk_id": asked["chunks"][0]["chunk_id"]}
+        outcomes, spent = [], []
+        for helpful in (True, True, False):
+            reply = await limited.post("/v1/feedback", json=feedback | {"helpful": helpful}, headers=website)
+            assert reply.status_code == 200, reply.text
+            outcomes.append(reply.json()["outcome"])
+            await settled(limited)
+            spent.append(accounts_of(limited))
+        costs = [a.cost for a in limited._transport.app.state.api.query_budgets._accounts.values() if a.kind == "key"]
+
+    embedded = len(QUESTION["question"]) // 3 + 1
+    assert outcomes == ["accepted", "already_accepted", "taken_back"]
+    assert spent == [{"key": 2 * embedded, "tenant": 2 * embedded}] * 3
+    assert costs == [2 * embedded]
+
+
+async def test_used_up_budget_rejects_only_positive_feedback(client):
+    website = await key(client, scopes=("ask", "feedback"), tokens_per_day=5)
+    asked = (await retrieve(client, website)).json()
+    await settled(client)
+    feedback = {"query_id": asked["metadata"]["query_id"], "chunk_id": asked["chunks"][0]["chunk_id"]}
+
+    replies = [
+        await client.post("/v1/feedback", json=feedback | {"helpful": helpful}, headers=website)
+        for helpful in (True, False)
+    ]
+
+    assert [reply.status_code for reply in replies] == [429, 200]
+    assert replies[0].json()["detail"].startswith("The queries of this key may spend 5 tokens per day")
+    assert replies[1].json()["outcome"] == "not_accepted"
 
 
 async def test_answer_counts_billed_tokens(client):

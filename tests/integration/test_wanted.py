@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from pydantic import SecretStr
 
+from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates
 from shared.maintenance.wanted import WantedWorkers
 from shared.process import metrics
@@ -69,6 +71,25 @@ async def test_rate_limit_bounds_workers_regardless_of_queue(services, library, 
 
     assert (await limited(services, rates=Rates(requests=600)).update())["generate"] == 1
     assert (await limited(services, rates=Rates(requests=10**9)).update())["generate"] == 11
+
+
+async def test_broker_outage_keeps_measured_calls_and_counts_rows(services, settings, library, provider):
+    await library.add("alpha beta")
+    await work(services)  # calls are measured
+    wanted = limited(services, rates=Rates(requests=600))
+    await wanted.update()
+    await to_generate(services, 641, "other")
+    unreachable = settings.model_copy(update={"redis_url": SecretStr("redis://127.0.0.1:1")})
+
+    async with build("scheduler", unreachable) as broken:
+        wanted._usage = broken.wanted._usage
+        with pytest.raises(Unavailable):
+            await wanted._usage()
+        assert (await wanted.update())["generate"] == 1  # the limit allows no more calls
+        wanted._pool = replace(wanted._pool, rates=Rates(requests=10**9))
+        assert (await wanted.update())["generate"] == 11
+        assert (await broken.wanted.update())["generate"] == 11
+    assert await services.ledger.demand.wanted() == {"parse": 1, "generate": 11, "index": 1}
 
 
 async def test_tenants_with_exhausted_budget_need_no_workers(services):

@@ -163,7 +163,7 @@ export function view() {
   return html`<section class="column wide collection">
     <h2 dir="auto">${shown.name}</h2>
     <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${state}</a></span>`)}
-      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : plural(shown.points, "point")}</span>
+      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : `${plural(shown.points, "point")}${counted(shown.points_age_seconds)}`}</span>
       <span>embedding model <code>${shown.embedding_model}</code></span>
       ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>created ${ago(shown.created_at)}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
@@ -171,6 +171,12 @@ export function view() {
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
     ${may("manage") ? [verification(), erasing()] : nothing}
   </section>`;
+}
+
+/** Return the age of the number of points at the time of the reply. @param {number | null | undefined} seconds */
+function counted(seconds) {
+  if (typeof seconds !== "number") return "";
+  return seconds < 10 ? " (counted just now)" : ` (counted ${duration(seconds)} ago)`;
 }
 
 /** @param {Api["CalibrationView"] | null | undefined} measured */

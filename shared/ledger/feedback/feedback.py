@@ -51,12 +51,14 @@ class FeedbackResult:
         question: question of the query.
         accepted_id: id of the accepted question, if there is or was one.
         due: whether its chunk is due to be indexed again.
+        embedding: name of the embedding with which an accepted question will be embedded; otherwise None.
     """
 
     outcome: FeedbackOutcome
     question: str
     accepted_id: UUID | None
     due: bool = False
+    embedding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,8 @@ async def _accept(  # noqa: PLR0917 - the parts of a question's acceptance
     await connection.execute(SQL.touch, {"ids": [chunk["document_id"]]})
     followers = await _mirror(connection, chunk["document_id"])
     due = await acceptance.index_waiting(connection, [chunk["document_id"], *followers])
-    return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due))
+    embedding = chunk["embedding_model"]
+    return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due), embedding=embedding)
 
 
 async def _make_room(connection: AsyncConnection, question: Mapping[str, Any], most: int) -> bool:

@@ -13,8 +13,9 @@ SELECT tenant, name FROM collections WHERE id = :collection
 
 -- name: live_chunk
 -- Read a chunk as queries see it, and lock its document.
-SELECT c.document_id, {questions} AS questions, q.reasons
+SELECT c.document_id, {questions} AS questions, q.reasons, b.embedding_model
 FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+JOIN collections b ON b.id = d.collection_id
 LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
 WHERE c.id = :chunk AND d.collection_id = :collection AND {exists:d}
 FOR UPDATE OF d

@@ -30,8 +30,9 @@ class OperatorApi(Connection):
         return self.events_of(Stream(path, {"repair": repair}))
 
     async def erase_tenant(self, tenant: str) -> Erasure:
-        """Start to erase all data of a tenant."""
-        return await self.send(Request("DELETE", _path(tenant), as_type(Erasure), repeatable=True))
+        """Start to erase all data of a tenant, and confirm it by the tenant's name."""
+        confirmed = {"confirm": tenant}
+        return await self.send(Request("DELETE", _path(tenant), as_type(Erasure), params=confirmed, repeatable=True))
 
     async def erasure_of_any_tenant(self, erasure_id: str) -> Erasure:
         return await self.send(get(f"/v1/operator/erasures/{segment(erasure_id)}", Erasure))
