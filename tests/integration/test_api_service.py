@@ -304,6 +304,14 @@ async def test_oversized_body_is_answered_while_being_sent(services, settings, p
     assert await asyncio.to_thread(send) == 413
 
 
+async def test_process_refuses_too_many_headers(services, provider, launch):
+    def send():
+        with process(launch) as (_, client):
+            return client.get("/health/live", headers={f"x-{number}": "" for number in range(101)}).status_code
+
+    assert await asyncio.to_thread(send) == 431
+
+
 async def test_shutdown_with_listeners_is_quick_without_logged_texts(services, provider, launch, tmp_path):
     def run():
         with process(launch) as (child, client):

@@ -25,6 +25,7 @@ from shared.ingest.parse import pdf_library
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
+from tests.support.waiting import eventually
 
 FILES = Path(__file__).parents[1] / "files"
 SCANNED = "kreuzberg_image_only_german.pdf"
@@ -437,6 +438,7 @@ async def test_child_has_kernel_limits(parse, sandbox):
 
     assert limit_of(child, "Max core file size") == ("0", "0")
     assert limit_of(child, "Max data size") == (str(2**30), str(2**30))
+    assert limit_of(child, "Max address space") == (str(3 * 2**30), str(3 * 2**30))
     assert limit_of(child, "Max open files") == ("64", "64")
     seconds, most_seconds = limit_of(child, "Max cpu time")
     assert 30 < int(seconds) < 40
@@ -536,12 +538,12 @@ async def test_failed_start_of_child_is_transient_error(tmp_path, monkeypatch):
 async def test_child_of_cancelled_parse_is_killed(sandbox, tmp_path):
     fifo = endless_file(tmp_path)
     task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
-    await asyncio.sleep(0.5)
+    await eventually(lambda: sandbox.children)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert sandbox._idle == []
+    assert (sandbox.children, sandbox._idle) == (0, [])
 
 
 async def test_closed_sandbox_refuses_files(sandbox, tmp_path):

@@ -95,7 +95,16 @@ async def test_keyless_mode_serves_its_own_page(headers):
 
 @pytest.mark.parametrize(
     "header",
-    ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip", "cf_connecting_ip"],
+    [
+        "forwarded",
+        "x_forwarded_for",
+        "x_forwarded_proto",
+        "x_forwarded_host",
+        "via",
+        "x_real_ip",
+        "cf_connecting_ip",
+        "true_client_ip",
+    ],
 )
 async def test_keyless_mode_refuses_proxied_requests(header):
     with pytest.raises(Unauthorized, match="through a proxy"):

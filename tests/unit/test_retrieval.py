@@ -8,9 +8,11 @@ from shared.domain.errors import InvalidInput
 from shared.domain.ids import chunk_point_id, question_point_id
 from shared.domain.text.bm25 import query_vector
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
-from shared.query.retrieve.channels import fold, full_bm25
+from shared.query.retrieve.channels import ChannelQuery, fold, full_bm25
 from shared.query.retrieve.default_fusion import reference_scores
 from shared.query.retrieve.diversity import diversified
+from shared.query.retrieve.query import Query
+from shared.query.retrieve.searching import _channels
 from shared.vectors.filters import metadata_conditions
 from shared.vectors.hits import Hit
 
@@ -74,6 +76,12 @@ def test_channel_without_weight_is_ignored():
     hits = {"questions": questions(question("a", 0.9)), "text": text(b=0.1)}
 
     assert ranked(hits, weights=Weights(questions=0)) == ["b", "a"]
+
+
+def test_repeated_channel_is_searched_once():
+    asked = ChannelQuery(np.ones(1, np.float32), query_vector("tide tables"))
+
+    assert _channels(asked, Query("", channels=["text", "bm25", "text", "bm25"]), Weights()) == ["text", "bm25"]
 
 
 def test_irrelevant_channel_noise_does_not_change_order():
