@@ -1,15 +1,20 @@
 """Errors of PostgreSQL and their log entries."""
 
+import asyncio
+import time
 import traceback
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import exc, text
+from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from embedded.ports import free_port
 from shared.domain.errors import Permanent, Unavailable
 from shared.ledger.postgres.database import Database
+from tests.support.proxy import Fault, Link
+from tests.support.waiting import eventually
 
 
 async def test_unexpected_error_contains_no_parameter(services):
@@ -75,3 +80,29 @@ async def test_preopened_connection_queries_no_array_types(settings):
     await database.aclose()
 
     assert not any("typeinfo" in query for query in sent)
+
+
+async def test_silent_connections_fail_long_before_lease_expires(services, settings):
+    limit = settings.tuning.lease.total_seconds() / 2
+    address = make_url(settings.database_url.get_secret_value())
+    link = Link(f"{address.host}:{address.port}")
+    proxied = address.set(host="127.0.0.1", port=await link.listen())
+    database = Database(proxied.render_as_string(hide_password=False))
+
+    async def sleeping():
+        running = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"
+        return [row["count"] for row in await services.database.rows(text(running))] == [1]
+
+    await database.warm(2)
+    acknowledged = asyncio.create_task(database.rows(text("SELECT pg_sleep(60)")))
+    await eventually(sleeping)
+    link.change(Fault("deaf"))
+    started = time.monotonic()
+    results = await asyncio.gather(acknowledged, database.ping(), return_exceptions=True)
+    seconds = time.monotonic() - started
+
+    assert [type(result) for result in results] == [Unavailable, Unavailable]
+    assert seconds < limit
+    await database.ping()  # over a new connection
+    await database.aclose()
+    await link.aclose()

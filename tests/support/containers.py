@@ -24,6 +24,7 @@ ENGINES = ("docker", "podman")
 PROJECT = "foreask-compose-test"
 COLLECTION = "default"
 TIMEOUT_SECONDS = 300.0
+QUERIES = ("/v1/retrieve", "/v1/query")  # a query waits for an answer of the model
 SECRETS = (
     "POSTGRES_PASSWORD",
     "VALKEY_PASSWORD",
@@ -235,8 +236,8 @@ class Containers:
         self.provider.post("/script", json=changes).raise_for_status()
 
     def calls(self) -> dict[str, Any]:
-        """Return the provider's counts."""
-        return self.provider.get("/stats").raise_for_status().json()
+        """Return the provider's counts of the calls that write questions; queries call the model, too."""
+        return self.provider.get("/stats", params={"containing": "<chunk>"}).raise_for_status().json()
 
     def compare(self, documents: int) -> dict[str, int]:
         """Compare Qdrant with the ledger by `foreask verify`, which fails if there is a difference."""
@@ -263,7 +264,7 @@ class Containers:
 
 
 class Traffic:
-    """Questions that are asked one after the other while a project is changed.
+    """Requests of each path, one after the other, while a project is changed.
 
     A request whose connection fails is repeated at the next API, as a proxy in front of both would do.
 
@@ -272,33 +273,43 @@ class Traffic:
     """
 
     def __init__(self, access: Access) -> None:
-        self.statuses, self.repeated = Counter[int](), 0
         self._access = access
+        self._statuses = {path: Counter[int]() for path in QUERIES}
+        self._repeated = dict.fromkeys(QUERIES, 0)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
+        self._threads = [threading.Thread(target=self._ask, args=(path,)) for path in QUERIES]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def __str__(self) -> str:
-        return f"{dict(self.statuses)} by status, {self.repeated} repeated at the other API"
+        return "; ".join(
+            f"{path}: {dict(statuses)} by status, {self._repeated[path]} repeated at the other API"
+            for path, statuses in self._statuses.items()
+        )
 
-    def _ask(self) -> None:
+    def check(self) -> None:
+        """Check that each path was requested, and that every request was answered 200."""
+        assert all(statuses.keys() == {200} for statuses in self._statuses.values()), str(self)
+
+    def _ask(self, path: str) -> None:
         headers = {"authorization": f"Bearer {self._access.key}"}
-        addresses = deque(f"http://127.0.0.1:{port}/v1/query" for port in self._access.ports)
+        addresses = deque(f"http://127.0.0.1:{port}{path}" for port in self._access.ports)
         with httpx.Client(headers=headers, trust_env=False, timeout=60) as client:
             while not self._stopping.is_set():
                 try:
                     reply = client.post(addresses[0], json={"question": "What is the number of report 7?"})
                 except httpx.TransportError:
-                    self.repeated += 1
+                    self._repeated[path] += 1
                 else:
-                    self.statuses[reply.status_code] += 1
+                    self._statuses[path][reply.status_code] += 1
                 addresses.rotate()
 
 

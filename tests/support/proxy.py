@@ -7,6 +7,7 @@ the remote control under `control`. `POST /broker {"mode": "cut"}` changes a lin
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import socket
 import struct
 import sys
@@ -18,11 +19,13 @@ import orjson
 import uvloop
 from aiohttp import web
 
-Mode = Literal["pass", "cut", "hole", "stale", "reset", "drip"]
+Mode = Literal["pass", "cut", "hole", "stale", "deaf", "reset", "drip"]
 _READ_BYTES = 65_536
 REFUSAL = b'{"status":{"error":"Service internal error: No space left on device: WAL buffer size exceeds"},"time":0.1}'
 _DRIP_BYTES = 64
 _DRIP_SECONDS = 0.05
+_SO_ATTACH_FILTER = 26
+_DROP_ALL = struct.pack("HBBI", 6, 0, 0, 0)  # a program of BPF: return 0
 _RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
 
@@ -33,7 +36,8 @@ class Fault:
     Args:
         mode: `pass`; `cut`: all connections are closed, including new ones; `reset`: the same with RST; `hole`:
             connections are accepted and stay open, but no data passes; `stale`: existing connections stay open and
-            silent for ever, and new ones pass; `drip`: a few bytes at a time.
+            silent for ever, and new ones pass; `deaf`: the kernel drops every packet of existing connections without an
+            acknowledgement, as after a network failure, and new ones pass (Linux); `drip`: a few bytes at a time.
         latency_seconds: delay of each piece of data.
         swallow: text of requests whose replies are lost and whose connections are closed.
         times: number of replies that are lost.
@@ -56,6 +60,12 @@ class ProxiedConnection:
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     swallowing: bool = False
     stale: bool = False
+
+    def ignore_client(self) -> None:
+        """Drop every packet that the client sends from now on."""
+        program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+        filter_ = struct.pack("HP", 1, ctypes.addressof(program))
+        self.writers[0].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
 
     def close(self, *, reset: bool) -> None:
         for writer in self.writers:
@@ -97,6 +107,9 @@ class Link:
         if fault.mode == "stale":
             for connection in self._connections:
                 connection.stale = True
+        if fault.mode == "deaf":
+            for connection in self._connections:
+                connection.ignore_client()
         if fault.mode == "hole":
             self._flowing.clear()
         else:
