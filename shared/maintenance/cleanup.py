@@ -10,7 +10,7 @@ import structlog
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
-from shared.domain.errors import Unavailable, Unreadable
+from shared.domain.errors import ForeaskError, Unavailable, Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.index_location import IndexLocation
 from shared.ingest.index.finish import Finisher, confirmed
@@ -112,6 +112,9 @@ class Cleaner:
                     raise
                 log.warning("object.postponed", object=name, reason=error.message)
                 await self.outdated.postpone(name)
+            except Exception:  # a damaged file, or a name that no release writes, must not delay others either
+                log.exception("object.raised", object=name)
+                await self.outdated.postpone(name)
         return len(due) == _PACKS
 
     async def _outdate(self, name: str) -> None:
@@ -193,8 +196,13 @@ class Cleaner:
         """Start the optimization of collections whose segments have waited since Qdrant's start.
 
         Raises:
-            Transient: the ledger or Qdrant is unavailable.
+            Transient: the ledger is unavailable.
         """
         for name in await self.collections.index_names():
-            if await self.index.nudge(name):
-                log.info("optimizer.nudged", index_name=name)
+            try:
+                nudged = await self.index.nudge(name)
+            except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
+                log.warning("optimizer.unreachable", index_name=name, reason=error.message)
+            else:
+                if nudged:
+                    log.info("optimizer.nudged", index_name=name)

@@ -504,6 +504,27 @@ async def test_unreadable_pack_does_not_delay_other_packs(services, provider, li
     assert await services.cleaner.outdated.due(10) == []
 
 
+async def test_object_with_bad_name_does_not_delay_others(services, provider, library):
+    await library.add("A text.", "a.md")
+    await run(services, "UPDATE document_versions SET upload = 'bad#x,y'")
+    await run(services, "INSERT INTO outdated_objects VALUES ('bad', 'default', now() - interval '1 hour')")
+    await run(services, "INSERT INTO outdated_objects VALUES ('unreferenced', 'default', now())")
+
+    await services.cleaner.remove_outdated()
+
+    assert await run(services, "SELECT name, due_at > now() FROM outdated_objects") == [("bad", True)]
+
+
+async def test_undecodable_build_does_not_delay_other_erasures(services, provider, check):
+    await filled(services, count=1)
+    await run(services, "UPDATE collections SET options = '[]' WHERE tenant = 'alice'")
+    await services.ledger.erasures.start("alice")
+
+    await finished(services, await services.ledger.erasures.start("bob"))
+
+    assert await check(tenant="bob") == {}
+
+
 # --- workers that settle late ---
 
 

@@ -37,6 +37,7 @@ from shared.domain.work import (
 )
 from shared.ledger.documents import acceptance, build_sync, versions
 from shared.ledger.model import rows, states
+from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims, costs, reusable_vectors
@@ -119,7 +120,7 @@ class Work:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return _decoded(
+        return decoded(
             "parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed
         )
 
@@ -196,7 +197,7 @@ class Work:
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
-                chunks = _decoded("generate", rows.chunk_to_generate, claimed)
+                chunks = decoded("generate", rows.chunk_to_generate, claimed)
                 taken = await _set_keys(connection, chunks, key_of) if key_of else []
                 paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
         except exc.IntegrityError as error:
@@ -277,7 +278,7 @@ class Work:
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
         _count_lost("index", claimed)
-        return _decoded("index", rows.chunk_to_index, claimed)
+        return decoded("index", rows.chunk_to_index, claimed)
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
         """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
@@ -562,20 +563,6 @@ def _log_finished(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)
-
-
-def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
-    """Decode claimed rows. A row with a value that no release writes is skipped, so that it stops no other row.
-
-    It stays leased, and another claim finds it later.
-    """
-    decoded: list[T] = []
-    for row in claimed:
-        try:
-            decoded.append(decode(row))
-        except Exception:  # a bug, or a value that was changed by hand
-            log.exception("row.undecodable", stage=stage, id=str(row["id"]), tenant=row["tenant"])
-    return decoded
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
