@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.collections import CollectionOptions
-from shared.domain.errors import Conflict, LeaseLost, NotFound
+from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
@@ -26,6 +26,7 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
+from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.counters import DIFFERENCES
@@ -557,6 +558,37 @@ async def test_settlement_during_tenant_erasure_leaves_nothing(services, provide
         await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
+
+
+@pytest.mark.parametrize("scope", ["document", "tenant"])
+async def test_failed_late_write_after_erasure_leaves_no_points(services, provider, check, monkeypatch, scope):
+    """A stalled worker writes some points when the erasure has finished, and finds that its lease has expired."""
+    library, late = Library(services, "alice"), index_stage(services.indexer)
+    document = await library.add("The harbour opens at six.", "a.md")
+    await work(services, "parse")
+    (batch,) = await late.claim(10)
+    erasures = services.ledger.erasures
+    started = erasures.start("alice") if scope == "tenant" else erasures.start_document(document.id)
+    await finished(services, await started)
+    upsert, leases = Index.upsert, [True]
+
+    async def written_in_part(self, *written):
+        await upsert(self, *written)
+        leases.clear()
+        raise Unavailable("no answer to the second request", component="qdrant")
+
+    def require_lease():
+        if not leases:
+            raise LeaseLost
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Index, "upsert", written_in_part)
+        await late.settle([await late.work(batch, require_lease)])
+
+    of_scope = {"tenant": "alice"} if scope == "tenant" else {"document_id": document.id}
+    assert any(name.startswith("qdrant") for name in await check(**of_scope))
+    await services.cleaner.clean()
+    assert await check(**of_scope) == {}
 
 
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):

@@ -310,22 +310,33 @@ class Work:
             await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
-            late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
-            if late:
-                await connection.execute(
-                    SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after}
-                )
+            await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
-        """Record failed attempts to index; return the documents of these chunks."""
+        """Record failed attempts to index; return the documents of these chunks.
+
+        An attempt whose claim has expired may have written some points before it failed: they are swept.
+        """
         async with self._database.begin() as connection:
-            documents = set((await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).scalars())
+            held = (await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).all()
+            documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
+            stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
+            await acceptance.retract_late(connection, stale)
+            await self._sweep_late(connection, stale)
             await costs.record(connection, [f.cost for f in failures])
             await acceptance.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
             await _touch(connection, list(documents))
         return documents
+
+    async def _sweep_late(
+        self, connection: AsyncConnection, stale: Sequence[ChunkToIndex], taken_over: Sequence[ChunkToIndex] = ()
+    ) -> None:
+        """Sweep chunks that a late writer has written, and later those that another worker may still write."""
+        late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
+        if late:
+            await connection.execute(SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after})
 
     # Documents whose chunks have all ended
 
