@@ -149,6 +149,27 @@ class Cleaner:
             log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
         return erasure is not None
 
+    async def recheck_erasures(self) -> bool:
+        """Delete points that late writers have written for erased collections and documents since the erasure's end.
+
+        Qdrant cannot reject a write of a late writer. A writer that survives has its points swept, but it may be killed
+        after its write, for example after its machine was suspended for an hour.
+        """
+        due = await self.erasures.due_rechecks(_SLICE)
+        if not due:
+            return False
+        collections = [each for erasure in due for each in erasure.collection_ids]
+        documents = [each for erasure in due for each in erasure.document_ids]
+
+        async def delete(name: str) -> None:
+            if late := await self.index.delete_all_of(name, collections, documents):
+                log.warning("erasure.late_points", index_name=name, points=late)
+
+        names = await self.index.names()
+        done = len(await confirmed(names, delete)) == len(names)
+        await self.erasures.settle_rechecks(due, confirmed=done)
+        return done and len(due) == _SLICE
+
     async def delete_documents(self) -> bool:
         """Delete the points of deleted documents, then their rows."""
 

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
+from shared.domain.index_location import index_location_of
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
@@ -589,6 +590,65 @@ async def test_failed_late_write_after_erasure_leaves_no_points(services, provid
     assert any(name.startswith("qdrant") for name in await check(**of_scope))
     await services.cleaner.clean()
     assert await check(**of_scope) == {}
+
+
+async def recheck(services):
+    """Delete the points of finished erasures again, as if their next check were due."""
+    await run(services, "UPDATE erasures SET recheck_at = now() WHERE recheck_at IS NOT NULL")
+    await services.cleaner.recheck_erasures()
+
+
+@pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
+async def test_points_of_writer_killed_after_erasure_are_deleted(services, provider, check, scope):
+    """A worker's machine is suspended until the erasure has finished; the worker then writes, and is killed."""
+    library, late = Library(services, "alice"), index_stage(services.indexer)
+    document = await library.add("The harbour opens at six.", "a.md")
+    await Library(services, "bob").add("The harbour opens at six.", "a.md")
+    await work(services, "parse")
+    batches = await late.claim(10)
+    erasures = services.ledger.erasures
+    started = {
+        "document": lambda: erasures.start_document(document.id),
+        "collection": lambda: erasures.start("alice", "default"),
+        "tenant": lambda: erasures.start("alice"),
+    }
+    erasure = await finished(services, await started[scope]())
+    for batch in batches:
+        await late.work(batch, held)
+    (of_bob,) = await run(services, "SELECT id FROM collections WHERE tenant = 'bob'")
+    location = index_location_of(services.ledger.collections.index_name("scripted-embedding"), "bob", *of_bob)
+    before = await services.index.count_points(location)
+    assert before
+
+    await recheck(services)
+
+    of_tenant = {"tenant": "alice"} | ({"collection": "default"} if scope == "collection" else {})
+    assert await check(**({"document_id": document.id} if scope == "document" else of_tenant)) == {}
+    assert await services.index.count_points(location) == before
+    due = "SELECT recheck_at - now() BETWEEN interval '9 minutes' AND interval '10 minutes' FROM erasures"
+    assert await run(services, due) == [(True,)]
+    await run(services, "UPDATE erasures SET finished_at = now() - interval '3 days'")
+    await recheck(services)
+    assert await run(services, "SELECT recheck_at > now() + interval '2 days' FROM erasures") == [(True,)]
+    await run(services, "UPDATE erasures SET finished_at = now() - interval '8 days'")
+    await recheck(services)
+    assert await run(services, "SELECT id, recheck_at FROM erasures") == [(erasure.id, None)]
+
+
+async def test_recheck_is_repeated_until_qdrant_confirms(services, provider, library, monkeypatch):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    await finished(services, await services.ledger.erasures.start_document(document.id))
+
+    async def unavailable(*_):
+        raise Unavailable("no answer", component="qdrant")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Index, "delete_all_of", unavailable)
+        await run(services, "UPDATE erasures SET finished_at = now() - interval '8 days'")
+        await recheck(services)
+
+    assert await run(services, "SELECT recheck_at <= now() + interval '10 minutes' FROM erasures") == [(True,)]
 
 
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):

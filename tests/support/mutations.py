@@ -92,6 +92,7 @@ HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
+LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
@@ -464,6 +465,18 @@ BUGS = (
         LATE,
         "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
+    ),
+    Bug(
+        "the points of a late attempt that failed remain",
+        LATE_WRITERS + "test_failed_late_write_after_erasure_leaves_no_points[tenant]",
+        "shared/ledger/work/work.py",
+        (("            await self._sweep_late(connection, stale)\n", ""),),
+    ),
+    Bug(
+        "the points of a writer that died after an erasure remain",
+        LATE_WRITERS + "test_points_of_writer_killed_after_erasure_are_deleted[tenant]",
+        "shared/ledger/erasure/erasures.sql",
+        (("WHERE recheck_at <= now()", "WHERE recheck_at IS NULL"),),
     ),
     Bug(
         "the checks of a parser's reply accept a NUL",
