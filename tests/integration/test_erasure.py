@@ -352,6 +352,34 @@ async def test_erased_document_leaves_no_questions_or_query_references(services,
         await services.ledger.erasures.start_document(document.id)
 
 
+async def test_query_logged_while_erasure_waits_names_no_chunk(services, provider, library):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+
+    async with services.database.engine.connect() as editing:
+        await editing.execute(text("SELECT 1 FROM documents FOR UPDATE"))
+        erasing = asyncio.create_task(services.ledger.erasures.start_document(document.id))
+        await eventually(partial(is_waiting, services))
+        await log_query(services, "default", await library.collection(), [chunk])
+        await editing.rollback()
+    await erasing
+
+    assert await run(services, "SELECT chunk_ids FROM queries") == [([],)]
+
+
+@pytest.mark.parametrize("scope", ["collection", "tenant"])
+async def test_query_logged_after_erasure_is_not_stored(services, provider, check, scope):
+    library = Library(services, "alice")
+    collection = await library.collection()
+    erasures = services.ledger.erasures
+    await finished(services, await erasures.start("alice", "default" if scope == "collection" else None))
+
+    await log_query(services, "alice", collection)
+
+    assert await run(services, "SELECT 1 FROM queries") == []
+
+
 async def packed(services, library, count=4):
     texts = [f"Text number {number}." for number in range(count)]
     uploads = await services.uploads.store_pack([each.encode() for each in texts])

@@ -164,7 +164,7 @@ BUGS = (
         WORKERS + "test_stalled_indexing_worker_cannot_write_old_version",
         "shared/ledger/work/work.py",
         (
-            ("            if late:", "            if late and not stale:"),
+            ("        if late:", "        if late and not stale:"),
             ("[s.id for s in sweeps if not s.again]", "[s.id for s in sweeps]"),
         ),
     ),

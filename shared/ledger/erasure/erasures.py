@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
 from shared.ledger.documents import completions
-from shared.ledger.documents.documents import delete_rows
+from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
@@ -119,6 +119,7 @@ class Erasures:
             owner = (await connection.execute(SQL.find_owner, parameters)).scalar_one_or_none()
             if owner is None:
                 raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
+            await lock_rows(connection, owner, document_id)  # an edit that queries have seen may just be finishing
             await connection.execute(SQL.remove_logged_chunks, {"id": document_id, "tenant": owner})
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
