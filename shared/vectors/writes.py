@@ -144,6 +144,12 @@ class Writes(Lifecycle):
             return count
         return 0
 
+    async def delete_points(self, name: str, ids: Sequence[str]) -> None:
+        """Delete points of a Qdrant collection by id, of all owners."""
+        with self._if_exists():
+            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            require_completed(result.status)
+
     async def delete_by_id(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Delete points of a collection by id, if they exist."""
         if not ids:

@@ -96,7 +96,7 @@ async def test_undecodable_collection_stops_no_other_update(client, services, pr
     await work(services)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET description_changes = 1, description_due_at = now()")
-        await connection.exec_driver_sql("UPDATE document_versions SET metadata = '{\"department\": \"law\"}'")
+        await connection.exec_driver_sql('UPDATE document_versions SET metadata = \'{"department": "law"}\'')
         await connection.exec_driver_sql("UPDATE collections SET options = '[]' WHERE name = 'bad'")
 
     await services.cleaner.describe()

@@ -120,9 +120,7 @@ class Work:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return decoded(
-            "parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed
-        )
+        return decoded("parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed)
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims held.
@@ -333,10 +331,11 @@ class Work:
     async def _sweep_late(
         self, connection: AsyncConnection, stale: Sequence[ChunkToIndex], taken_over: Sequence[ChunkToIndex] = ()
     ) -> None:
-        """Sweep chunks that a late writer has written, and later those that another worker may still write."""
+        """Sweep chunks that a late writer has written, and later the chunks that another worker may write."""
         late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
         if late:
-            await connection.execute(SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after})
+            parameters = rows.late_rows(late) | {"after": self._leases_expire_after}
+            await connection.execute(SQL.insert_late_sweeps, parameters)
 
     # Documents whose chunks have all ended
 
