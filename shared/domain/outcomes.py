@@ -62,8 +62,8 @@ class FailedAttempt:
     """A failed attempt and the decision about the next one.
 
     `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is this attempt's. The next
-    attempt at the `tenant`'s content of `content_key` continues with `replies`. `chunk` is set if the attempt may
-    have written points.
+    attempt at the `tenant`'s content of `content_key` continues with `replies`. `chunk` is set if the attempt was
+    about to write points.
     """
 
     lease: Lease
