@@ -91,6 +91,7 @@ UNFINISHED = "tests/integration/test_interleavings.py::test_document_of_dead_wor
 HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live_are_shown"
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_kills_during_tenant_erasure_leave_no_data"
+STALLED = "tests/faults/test_tenant_erased.py::test_stalled_indexing_worker_leaves_no_points_after_erasure"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_leaves_nothing[generate-after the end]"
 LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
@@ -450,6 +451,12 @@ BUGS = (
             ("count = await completions.delete_unused(connection, tenant)", "count = 0"),
             ('    "completions",\n', ""),
         ),
+    ),
+    Bug(
+        "the points that a stalled worker writes after an erasure remain",
+        STALLED,
+        "shared/ledger/work/work.py",
+        (("            await self._sweep_late(connection, stale, taken_over)", "            pass"),),
     ),
     Bug(
         "an erasure does not continue after its documents are deleted",
