@@ -1,4 +1,4 @@
-"""Workers are killed or stall during a tenant's erasure: none of its data remains, and another tenant keeps all data."""
+"""Workers are killed or stall during a tenant's erasure: no data of it remains, and another tenant keeps all data."""
 
 from __future__ import annotations
 

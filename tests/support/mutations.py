@@ -346,6 +346,12 @@ BUGS = (
         (("{{{self._terms.provider}}}", "{{{self._terms.provider}{__import__('os').getpid()}}}"),),
     ),
     Bug(
+        "an emptied broker allows a burst of calls",
+        "tests/faults/test_limits.py::test_declared_limit_is_respected_by_emptied_broker",
+        "shared/providers/limiter/limiter.lua",
+        (("values[name], values[name .. '_at'] = 0, now", "values[name], values[name .. '_at'] = bucket[2], now"),),
+    ),
+    Bug(
         "a provider's rate-limit reply is ignored",
         "tests/faults/test_limits.py::test_undeclared_limit_is_detected_without_losses",
         "shared/providers/limiter/limiter.lua",
