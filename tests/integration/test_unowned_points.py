@@ -51,7 +51,7 @@ async def test_points_of_missing_collection_are_listed_and_deleted(services, loc
     assert await services.index.count_points(location) == (await check()).points == kept
 
 
-async def test_point_in_group_of_other_collection_is_deleted_alone(services, location, check):
+async def test_stray_point_of_owned_document_is_deleted_alone(services, location, check):
     await check(delete=True)
     kept = await services.index.count_points(location)
     ((document,),) = await run(services, "SELECT id FROM documents")
