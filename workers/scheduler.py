@@ -29,6 +29,7 @@ from shared.settings import Settings
 _TIDY_EVERY = timedelta(hours=1)
 _FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
+_RECHECK_EVERY = timedelta(minutes=1)
 _SURVEY_EVERY = timedelta(seconds=15)  # the usual scrape interval of Prometheus
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
@@ -83,6 +84,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fill", every, ledger.builds.fill),
         Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
+        Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),

@@ -254,7 +254,7 @@ class Shard:
         """Run the optimizer's process and return its exit code."""
         configuration = self.directory / CONFIGURATION
         module = [sys.executable, "-m", "embedded.qdrant.optimizer", str(target), str(configuration), str(segments)]
-        guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(SIGKILL), "-1", "-1", "0"]
+        guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(SIGKILL), "-1", "-1"]
         process = await asyncio.create_subprocess_exec(*guard, *module, stdin=subprocess.PIPE)
         try:
             return await process.wait()

@@ -62,7 +62,8 @@ class FailedAttempt:
     """A failed attempt and the decision about the next one.
 
     `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is the cost of this attempt. The
-    next attempt at the `tenant`'s content of `content_key` continues with `replies`.
+    next attempt at the `tenant`'s content of `content_key` continues with `replies`. `chunk` is set if the attempt was
+    about to write points.
     """
 
     lease: Lease
@@ -73,6 +74,7 @@ class FailedAttempt:
     tenant: str | None = None
     replies: Sequence[PaidReply] = ()
     cost: Cost | None = None
+    chunk: ChunkToIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
+_EXTEND_SECONDS = 5.0  # minimum timeout of an extension: a faster answer is slow, and not lost
 _GROUP_FAILURES = 2  # failures of a group before its outcomes are settled one by one
 _MOST_RAISES = (
     10  # settlements that raise one after another: the fault is not in one item, and work would be paid in vain
@@ -381,13 +382,18 @@ class Drain(Generic[ItemT, OutcomeT]):
             pause = term / 3 if confirmed else min(_LEDGER_PAUSE_SECONDS, term / 3)
 
     async def _extend(self, term: float) -> bool:
-        """Extend all leases from the time of the request; return whether the ledger confirmed it."""
+        """Extend all leases from the time of the request; return whether the ledger confirmed it.
+
+        A connection may be silent, and a statement waits longer for its reply than a lease lasts. The next attempt uses
+        another connection, and precedes the end of the leases.
+        """
         requested_at, held = time.monotonic(), list(self._held.values())
         leases = [lease for one in held for lease in one.leases]
         try:
-            tokens = await self._stage.extend(leases) if leases else set()
-        except Transient as error:
-            log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
+            async with asyncio.timeout(max(_EXTEND_SECONDS, term / 3)):
+                tokens = await self._stage.extend(leases) if leases else set()
+        except (Transient, TimeoutError) as error:
+            log.warning("heartbeat.failed", stage=self._stage.name, reason=str(error) or "no answer in time")
             return False
         except Exception:  # without this task, the drain would work without leases
             log.exception("heartbeat.raised", stage=self._stage.name)

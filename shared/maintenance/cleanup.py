@@ -10,7 +10,7 @@ import structlog
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.builds import Build
 from shared.domain.documents import DeletableDocument
-from shared.domain.errors import Unavailable, Unreadable
+from shared.domain.errors import ForeaskError, Unavailable, Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.index_location import IndexLocation
 from shared.ingest.index.finish import Finisher, confirmed
@@ -112,6 +112,9 @@ class Cleaner:
                     raise
                 log.warning("object.postponed", object=name, reason=error.message)
                 await self.outdated.postpone(name)
+            except Exception:  # a damaged file, or a name that no release writes, must not delay others either
+                log.exception("object.raised", object=name)
+                await self.outdated.postpone(name)
         return len(due) == _PACKS
 
     async def _outdate(self, name: str) -> None:
@@ -145,6 +148,27 @@ class Cleaner:
         if erasure is not None and erasure.finished_at is not None:
             log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
         return erasure is not None
+
+    async def recheck_erasures(self) -> bool:
+        """Delete points that late writers have written for erased collections and documents since the erasure's end.
+
+        Qdrant cannot reject a write of a late writer. A writer that survives has its points swept, but it may be killed
+        after its write, for example after its machine was suspended for an hour.
+        """
+        due = await self.erasures.due_rechecks(_SLICE)
+        if not due:
+            return False
+        collections = [each for erasure in due for each in erasure.collection_ids]
+        documents = [each for erasure in due for each in erasure.document_ids]
+
+        async def delete(name: str) -> None:
+            if late := await self.index.delete_all_of(name, collections, documents):
+                log.warning("erasure.late_points", index_name=name, points=late)
+
+        names = await self.index.names()
+        done = len(await confirmed(names, delete)) == len(names)
+        await self.erasures.settle_rechecks(due, confirmed=done)
+        return done and len(due) == _SLICE
 
     async def delete_documents(self) -> bool:
         """Delete the points of deleted documents, then their rows."""
@@ -193,8 +217,13 @@ class Cleaner:
         """Start the optimization of collections whose segments have waited since Qdrant's start.
 
         Raises:
-            Transient: the ledger or Qdrant is unavailable.
+            Transient: the ledger is unavailable.
         """
         for name in await self.collections.index_names():
-            if await self.index.nudge(name):
-                log.info("optimizer.nudged", index_name=name)
+            try:
+                nudged = await self.index.nudge(name)
+            except ForeaskError as error:  # a collection that Qdrant rejects must not delay others
+                log.warning("optimizer.unreachable", index_name=name, reason=error.message)
+            else:
+                if nudged:
+                    log.info("optimizer.nudged", index_name=name)

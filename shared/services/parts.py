@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.ingest.index.finish import Finisher
     from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
+    from shared.maintenance.unowned_points import PointCheck
     from shared.maintenance.webhooks.delivery import Deliverer
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
@@ -161,6 +162,12 @@ class Parts:
         from shared.maintenance.orphans import Orphans
 
         return Orphans(self.uploads, self.ledger.documents, self.ledger.deployment)
+
+    @cached_property
+    def point_check(self) -> PointCheck:
+        from shared.maintenance.unowned_points import PointCheck
+
+        return PointCheck(self.index, self.ledger.audit)
 
     @cached_property
     def erasure_check(self) -> ErasureCheck:

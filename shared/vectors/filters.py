@@ -29,7 +29,7 @@ from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import FilterableField
-from shared.domain.index_location import IndexLocation
+from shared.domain.index_location import IndexLocation, index_location_of
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 
@@ -116,6 +116,18 @@ def collection_points(location: IndexLocation) -> models.Filter:
 def named_points(field: str, value: str) -> models.Filter:
     """Select the points with a field value, in any group."""
     return models.Filter(must=[_equals(field, value)])
+
+
+def points_of_ids(collection_ids: Sequence[UUID], document_ids: Sequence[UUID]) -> models.Filter:
+    """Select the points of collections and documents in any group. Their ids are unique, so no owner is needed."""
+    groups = [group(index_location_of("", "", each), kind) for each in collection_ids for kind in KINDS]
+    documents = [str(each) for each in document_ids]
+    return models.Filter(
+        should=[
+            models.FieldCondition(key="group", match=models.MatchAny(any=groups)),
+            models.FieldCondition(key="document_id", match=models.MatchAny(any=documents)),
+        ]
+    )
 
 
 def points_by_id(location: IndexLocation, ids: Sequence[str]) -> models.Filter:

@@ -53,6 +53,14 @@ class StoredPoint:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+class PointOwner(NamedTuple):
+    """The owner in a point's payload; None if the payload is unreadable."""
+
+    tenant: str | None
+    collection_id: UUID | None
+    document_id: UUID | None
+
+
 class StoredVector(NamedTuple):
     """The embedded text of a point and its vector; a chunk's text has the `question` None."""
 

@@ -16,12 +16,13 @@ from shared.vectors import filters
 from shared.vectors.connection import QdrantConnection
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
-from shared.vectors.hits import ChunkPayloads, Hit, SectionKey, StoredPoint, StoredVector
+from shared.vectors.hits import ChunkPayloads, Hit, PointOwner, SectionKey, StoredPoint, StoredVector
 from shared.vectors.points import PREPENDED
 from shared.vectors.searches import Search, chunk_search, section_search
 
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 _DESCRIPTION = ["title", "metadata"]
+_OWNER = ["tenant", "group", "document_id"]
 
 
 class Reads(QdrantConnection):
@@ -148,6 +149,20 @@ class Reads(QdrantConnection):
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
 
+    async def scroll_owners(
+        self, name: str, *, after: str | None = None, limit: int = 1000
+    ) -> tuple[dict[str, PointOwner], str | None]:
+        """Return a page of all points of a Qdrant collection with their owners, in id order.
+
+        Returns:
+            The owners by point, and the `after` of the next page; None on the last page.
+        """
+        with self._if_exists():
+            records, following = await self._client.scroll(name, offset=after, limit=limit, with_payload=list(_OWNER))
+            owners = {str(record.id): _owner(record) for record in records}
+            return owners, None if following is None else str(following)
+        return {}, None
+
     async def count_points(self, location: IndexLocation) -> int:
         """Count a collection's points."""
         return await self._count(location.index_name, filters.collection_points(location))
@@ -191,6 +206,12 @@ def _stored(record: models.Record) -> StoredPoint:
         payload.get("title"),
         payload.get("metadata") or {},
     )
+
+
+def _owner(record: models.Record) -> PointOwner:
+    payload = record.payload or {}
+    tenant, build = payload.get("tenant"), str(payload.get("group")).partition("/")[0]
+    return PointOwner(tenant if isinstance(tenant, str) else None, _uuid(build), _uuid(payload.get("document_id")))
 
 
 def _uuid(value: object) -> UUID | None:

@@ -133,6 +133,23 @@ class Writes(Lifecycle):
             result = await self._client.delete(location.index_name, selector, wait=True)
             require_completed(result.status)
 
+    async def delete_all_of(self, name: str, collection_ids: Sequence[UUID], document_ids: Sequence[UUID]) -> int:
+        """Delete the points of these collections and documents in a Qdrant collection; return their number."""
+        selected = filters.points_of_ids(collection_ids, document_ids)
+        with self._if_exists():
+            count = (await self._client.count(name, count_filter=selected, exact=True)).count
+            if count:
+                result = await self._client.delete(name, models.FilterSelector(filter=selected), wait=True)
+                require_completed(result.status)
+            return count
+        return 0
+
+    async def delete_points(self, name: str, ids: Sequence[str]) -> None:
+        """Delete points of a Qdrant collection by id, of all owners."""
+        with self._if_exists():
+            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            require_completed(result.status)
+
     async def delete_by_id(self, location: IndexLocation, ids: Sequence[str]) -> None:
         """Delete points of a collection by id, if they exist."""
         if not ids:

@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+from tests.support.fleet import Job, role_of
+
 
 def under_load(fleet, provider, scenario, documents, fault):
     """Break the ledger while documents are uploaded and processed."""
@@ -61,3 +63,27 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenari
     scenario.settle()
     row = scenario.check()
     assert row.paid_twice == 0  # the workers kept the replies
+
+
+def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scenario, scale):
+    """A statement waits for its reply longer than a lease lasts, so leases are extended over another connection."""
+    scenario = start_scenario("15d", "PostgreSQL's connections silent")
+    settings = {"tuning__lease": 14, "tuning__transaction_timeout": 20, "llm_timeout": 30}
+    names = ("generate-1", "generate-2")
+    fleet.replace({name: Job("workers", (role_of(name),), settings) for name in names})
+    provider.script(latency_seconds=5.0)  # the replies arrive when the connections are silent
+    scenario.submit(scenario.corpus(max(8, scale.documents // 5)))
+    pids = [fleet.processes[name].pid for name in names]
+    fleet.wait_until(lambda: all(fleet.calls_claimed_by(pid) for pid in pids), "a worker has no calls in flight")
+
+    def failures():
+        return sum(fleet.log(name).count("heartbeat.failed") for name in names)
+
+    before = failures()
+    fleet.fault("ledger", "stale")
+    fleet.wait_until(lambda: failures() > before, "no heartbeat failed", 90)
+    provider.script(latency_seconds=0.2)
+
+    scenario.settle(timeout=180)
+    row = scenario.check()
+    assert row.paid_twice == 0

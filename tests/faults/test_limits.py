@@ -3,6 +3,7 @@
 from bisect import bisect_left
 
 import pytest
+import redis
 
 from tests.support.fleet import worker
 
@@ -42,6 +43,27 @@ def test_declared_limit_is_respected_and_used(fleet, provider, start_scenario, s
     assert row.paid_twice == 0
     assert scale.minute_used * limit <= most <= limit, note
     assert refused == 0, note
+
+
+def test_declared_limit_is_respected_by_emptied_broker(fleet, provider, start_scenario, scale):
+    scenario = start_scenario("9c", "FLUSHALL under a declared limit")
+    window = scale.minute_seconds
+    limit = round(scale.limited_per_second * window)
+    use_workers(fleet, scale.limited_workers, llm_model="declared", llm_requests_per_minute=limit)
+    provider.script(latency_seconds=0.3, requests_per_minute=60 * scale.limited_per_second, window_seconds=window)
+
+    scenario.submit(scenario.corpus(scale.limited_documents, sections=10))
+    with redis.Redis.from_url(fleet.stack.settings.redis_url.get_secret_value()) as broker:
+        for answers in range(3, scenario.chunks, 3):
+            scenario.wait_for_answers(answers)
+            broker.flushall()
+    scenario.settle(timeout=scale.timeout_seconds)
+
+    stats = scenario.stats()
+    most = most_in_window(stats["arrivals"], window)
+    row = scenario.check(note=f"{most:,} of {limit:,} in the fullest {window:g} s")
+    assert row.paid_twice == 0
+    assert (most <= limit, stats["statuses"].get("429", 0)) == (True, 0), row.note
 
 
 def test_undeclared_limit_is_detected_without_losses(fleet, provider, start_scenario, scale):

@@ -1,8 +1,9 @@
-"""Workers are killed during a tenant's erasure: no data of the tenant remains, and another tenant keeps all data."""
+"""Workers are killed or stall during a tenant's erasure: no data of it remains, and another tenant keeps all data."""
 
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from tests.support.fleet import Fleet
 from tests.support.scale import Scale
 from tests.support.scenario import Scenario, ScenarioResult
 
-TENANT, OTHER = "leaving", "staying"
+TENANT, OTHER, STALLED = "leaving", "staying", "stalled"
 GENERATING = ("generate-1", "generate-2")
 GENERATING_DOCUMENTS = 36  # documents whose questions are being generated when the erasure starts
 
@@ -26,12 +27,13 @@ DOCUMENTS = "SELECT count(*) FROM documents WHERE tenant = $1"
 STORED = "SELECT DISTINCT split_part(upload, '#', 1) AS name FROM document_versions"
 FILLED = "SELECT count(*) FROM collections WHERE tenant = $1 AND emptied_at IS NULL"
 FINISHED = "SELECT count(*) FROM erasures WHERE tenant = $1 AND finished_at IS NOT NULL"
+SWEEPS = "SELECT count(*) FROM sweeps WHERE tenant = $1"
 # Skip the time for which emptied collections wait for late writers.
 SKIP_WAIT = "UPDATE collections SET emptied_at = emptied_at - interval '1 minute' WHERE tenant = $1"
 
 
-def count(fleet: Fleet, statement: str) -> int:
-    return int(fleet.query(statement, TENANT)[0]["count"])
+def count(fleet: Fleet, statement: str, tenant: str = TENANT) -> int:
+    return int(fleet.query(statement, tenant)[0]["count"])
 
 
 def foreask(fleet: Fleet, *arguments: str) -> tuple[int, str]:
@@ -42,9 +44,9 @@ def foreask(fleet: Fleet, *arguments: str) -> tuple[int, str]:
     return process.wait(timeout=300), printed.read_text()
 
 
-def check(fleet: Fleet) -> dict[str, int]:
+def check(fleet: Fleet, tenant: str = TENANT) -> dict[str, int]:
     """Return the tenant's remaining data by location, as `foreask erase --check` counts it."""
-    code, printed = foreask(fleet, "erase", "--check", "--tenant", TENANT)
+    code, printed = foreask(fleet, "erase", "--check", "--tenant", tenant)
     counts = re.findall(r"^(\w+ +\S.*?) +([\d,]+)$", printed, re.MULTILINE)
     assert {location.split()[0] for location, _ in counts} == {"postgresql", "qdrant", "valkey", "uploads"}, printed
     remaining = {location: number for location, digits in counts if (number := int(digits.replace(",", "")))}
@@ -110,6 +112,27 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
     )
     fleet.use_key_of(OTHER)
     staying.check()
+
+
+def test_stalled_indexing_worker_leaves_no_points_after_erasure(fleet, start_scenario, scale):
+    scenario = start_scenario("21c", "SIGSTOP before the upsert while a tenant is erased")
+    remove_stray_files(fleet)
+    fleet.use_key_of(STALLED)
+    fleet.signal_at("index-1", "before the upsert", number="STOP")
+    with fleet.paused("index-2"):
+        scenario.submit(scenario.corpus(2, sections=1))
+        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not reach the upsert")
+    code, printed = foreask(fleet, "erase", "tenant", STALLED, "--yes")
+    assert code == 0, printed
+    fleet.wait_until(lambda: count(fleet, FINISHED, STALLED) == 1, "the erasure did not finish", scale.timeout_seconds)
+
+    with fleet.paused("scheduler-1"):  # so that the points of the late write can be seen
+        fleet.signal("index-1", signal.SIGCONT)
+        fleet.wait_until(lambda: count(fleet, SWEEPS, STALLED) > 0, "no late write was reported")
+        assert any(location.startswith("qdrant") for location in check(fleet, STALLED))
+    fleet.wait_until(lambda: count(fleet, SWEEPS, STALLED) == 0, "the late points were not swept")
+
+    record(scenario, [f"{location}: {number}" for location, number in check(fleet, STALLED).items()])
 
 
 def kill_during_erasure(fleet: Fleet, provider: ScriptedProvider, scale: Scale) -> None:

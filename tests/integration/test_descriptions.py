@@ -91,6 +91,20 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, provider, m
     assert await services.ledger.descriptions.claim(10) == []
 
 
+async def test_undecodable_collection_stops_no_other_update(client, services, provider, capsys):
+    bad, _ = await submit(client, collection="bad"), await submit(client)
+    await work(services)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET description_changes = 1, description_due_at = now()")
+        await connection.exec_driver_sql('UPDATE document_versions SET metadata = \'{"department": "law"}\'')
+        await connection.exec_driver_sql("UPDATE collections SET options = '[]' WHERE name = 'bad'")
+
+    await services.cleaner.describe()
+
+    assert await found(client, department="law") == {"a": ("Harbour", {"department": "law"})}
+    assert bad["id"] in capsys.readouterr().out
+
+
 async def test_concurrent_updates_last_write_wins(client, services, provider, monkeypatch):
     document = await submit(client)
     await work(services)

@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.collections import CollectionOptions
-from shared.domain.errors import Conflict, LeaseLost, NotFound
+from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
+from shared.domain.index_location import index_location_of
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
@@ -27,6 +28,7 @@ from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
+from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, serving, with_keys, work
 from tests.support.counters import DIFFERENCES
@@ -372,6 +374,34 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
         await services.ledger.erasures.start_document(document.id)
 
 
+async def test_query_logged_while_erasure_waits_names_no_chunk(services, provider, library):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+
+    async with services.database.engine.connect() as editing:
+        await editing.execute(text("SELECT 1 FROM documents FOR UPDATE"))
+        erasing = asyncio.create_task(services.ledger.erasures.start_document(document.id))
+        await eventually(partial(is_waiting, services))
+        await log_query(services, "default", await library.collection(), [chunk])
+        await editing.rollback()
+    await erasing
+
+    assert await run(services, "SELECT chunk_ids FROM queries") == [([],)]
+
+
+@pytest.mark.parametrize("scope", ["collection", "tenant"])
+async def test_query_logged_after_erasure_is_not_stored(services, provider, check, scope):
+    library = Library(services, "alice")
+    collection = await library.collection()
+    erasures = services.ledger.erasures
+    await finished(services, await erasures.start("alice", "default" if scope == "collection" else None))
+
+    await log_query(services, "alice", collection)
+
+    assert await run(services, "SELECT 1 FROM queries") == []
+
+
 async def packed(services, library, count=4):
     texts = [f"Text number {number}." for number in range(count)]
     uploads = await services.uploads.store_pack([each.encode() for each in texts])
@@ -526,6 +556,27 @@ async def test_unreadable_pack_does_not_delay_other_packs(services, provider, li
     assert await services.cleaner.outdated.due(10) == []
 
 
+async def test_object_with_bad_name_does_not_delay_others(services, provider, library):
+    await library.add("A text.", "a.md")
+    await run(services, "UPDATE document_versions SET upload = 'bad#x,y'")
+    await run(services, "INSERT INTO outdated_objects VALUES ('bad', 'default', now() - interval '1 hour')")
+    await run(services, "INSERT INTO outdated_objects VALUES ('unreferenced', 'default', now())")
+
+    await services.cleaner.remove_outdated()
+
+    assert await run(services, "SELECT name, due_at > now() FROM outdated_objects") == [("bad", True)]
+
+
+async def test_undecodable_build_does_not_delay_other_erasures(services, provider, check):
+    await filled(services, count=1)
+    await run(services, "UPDATE collections SET options = '[]' WHERE tenant = 'alice'")
+    await services.ledger.erasures.start("alice")
+
+    await finished(services, await services.ledger.erasures.start("bob"))
+
+    assert await check(tenant="bob") == {}
+
+
 # --- workers that settle late ---
 
 
@@ -558,6 +609,96 @@ async def test_settlement_during_tenant_erasure_stores_nothing(services, provide
         await make_all_due(services)
     assert await check(tenant="alice") == {}
     assert await run(services, DIFFERENCES) == []
+
+
+@pytest.mark.parametrize("scope", ["document", "tenant"])
+async def test_failed_late_write_after_erasure_leaves_no_points(services, provider, check, monkeypatch, scope):
+    """A stalled worker writes some points when the erasure has finished, and finds that its lease has expired."""
+    library, late = Library(services, "alice"), index_stage(services.indexer)
+    document = await library.add("The harbour opens at six.", "a.md")
+    await work(services, "parse")
+    (batch,) = await late.claim(10)
+    erasures = services.ledger.erasures
+    started = erasures.start("alice") if scope == "tenant" else erasures.start_document(document.id)
+    await finished(services, await started)
+    upsert, leases = Index.upsert, [True]
+
+    async def written_in_part(self, *written):
+        await upsert(self, *written)
+        leases.clear()
+        raise Unavailable("no answer to the second request", component="qdrant")
+
+    def require_lease():
+        if not leases:
+            raise LeaseLost
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Index, "upsert", written_in_part)
+        await late.settle([await late.work(batch, require_lease)])
+
+    of_scope = {"tenant": "alice"} if scope == "tenant" else {"document_id": document.id}
+    assert any(name.startswith("qdrant") for name in await check(**of_scope))
+    await services.cleaner.clean()
+    assert await check(**of_scope) == {}
+
+
+async def recheck(services):
+    """Delete the points of finished erasures again, as if their next check were due."""
+    await run(services, "UPDATE erasures SET recheck_at = now() WHERE recheck_at IS NOT NULL")
+    await services.cleaner.recheck_erasures()
+
+
+@pytest.mark.parametrize("scope", ["document", "collection", "tenant"])
+async def test_points_of_writer_killed_after_erasure_are_deleted(services, provider, check, scope):
+    """A worker's machine is suspended until the erasure has finished; the worker then writes, and is killed."""
+    library, late = Library(services, "alice"), index_stage(services.indexer)
+    document = await library.add("The harbour opens at six.", "a.md")
+    await Library(services, "bob").add("The harbour opens at six.", "a.md")
+    await work(services, "parse")
+    batches = await late.claim(10)
+    erasures = services.ledger.erasures
+    started = {
+        "document": lambda: erasures.start_document(document.id),
+        "collection": lambda: erasures.start("alice", "default"),
+        "tenant": lambda: erasures.start("alice"),
+    }
+    erasure = await finished(services, await started[scope]())
+    for batch in batches:
+        await late.work(batch, held)
+    (of_bob,) = await run(services, "SELECT id FROM collections WHERE tenant = 'bob'")
+    location = index_location_of(services.ledger.collections.index_name("scripted-embedding"), "bob", *of_bob)
+    before = await services.index.count_points(location)
+    assert before
+
+    await recheck(services)
+
+    of_tenant = {"tenant": "alice"} | ({"collection": "default"} if scope == "collection" else {})
+    assert await check(**({"document_id": document.id} if scope == "document" else of_tenant)) == {}
+    assert await services.index.count_points(location) == before
+    due = "SELECT recheck_at - now() BETWEEN interval '9 minutes' AND interval '10 minutes' FROM erasures"
+    assert await run(services, due) == [(True,)]
+    await run(services, "UPDATE erasures SET finished_at = now() - interval '3 days'")
+    await recheck(services)
+    assert await run(services, "SELECT recheck_at > now() + interval '2 days' FROM erasures") == [(True,)]
+    await run(services, "UPDATE erasures SET finished_at = now() - interval '8 days'")
+    await recheck(services)
+    assert await run(services, "SELECT id, recheck_at FROM erasures") == [(erasure.id, None)]
+
+
+async def test_recheck_is_repeated_until_qdrant_confirms(services, provider, library, monkeypatch):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    await finished(services, await services.ledger.erasures.start_document(document.id))
+
+    async def unavailable(*_):
+        raise Unavailable("no answer", component="qdrant")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Index, "delete_all_of", unavailable)
+        await run(services, "UPDATE erasures SET finished_at = now() - interval '8 days'")
+        await recheck(services)
+
+    assert await run(services, "SELECT recheck_at <= now() + interval '10 minutes' FROM erasures") == [(True,)]
 
 
 async def test_unfinished_late_settlement_delays_erasure(services, provider, library, check):

@@ -179,7 +179,7 @@ async def test_closed_gate_keeps_live_build_and_explains(foreask, filled, two_em
 
 
 async def test_repeated_command_follows_running_migration(foreask, filled):
-    assert "Name an option that changes" in (await foreask("foreask migrate default"))[1]
+    assert "Name at least one option to change" in (await foreask("foreask migrate default"))[1]
     (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
     code, output = await foreask("foreask migrate default")
     assert code in (0, None), output

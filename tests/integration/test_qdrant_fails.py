@@ -298,6 +298,20 @@ def nudged(monkeypatch):
     return nudged
 
 
+async def test_rejected_collection_is_named_and_stops_no_nudge(services, nudged, capsys):
+    for tenant, name in (("bad", "a/b"), ("good", "grey-3")):
+        await Library(services, tenant).collection()
+        change = text("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
+        async with services.database.begin() as connection:
+            await connection.execute(change, {"name": name, "tenant": tenant})
+    await services.index.ensure_collection("grey-3", 3)
+
+    await services.cleaner.nudge_optimizers()
+
+    assert nudged == ["grey-3"]
+    assert "a/b" in capsys.readouterr().out
+
+
 async def test_scheduler_starts_pending_optimizations_of_collections(services, settings, nudged, monkeypatch):
     monkeypatch.setattr(scheduler, "_NUDGE_EVERY", timedelta(seconds=0.05))
     names = ("grey-1", "grey-2", "green-1")

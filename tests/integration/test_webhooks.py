@@ -5,7 +5,9 @@ import base64
 import hashlib
 import hmac
 import ssl
+import threading
 import time
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +36,7 @@ from shared.maintenance.webhooks.sender import Sender
 from shared.maintenance.webhooks.signature import draw_secret
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "filename": "empty.pdf"}
@@ -438,6 +440,31 @@ async def test_host_with_one_private_address_is_refused(monkeypatch):
     assert await resolve(parse("https://example.org/"), private=False) == "2606:2800:220:1::1"
     with pytest.raises(InvalidInput):
         parse("https://example.org:99999/")
+
+
+async def test_slow_lookups_of_one_host_share_one_thread(monkeypatch):
+    """Many messages to a host whose name server does not answer must not delay messages to another host."""
+    answers, lookups = threading.Event(), Counter()
+
+    def find(host, port, **_):
+        lookups[host] += 1
+        if host == "slow.example":
+            answers.wait(TIMEOUT_SECONDS)
+        return [(2, 1, 6, "", ("93.184.216.34", port))]
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", find)
+    slow = [asyncio.create_task(resolve(parse("https://slow.example/"), private=False)) for _ in range(200)]
+    try:
+        await eventually(lambda: lookups["slow.example"])
+        slow.pop().cancel()  # a message whose time is over; the others still wait for the same lookup
+        assert await resolve(parse("https://quick.example/"), private=False) == "93.184.216.34"
+    finally:
+        answers.set()
+
+    assert set(await asyncio.gather(*slow)) == {"93.184.216.34"}
+    assert lookups == {"slow.example": 1, "quick.example": 1}
+    await resolve(parse("https://quick.example/"), private=False)
+    assert lookups["quick.example"] == 2  # a later message must see a new address
 
 
 async def test_connection_uses_checked_address(services, deliverer, receiver, certificate, monkeypatch):

@@ -26,7 +26,10 @@ from tests.support.deployment import ROOT, Deployment, Launch, Process, execute
 
 CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
-KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("default", "flood", "few", "leaving", "staying")}
+KEYS = {
+    tenant: f"{tenant}-0123456789abcdef0123456789"
+    for tenant in ("default", "flood", "few", "leaving", "staying", "stalled")
+}
 _WATCH_SECONDS = 0.05
 _CLAIMED_CALLS = """
     SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '%:' || $1::text

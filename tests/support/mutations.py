@@ -92,6 +92,8 @@ HIDDEN = "tests/integration/test_ledger.py::test_points_hidden_before_going_live
 PROVIDER = "tests/faults/test_provider_fails.py::"
 ERASURE = "tests/faults/test_tenant_erased.py::test_tenant_erasure_with_kills_deletes_all_data"
 LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure_stores_nothing[generate-after the end]"
+STALLED = "tests/faults/test_tenant_erased.py::test_stalled_indexing_worker_leaves_no_points_after_erasure"
+LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
@@ -163,7 +165,7 @@ BUGS = (
         WORKERS + "test_stalled_indexing_worker_cannot_write_old_version",
         "shared/ledger/work/work.py",
         (
-            ("            if late:", "            if late and not stale:"),
+            ("        if late:", "        if late and not stale:"),
             ("[s.id for s in sweeps if not s.again]", "[s.id for s in sweeps]"),
         ),
     ),
@@ -332,10 +334,22 @@ BUGS = (
         (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
+        "an extension of leases waits for its reply longer than the leases last",
+        LEDGER + "test_silent_ledger_connections_pay_nothing_twice",
+        "shared/ingest/drain.py",
+        (("asyncio.timeout(max(_EXTEND_SECONDS, term / 3))", "asyncio.timeout(None)"),),
+    ),
+    Bug(
         "each process applies the limit separately",
         "tests/faults/test_limits.py::test_declared_limit_is_respected_and_used",
         "shared/providers/limiter/script.py",
         (("{{{self._terms.provider}}}", "{{{self._terms.provider}{__import__('os').getpid()}}}"),),
+    ),
+    Bug(
+        "an emptied broker allows a burst of calls",
+        "tests/faults/test_limits.py::test_declared_limit_is_respected_by_emptied_broker",
+        "shared/providers/limiter/limiter.lua",
+        (("values[name], values[name .. '_at'] = 0, now", "values[name], values[name .. '_at'] = bucket[2], now"),),
     ),
     Bug(
         "a provider's rate-limit reply is ignored",
@@ -445,6 +459,12 @@ BUGS = (
         ),
     ),
     Bug(
+        "the points that a stalled worker writes after an erasure remain",
+        STALLED,
+        "shared/ledger/work/work.py",
+        (("            await self._sweep_late(connection, stale, taken_over)", "            pass"),),
+    ),
+    Bug(
         "an erasure does not continue after its documents are deleted",
         ERASURE,
         "shared/maintenance/cleanup.py",
@@ -464,6 +484,18 @@ BUGS = (
         LATE,
         "shared/ledger/erasure/erasures.sql",
         (("nextval('fencing')", "NULL"),),
+    ),
+    Bug(
+        "the points of a late attempt that failed remain",
+        LATE_WRITERS + "test_failed_late_write_after_erasure_leaves_no_points[tenant]",
+        "shared/ledger/work/work.py",
+        (("            await self._sweep_late(connection, stale)\n", ""),),
+    ),
+    Bug(
+        "the points of a writer that died after an erasure remain",
+        LATE_WRITERS + "test_points_of_writer_killed_after_erasure_are_deleted[tenant]",
+        "shared/ledger/erasure/erasures.sql",
+        (("WHERE recheck_at <= now()", "WHERE recheck_at IS NULL"),),
     ),
     Bug(
         "the checks of a parser's reply accept a NUL",

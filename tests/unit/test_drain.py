@@ -311,6 +311,23 @@ async def test_extension_that_raises_is_retried_before_expiry():
     assert (raised, calls.lost) == (1, 0)
 
 
+async def test_unanswered_extension_is_repeated_before_expiry(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._EXTEND_SECONDS", 0.1)
+    shop = Shop(2)
+    requests = 0
+
+    async def extend(leases):
+        nonlocal requests
+        requests += 1
+        if requests == 1:
+            await asyncio.Event().wait()  # over a connection that is silent for ever
+        return {lease.token for lease in leases}
+
+    calls = await extending(shop, extend, lease=3, seconds=4)
+
+    assert (requests > 1, calls.lost) == (True, 0)
+
+
 async def test_oversized_group_is_settled_separately(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._LEDGER_PAUSE_SECONDS", 0.001)
     shop = Shop(12, slots=12)

@@ -456,7 +456,8 @@ async def _write(
 
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
-    return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
+    decision = decide(error, chunk.attempts, indexer.policy, random.random)
+    return FailedAttempt(chunk.lease, decision, chunk=chunk)
 
 
 async def _release(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease], *, lost: bool = False) -> None:

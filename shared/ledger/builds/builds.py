@@ -24,6 +24,7 @@ from shared.ledger.builds import comparison
 from shared.ledger.documents import build_sync, versions
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import Collections, collection_of, options_json, options_of
+from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
@@ -244,7 +245,8 @@ class Builds:
     async def emptied(self, after: timedelta) -> Sequence[Build]:
         """Return dropped builds that have had no document for this time, so that their points can be deleted."""
         async with self._database.begin() as connection:
-            return [build_of(row) for row in (await connection.execute(SQL.list_emptied, {"after": after})).mappings()]
+            emptied = (await connection.execute(SQL.list_emptied, {"after": after})).mappings().all()
+        return decoded("drop", build_of, emptied)
 
     @again_after_collision
     async def forget(self, build: Build) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -138,6 +138,15 @@ class Audit:
         async with self._database.begin() as connection:
             rows = (await connection.execute(SQL.expected_by_id, {"chunks": list(chunk_ids)})).mappings()
             return {row["id"]: AuditedChunk(**row) for row in rows}
+
+    async def missing(self, documents: Collection[tuple[UUID, UUID | None]]) -> set[tuple[UUID, UUID | None]]:
+        """Return the documents, each with its collection, that the ledger does not have.
+
+        Deleted documents whose points are still to be deleted are left out.
+        """
+        parameters = {"documents": [document for document, _ in documents], "collections": [c for _, c in documents]}
+        rows = await self._database.rows(SQL.missing, parameters)
+        return {(row["document_id"], row["collection_id"]) for row in rows}
 
     async def swept_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
         """Return the versions below which sweeps will delete points, by document.

@@ -45,6 +45,14 @@ ORDER BY c.document_id, c.ordinal LIMIT :limit
 -- Read chunks of live versions by their ids.
 {expected_chunks} WHERE c.id = ANY(CAST(:chunks AS uuid[]))
 
+-- name: missing
+-- Return the documents that their collection does not have, and whose points nothing else will delete.
+SELECT v.document_id, v.collection_id
+FROM unnest(CAST(:documents AS uuid[]), CAST(:collections AS uuid[])) AS v(document_id, collection_id)
+WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = v.document_id AND d.collection_id = v.collection_id)
+  AND NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = v.document_id)
+  AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id AND {is_dropping:l})
+
 -- name: swept_versions
 -- Find the versions below which sweeps will delete points of documents; for a chunk, including this version.
 SELECT document_id, max(below_version + (chunk_id IS NOT NULL)::int) AS below FROM sweeps

@@ -10,15 +10,18 @@ replaced like the points of any late writer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import DescribedVersion, Description
 from shared.ledger.model import states
 from shared.ledger.model.collections import options_of
+from shared.ledger.model.decoding import decoded
 from shared.ledger.model.rows import as_json
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -49,20 +52,13 @@ class Descriptions:
     async def claim(self, limit: int, documents: Sequence[UUID] | None = None) -> list[Description]:
         """Claim documents with outdated points, from all documents or from these."""
         ids = None if documents is None else list(documents)
-        found: dict[UUID, Description] = {}
+        parameters = {"limit": limit, "ids": ids, "claim": _CLAIM}
         async with self._database.begin() as connection:
-            for row in await connection.execute(SQL.claim_due, {"limit": limit, "ids": ids, "claim": _CLAIM}):
-                version = DescribedVersion(row.version, row.title, row.metadata)
-                before = found.get(row.id)
-                found[row.id] = Description(
-                    document_id=row.id,
-                    tenant=row.tenant,
-                    collection_id=row.collection_id,
-                    index_name=row.index_name,
-                    changes=row.description_changes,
-                    filterable=options_of(row.options).filterable,
-                    versions=(*before.versions, version) if before else (version,),
-                )
+            claimed = (await connection.execute(SQL.claim_due, parameters)).mappings().all()
+        found: dict[UUID, Description] = {}
+        for one in decoded("describe", _of_one_version, claimed):
+            before = found.get(one.document_id)
+            found[one.document_id] = replace(one, versions=before.versions + one.versions) if before else one
         return list(found.values())
 
     async def settle(self, done: Sequence[Description]) -> None:
@@ -76,3 +72,15 @@ class Descriptions:
         parameters = {"ids": [d.document_id for d in refused], "after": _AGAIN_AFTER}
         async with self._database.begin() as connection:
             await connection.execute(SQL.postpone, parameters)
+
+
+def _of_one_version(row: RowMapping) -> Description:
+    return Description(
+        document_id=row["id"],
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        index_name=row["index_name"],
+        changes=row["description_changes"],
+        filterable=options_of(row["options"]).filterable,
+        versions=(DescribedVersion(row["version"], row["title"], row["metadata"]),),
+    )

@@ -294,7 +294,7 @@ class Documents:
         """
         async with self._database.begin() as connection:
             parameters = {"tenant": tenant, "id": document_id}
-            ids = (await connection.execute(SQL.lock_rows, parameters)).scalars().all()
+            ids = await lock_rows(connection, tenant, document_id)
             options = (await connection.execute(SQL.options, parameters)).scalar_one_or_none()
             if options is None:
                 raise _not_found(document_id)
@@ -375,14 +375,20 @@ class Documents:
         return used
 
 
+async def lock_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[UUID]:
+    """Lock a document in the builds of its collection, and these builds; return the ids of its rows."""
+    parameters = {"id": document_id, "tenant": tenant}
+    return (await connection.execute(SQL.lock_rows, parameters)).scalars().all()
+
+
 async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[RowMapping]:
     """Delete a document in every build; return its rows.
 
     Raises:
         NotFound: the tenant has no document of that id.
     """
+    await lock_rows(connection, tenant, document_id)
     parameters = {"id": document_id, "tenant": tenant}
-    await connection.execute(SQL.lock_rows, parameters)
     rows = (await connection.execute(SQL.delete, parameters)).mappings().all()
     if not any(row["is_live"] for row in rows):
         raise _not_found(document_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,12 +20,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.erasures import Erasure
 from shared.domain.errors import NotFound
 from shared.ledger.documents import completions
-from shared.ledger.documents.documents import delete_rows
+from shared.ledger.documents.documents import delete_rows, lock_rows
 from shared.ledger.model import collections, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SLICE = 1_000  # rows of one transaction
+# A writer whose process was suspended may write after all leases have expired, and die before it can report that.
+_RECHECK_AFTER = timedelta(minutes=10)
+_RECHECK_FOR = timedelta(days=7)
 
 SQL = statements.load(__file__, states.FRAGMENTS)
 
@@ -115,6 +119,7 @@ class Erasures:
             owner = (await connection.execute(SQL.find_owner, parameters)).scalar_one_or_none()
             if owner is None:
                 raise NotFound(f"There is no document {document_id}. GET /v1/documents lists the documents.")
+            await lock_rows(connection, owner, document_id)  # an edit that queries have seen may just be finishing
             await connection.execute(SQL.remove_logged_chunks, {"id": document_id, "tenant": owner})
             rows = await delete_rows(connection, owner, document_id)
             scope = {"tenant": owner, "collection": None}
@@ -163,7 +168,25 @@ class Erasures:
                 return _erasure((await connection.execute(SQL.save_counts, parameters)).mappings().one())
             if _erasure(row).is_tenant:
                 await delete_keys(row["tenant"])
-            return _erasure((await connection.execute(SQL.finish, {"id": row["id"]})).mappings().one())
+            parameters = {"id": row["id"], "recheck_after": _RECHECK_AFTER}
+            return _erasure((await connection.execute(SQL.finish, parameters)).mappings().one())
+
+    async def due_rechecks(self, limit: int) -> Sequence[Erasure]:
+        """Return finished erasures whose points are to be deleted again, longest due first."""
+        return [_erasure(row) for row in await self._database.rows(SQL.due_rechecks, {"limit": limit})]
+
+    async def settle_rechecks(self, erasures: Sequence[Erasure], *, confirmed: bool) -> None:
+        """Record whether Qdrant confirmed that no points of these erasures are left.
+
+        The next check is later by as long as the erasure has been finished, and the last one is after a week. Without
+        confirmation the check is repeated soon.
+        """
+        parameters = {"ids": [erasure.id for erasure in erasures], "recheck_after": _RECHECK_AFTER}
+        async with self._database.begin() as connection:
+            if confirmed:
+                await connection.execute(SQL.settle_rechecks, parameters | {"recheck_for": _RECHECK_FOR})
+            else:
+                await connection.execute(SQL.postpone_rechecks, parameters)
 
 
 async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:

@@ -88,8 +88,24 @@ last_token = nextval('fencing')
 UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {fence} WHERE id = :id RETURNING {erasure_columns}
 
 -- name: finish
--- Finish an erasure.
-UPDATE erasures SET finished_at = now(), {fence} WHERE id = :id RETURNING {erasure_columns}
+-- Finish an erasure; its points are deleted again later.
+UPDATE erasures SET finished_at = now(), recheck_at = now() + CAST(:recheck_after AS interval), {fence}
+WHERE id = :id RETURNING {erasure_columns}
+
+-- name: due_rechecks
+-- List finished erasures whose points are to be deleted again, longest due first.
+SELECT {erasure_columns} FROM erasures WHERE recheck_at <= now() ORDER BY recheck_at LIMIT :limit
+
+-- name: settle_rechecks
+-- Delete the points of these erasures again after as long a time as since their end, until that is long enough.
+UPDATE erasures
+SET recheck_at = CASE WHEN finished_at > now() - CAST(:recheck_for AS interval)
+                      THEN now() + greatest(CAST(:recheck_after AS interval), now() - finished_at) END
+WHERE id = ANY(CAST(:ids AS uuid[]))
+
+-- name: postpone_rechecks
+-- Repeat the deletion soon, because Qdrant did not confirm it.
+UPDATE erasures SET recheck_at = now() + CAST(:recheck_after AS interval) WHERE id = ANY(CAST(:ids AS uuid[]))
 
 -- name: list
 -- List erasures by scope, newest first. A tenant's erasure covers its collections and documents.

@@ -1,6 +1,6 @@
 -- name: insert
 -- Write queries without waiting for the disk: a request waits for this commit, and a crash costs only the feedback on
--- the last queries.
+-- the last queries. A query that took longer than the erasure of its collection is not stored.
 WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found, key_id)
 SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}', v.key_id
@@ -8,6 +8,7 @@ FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collecti
                   CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]),
                   CAST(:keys AS uuid[]))
            AS v(id, tenant, collection_id, question, chunks, best_score, key_id)
+WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id)
 ON CONFLICT DO NOTHING
 
 -- name: record_not_found

@@ -256,7 +256,7 @@ SET {end_indexing},
     settled_at = CASE WHEN v.dead THEN now() END,
     questions_passed = CASE WHEN v.dead THEN 0 ELSE t.questions_passed END
 {valid_failures} AND {END_INDEXING.applies:t}
-RETURNING t.document_id
+RETURNING t.document_id, t.lease_token
 
 -- part: no_open_chunk
 -- No chunk of a document's newest version is open.

@@ -37,6 +37,7 @@ from shared.domain.work import (
 )
 from shared.ledger.documents import acceptance, build_sync, versions
 from shared.ledger.model import rows, states
+from shared.ledger.model.decoding import decoded
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims, costs, reusable_vectors
@@ -119,9 +120,7 @@ class Work:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             started = await versions.restart(connection, [row["id"] for row in claimed]) if claimed else {}
         _count_lost("parse", claimed)
-        return _decoded(
-            "parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed
-        )
+        return decoded("parse", lambda row: rows.claimed_document(row, started.get(row["id"], row["version"])), claimed)
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Insert the chunks of documents, due at once; return the documents whose claims were valid.
@@ -196,7 +195,7 @@ class Work:
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
-                chunks = _decoded("generate", rows.chunk_to_generate, claimed)
+                chunks = decoded("generate", rows.chunk_to_generate, claimed)
                 taken = await _set_keys(connection, chunks, key_of) if key_of else []
                 paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
         except exc.IntegrityError as error:
@@ -277,7 +276,7 @@ class Work:
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
         _count_lost("index", claimed)
-        return _decoded("index", rows.chunk_to_index, claimed)
+        return decoded("index", rows.chunk_to_index, claimed)
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
         """Find chunks with the same texts and existing points, in other builds and versions of the same documents.
@@ -309,22 +308,34 @@ class Work:
             await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
-            late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
-            if late:
-                await connection.execute(
-                    SQL.insert_late_sweeps, rows.late_rows(late) | {"after": self._leases_expire_after}
-                )
+            await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
-        """Record failed attempts to index; return the documents of these chunks."""
+        """Record failed attempts to index; return the documents of these chunks.
+
+        An attempt whose claim has expired may have written some points before it failed: they are swept.
+        """
         async with self._database.begin() as connection:
-            documents = set((await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).scalars())
+            held = (await connection.execute(SQL.fail_indexing, rows.failure_rows(failures))).all()
+            documents, tokens = {row.document_id for row in held}, {row.lease_token for row in held}
+            stale = [f.chunk for f in failures if f.chunk is not None and f.lease.token not in tokens]
+            await acceptance.retract_late(connection, stale)
+            await self._sweep_late(connection, stale)
             await costs.record(connection, [f.cost for f in failures])
             await acceptance.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
             await _touch(connection, list(documents))
         return documents
+
+    async def _sweep_late(
+        self, connection: AsyncConnection, stale: Sequence[ChunkToIndex], taken_over: Sequence[ChunkToIndex] = ()
+    ) -> None:
+        """Sweep chunks that a late writer has written, and later the chunks that another worker may write."""
+        late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
+        if late:
+            parameters = rows.late_rows(late) | {"after": self._leases_expire_after}
+            await connection.execute(SQL.insert_late_sweeps, parameters)
 
     # Documents whose chunks have all ended
 
@@ -562,20 +573,6 @@ def _log_finished(documents: Iterable[Row[Any]]) -> None:
     for row in documents:
         ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
         log.info("document.ended", **ids, state=row.state)
-
-
-def _decoded(stage: WorkQueue, decode: Callable[[RowMapping], T], claimed: Sequence[RowMapping]) -> list[T]:
-    """Decode claimed rows. A row with a value that no release writes is skipped, so that it does not block other rows.
-
-    It stays leased, and a later claim finds it again.
-    """
-    decoded: list[T] = []
-    for row in claimed:
-        try:
-            decoded.append(decode(row))
-        except Exception:  # a bug, or a value that was changed by hand
-            log.exception("row.undecodable", stage=stage, id=str(row["id"]), tenant=row["tenant"])
-    return decoded
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:

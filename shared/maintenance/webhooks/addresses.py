@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,8 +13,11 @@ from shared.domain.errors import InvalidInput
 MAX_URL_CHARS = 2_000
 
 _RESOLVE_SECONDS = 5
-# An unresponsive name server blocks these threads only, and no other work of the process.
-_RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
+# An unresponsive name server blocks these threads only, and no other work of the process. It blocks a lookup for up to
+# 30 s, which is six rounds of deliveries to 20 webhooks.
+_RESOLVERS = ThreadPoolExecutor(128, thread_name_prefix="resolve")
+# Running lookups: messages to a host share one, so that a slow host occupies one thread.
+_RUNNING: dict[tuple[str, int], Future[list[str]]] = {}
 _PORTS = {"http": 80, "https": 443}
 # IANA allocates IPv6 addresses of hosts from this network alone. All translated, mapped, site-local and link-local
 # addresses are outside it, as are multicast and segment routing.
@@ -86,22 +88,33 @@ async def resolve(parts: SplitResult, *, private: bool) -> str:
     Raises:
         ForbiddenAddress: there is none, or one of them is private and private ones are not allowed.
     """
-    find = partial(
-        socket.getaddrinfo, parts.hostname or "", parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM
-    )
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, find)
+            # A caller that does not wait any longer must not cancel the lookup of the others.
+            addresses = await asyncio.shield(asyncio.wrap_future(_lookup(parts)))
     except TimeoutError as error:
         raise ForbiddenAddress(f"the host's name was not resolved within {_RESOLVE_SECONDS} s") from error
     except (OSError, UnicodeError) as error:
         raise ForbiddenAddress("the host's name has no address") from error
-    addresses = [str(entry[4][0]) for entry in found]
     if not addresses:
         raise ForbiddenAddress("the host's name has no address")
     if not private and not all(map(is_public, addresses)):
         raise ForbiddenAddress("the host has a private address, which FOREASK_WEBHOOKS_PRIVATE does not allow")
     return addresses[0]
+
+
+def _lookup(parts: SplitResult) -> Future[list[str]]:
+    """Return the running lookup of a host, or start one."""
+    key = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    running = _RUNNING.get(key)
+    if running is None:
+        running = _RUNNING[key] = _RESOLVERS.submit(_addresses, *key)
+        running.add_done_callback(lambda _: _RUNNING.pop(key, None))
+    return running
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 def is_public(address: str) -> bool:
