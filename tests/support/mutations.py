@@ -308,13 +308,13 @@ BUGS = (
     ),
     Bug(
         "a new version stays hidden",
-        DOCUMENTS + "test_only_newest_version_remains_after_concurrent_changes",
+        "tests/integration/test_interleavings.py::test_edit_is_searchable_once_qdrant_shows_it",
         "shared/vectors/writes.py",
         (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
     Bug(
         "a connection refused by PostgreSQL is treated as a bug",
-        LEDGER + "test_ledger_restart_and_kill_lose_nothing",
+        "tests/integration/test_database_errors.py::test_connections_are_preopened_only_if_ledger_answers",
         "shared/ledger/postgres/database.py",
         (
             ("    ConnectionError,", ""),
