@@ -100,7 +100,7 @@ def check_calls(containers: Containers, documents: int, at_risk: int) -> None:
     say(
         f"model calls: {len(calls['chats'])} prompts, {calls['calls']} calls, {calls['paid_twice']} paid twice,"
         f" {at_risk} claimed by killed workers; {calls['abandoned']} replies found no caller,"
-        f" {calls['repeated']} calls repeated whose replies had"
+        f" {calls['repeated']} calls were repeated although their replies had arrived"
     )
     assert len(calls["answered"]) >= documents
     assert calls["paid_twice"] <= at_risk
