@@ -87,3 +87,5 @@ def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scen
     scenario.settle(timeout=180)
     row = scenario.check()
     assert row.paid_twice == 0
+    fleet.kill("api")  # its silent connections would delay the next scenario's requests
+    fleet.wait_until(fleet.accepts, "the API was not restarted")
