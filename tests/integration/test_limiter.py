@@ -288,10 +288,19 @@ async def _satisfies(reading, condition) -> bool:
 
 async def test_ten_failures_open_breaker_without_using_attempts(pool):
     first, second = await pool.process(), await pool.process()
-    running = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
-    await asyncio.sleep(0.2)
+    started, released = asyncio.Barrier(4), asyncio.Event()
+
+    async def straggle():
+        async with first.call("acme", 10, 10):
+            await started.wait()
+            await released.wait()
+            raise DOWN
+
+    running = [asyncio.create_task(straggle()) for _ in range(3)]
+    await started.wait()
 
     errors = await failures(pool, first, 5) + await failures(pool, second, 5)
+    released.set()
     stragglers = await asyncio.gather(*running, return_exceptions=True)
     with pytest.raises(Unavailable) as refused:
         await pool.call(second)
