@@ -18,9 +18,9 @@ from typing import Self
 
 import structlog
 
+from embedded.guarded import guarded
 from shared.domain.errors import Unavailable
 
-GUARD = str(Path(__file__).with_name("guard.py"))
 POLL_SECONDS = 0.05
 TAIL_LINES = 20
 LOG_ROTATED_BYTES = 20 * 1024 * 1024
@@ -289,13 +289,10 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
     child.log.parent.mkdir(parents=True, exist_ok=True)
     if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
         child.log.replace(child.log.with_suffix(".log.1"))
-    uid, gid = child.user or (-1, -1)
-    numbers = (os.getpid(), int(child.death_signal), uid, gid)
-    guard = [sys.executable, "-I", "-S", GUARD, *map(str, numbers)]
     inherited = os.environ if child.inherits else {}
     with child.log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603
-            [*guard, *child.command],
+            guarded(child.command, death_signal=child.death_signal, user=child.user),
             stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 
-class _Refusal(Route):
-    """Refuses methods of an address."""
+class _WrongMethods(Route):
+    """The methods that an address lacks."""
 
     def __init__(self, path: str, methods: Iterable[str]) -> None:
         super().__init__(path, _refuse, methods=sorted(methods), include_in_schema=False)
@@ -29,7 +29,7 @@ def refusals(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
     for path in sorted({each.path for each in served if each.path and _is_fixed(each)}):
         own = _methods(each for each in served if each.path == path)
         if others := _methods(each for each in served if each.path_regex.match(path)) - own:
-            found.append(_Refusal(path, others))
+            found.append(_WrongMethods(path, others))
     return found
 
 
@@ -45,7 +45,7 @@ async def _refuse(_: Request) -> Response:
 
 
 def _served(routes: Sequence[BaseRoute]) -> Iterable[RouteContext]:
-    return (each for each in iter_route_contexts(routes) if each.methods and not isinstance(each.route, _Refusal))
+    return (each for each in iter_route_contexts(routes) if each.methods and not isinstance(each.route, _WrongMethods))
 
 
 def _is_fixed(route: RouteContext) -> bool:

@@ -28,6 +28,7 @@ import orjson
 import qdrant_edge as engine
 import structlog
 
+from embedded.guarded import guarded
 from embedded.qdrant import operations, schema
 from embedded.qdrant.errors import ErrorReply, engine_errors
 from embedded.qdrant.operations import Counted
@@ -36,7 +37,6 @@ from embedded.qdrant.schema import Json
 Result = TypeVar("Result")
 Make = Callable[[Json, schema.Shape, Callable[[], int]], Iterable[Counted]]  # the operations of a request
 
-GUARD = str(Path(__file__).parent.parent / "guard.py")
 CONFIGURATION = "collection.json"
 # A flush keeps the interpreter lock, so queries wait for it. The write-ahead log protects writes until then.
 # With five queries and 2,000 points a second on busy cores, the 95th percentile of the queries' latency was 55 ms
@@ -54,7 +54,6 @@ CALM_SECONDS = 20.0  # seconds without a write before segments are joined
 # them.
 JOINED_SEGMENTS = 2
 REPLAYED_AT_ONCE = 32  # least number of operations, of at most 64 points each; other writes wait for them, 0.2 s
-SIGKILL = 9
 
 log = structlog.get_logger(__name__)
 
@@ -254,8 +253,7 @@ class Shard:
         """Run the optimizer's process and return its exit code."""
         configuration = self.directory / CONFIGURATION
         module = [sys.executable, "-m", "embedded.qdrant.optimizer", str(target), str(configuration), str(segments)]
-        guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(SIGKILL), "-1", "-1"]
-        process = await asyncio.create_subprocess_exec(*guard, *module, stdin=subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(*guarded(module), stdin=subprocess.PIPE)
         try:
             return await process.wait()
         finally:

@@ -23,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from embedded.guarded import guarded
 from tests.support.deployment import ROOT
 
 _MIN_SECONDS = 300.0  # time limit of a test, if it takes less without the bug
@@ -678,10 +679,10 @@ def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
     started = time.monotonic()
     with (folder / "output").open("w+") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *tests, *options],
+            guarded([sys.executable, "-m", "pytest", *tests, *options], death_signal=signal.SIGINT),
             cwd=tree,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
