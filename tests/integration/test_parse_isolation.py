@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -398,6 +399,25 @@ async def test_child_with_too_many_threads_is_killed(taken_over):
             {"start": f"{SMALL_STACKS}\nfor _ in range({MORE_THREADS} + 1): {start}\ntime.sleep(600)"}
         )
     assert children_of(os.getpid()) <= before
+
+
+async def test_threads_started_while_worker_stalls_are_counted(taken_over):
+    loop = asyncio.get_running_loop()
+
+    def stall():  # at each step of the event loop, so also between a file's arrival at the child and the next step
+        nonlocal stalling
+        time.sleep(0.1)
+        stalling = loop.call_soon(stall)
+
+    stalling = loop.call_soon(stall)
+    start = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    try:
+        with pytest.raises(Unreadable, match=r"\(too many threads\)"):
+            await taken_over.parsed(
+                {"start": f"{SMALL_STACKS}\nfor _ in range({MORE_THREADS} + 1): {start}\ntime.sleep(600)"}
+            )
+    finally:
+        stalling.cancel()
 
 
 async def test_idle_child_with_too_many_threads_is_killed(taken_over):

@@ -341,7 +341,8 @@ class _ParserProcess:
         except BaseException:
             await self.end()
             raise
-        self._limiting = asyncio.create_task(self._limit_threads())
+        # Counted before the child receives a file: code in it could start threads before the first step of the task.
+        self._limiting = asyncio.create_task(self._limit_threads(self._threads() + MORE_THREADS))
         return self
 
     @property
@@ -375,9 +376,8 @@ class _ParserProcess:
             await asyncio.to_thread(chunks.add, body)  # the event loop must not block for a large document
         return _Answer(head, await asyncio.to_thread(chunks.document))
 
-    async def _limit_threads(self) -> None:
-        """Kill the child when it has too many threads, even while it is idle; seccomp cannot count threads."""
-        most = self._threads() + MORE_THREADS
+    async def _limit_threads(self, most: int) -> None:
+        """Kill the child when it has more threads, even while it is idle; seccomp cannot count threads."""
         while self._threads() <= most:  # noqa: ASYNC110 - another process sets no event
             await asyncio.sleep(_THREADS_SECONDS)
         self._fault = "too many threads"
