@@ -9,6 +9,7 @@ from shared.domain.usage import Usage
 from shared.providers import batching
 from shared.providers.batching import BatchingEmbedder
 from shared.providers.embedding import free
+from tests.support.waiting import eventually
 
 
 class WaitingEmbedder:
@@ -113,9 +114,7 @@ async def test_callers_wait_briefly_for_a_batch(model, embedder, monkeypatch):
     tasks = await start_embedding(embedder, ["1"], ["22"], ["333"])
     assert len(model.requests) == 2
 
-    await asyncio.sleep(0.02)
-
-    assert model.requests[2:] == [["333"]]
+    await eventually(lambda: model.requests[2:] == [["333"]])
     for number, task in enumerate(tasks):
         model.answer(number)
         await task
