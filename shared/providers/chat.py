@@ -91,7 +91,7 @@ class OpenAIChat:
 
     async def complete(self, request: ChatRequest) -> Completion:
         reply = await self._provider.post("/chat/completions", request.body(self._model))
-        return _completion(reply)
+        return completion_in(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
         async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
@@ -102,7 +102,7 @@ class OpenAIChat:
                     yield event.choices[0].delta.content
 
 
-def _completion(reply: Mapping[str, Any]) -> Completion:
+def completion_in(reply: Mapping[str, Any]) -> Completion:
     try:
         choice = reply["choices"][0]
         message = choice["message"]

@@ -1,0 +1,342 @@
+"""The client of batch APIs in OpenAI's shape: files, batches and their results.
+
+No call is repeated here. The reply of `create` may be lost although the batch exists, and no provider has a key that
+would make a second call harmless, so the caller lists the batches before every create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import httpx2
+import openai
+import orjson
+
+from shared.domain.errors import ForeaskError, Permanent, Transient, Unavailable
+from shared.providers.answers import NO_KEY, provider_errors
+from shared.providers.chat import Completion, completion_in
+from shared.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+ENDPOINT = "/v1/chat/completions"
+MARK = "foreask"  # key of the metadata with the id of our row
+ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_WINDOW = "24h"
+_PAGE = 100
+_MOST_PAGES = 1_000  # a server whose pages never end is an error, and no complete list
+_CLOCKS_DIFFER = timedelta(minutes=10)  # between ours and the provider's
+_BLOCK_BYTES = 1 << 16
+_LONGEST_LINE_BYTES = 16 << 20  # a longer one is no reply to a request of ours
+_BEYOND_THE_END = 416
+
+
+class NotThere(Permanent):
+    """The provider has no such file or batch, or no batch API."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBatch:
+    """A batch as the provider reports it.
+
+    Args:
+        status: `validating`, `in_progress`, `finalizing`, `completed`, `failed`, `expired`, `cancelling`, `cancelled`.
+        mark: the metadata that `create` has set; None if the provider returns none.
+        done: number of requests with a result.
+        error: first error of a failed batch, `code: message`; None if there is none.
+    """
+
+    id: str
+    status: str
+    input_file_id: str
+    created_at: datetime
+    mark: str | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    done: int = 0
+    error: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The result of one line: the completion, or the error that a live call would have raised."""
+
+    custom_id: str
+    result: Completion | ForeaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, without its end, and the offset of the next line in bytes."""
+
+    content: bytes
+    end: int
+
+
+class BatchProvider(Provider):
+    """The batch API of an OpenAI-compatible provider; close it with `aclose`."""
+
+    def __init__(self, *, component: str, base_url: str, api_key: SecretStr | None, timeout: timedelta) -> None:
+        super().__init__(component=component, base_url=base_url, api_key=api_key, timeout=timeout)
+        self._key = api_key.get_secret_value() if api_key else NO_KEY
+
+    async def upload(self, name: str, content: BinaryIO) -> str:
+        """Upload an input file; return its id. A file that is uploaded twice costs nothing.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`.
+            NotThere: the server has no files.
+        """
+        with self._errors():
+            response = await self._client.post(
+                "/files",
+                cast_to=httpx2.Response,
+                body={"purpose": "batch"},
+                files=[("file", (name, content, "application/jsonl"))],
+                options={"headers": {"Content-Type": "multipart/form-data"}},
+            )
+        return _text(self._object(response), "id")
+
+    async def delete_file(self, file_id: str) -> None:
+        """Delete a file; a missing file is no error.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`.
+        """
+        try:
+            with self._errors():
+                await self._client.delete(f"/files/{file_id}", cast_to=httpx2.Response)
+        except NotThere:
+            return
+
+    async def create(self, input_file_id: str, mark: str) -> ProviderBatch:
+        """Create a batch with a mark in its metadata. After any error but Refused, the batch may exist.
+
+        Raises:
+            RateLimited, Unavailable: as `Provider.post_any`.
+            Refused: the provider has rejected the request, so the batch does not exist.
+            NotThere: the server has no batches.
+        """
+        body = {
+            "input_file_id": input_file_id,
+            "endpoint": ENDPOINT,
+            "completion_window": _WINDOW,
+            "metadata": {MARK: mark},
+        }
+        with self._errors():
+            response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
+        return _batch(self._object(response))
+
+    async def get(self, batch_id: str) -> ProviderBatch:
+        """Return a batch.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`.
+            NotThere: the provider has no such batch.
+        """
+        with self._errors():
+            response = await self._client.get(f"/batches/{batch_id}", cast_to=httpx2.Response)
+        return _batch(self._object(response))
+
+    async def cancel(self, batch_id: str) -> None:
+        """Cancel a batch. It ends later, with the results so far.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`; 409 if it has ended is Unavailable.
+            NotThere: the provider has no such batch.
+        """
+        with self._errors():
+            await self._client.post(f"/batches/{batch_id}/cancel", cast_to=httpx2.Response)
+
+    async def list_since(self, since: datetime) -> list[ProviderBatch]:
+        """Return all batches that were created since a time, newest first: a complete list, or an error.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`, also for a later page.
+            NotThere: the server has no list of batches.
+        """
+        found: list[ProviderBatch] = []
+        after: str | None = None
+        for _ in range(_MOST_PAGES):
+            page, has_more = await self._page(after)
+            found += page
+            if not page or not has_more or page[-1].created_at < since - _CLOCKS_DIFFER:
+                return found
+            after = page[-1].id
+        raise Unavailable("the list of batches does not end", component=self.component, answered=True)
+
+    async def _page(self, after: str | None) -> tuple[list[ProviderBatch], bool]:
+        query = {"limit": _PAGE} | ({"after": after} if after else {})
+        with self._errors():
+            response = await self._client.get("/batches", cast_to=httpx2.Response, options={"params": query})
+        page = self._object(response)
+        batches = page.get("data")
+        if not isinstance(batches, list):
+            raise Unavailable("the provider sent no list of batches", component=self.component, answered=True)
+        return [_batch(batch) for batch in batches], bool(page.get("has_more"))
+
+    async def lines(self, file_id: str, offset: int) -> AsyncIterator[Line]:
+        """Yield the lines of a file from an offset in bytes; the last one need not have an end.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `Provider.post_any`; also if the connection breaks between two lines.
+            NotThere: the provider has no such file any more.
+        """
+        rest, end = bytearray(), offset
+        async for block in self._content(file_id, offset):
+            rest += block
+            *whole, last = rest.split(b"\n")
+            if len(last) > _LONGEST_LINE_BYTES:
+                raise Unavailable("the provider sent an endless line", component=self.component, answered=True)
+            for line in whole:
+                end += len(line) + 1
+                yield Line(bytes(line), end)
+            rest = last
+        if rest:
+            yield Line(bytes(rest), end + len(rest))
+
+    async def _content(self, file_id: str, offset: int) -> AsyncIterator[bytes]:
+        # An encoded reply would count the encoded bytes.
+        headers = {"Range": f"bytes={offset}-", "Accept-Encoding": "identity"} if offset else {}
+        try:
+            with self._errors():
+                async with self._client.files.with_streaming_response.content(file_id, extra_headers=headers) as reply:
+                    skipped = 0 if reply.status_code == httpx2.codes.PARTIAL_CONTENT else offset
+                    async for block in reply.iter_bytes(_BLOCK_BYTES):
+                        part, skipped = block[skipped:], max(0, skipped - len(block))
+                        if part:
+                            yield part
+        except _BeyondTheEnd:
+            return
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Convert errors as for other calls, but distinguish a missing object from a missing model."""
+        try:
+            with provider_errors(self.component, self._key):
+                try:
+                    yield
+                except httpx2.HTTPError as error:  # while a reply is streamed, the SDK converts nothing
+                    raise Unavailable(
+                        f"the {self.component} provider interrupted its reply", component=self.component, answered=True
+                    ) from error
+        except ForeaskError as error:
+            status = error.__cause__.status_code if isinstance(error.__cause__, openai.APIStatusError) else 0
+            if status == httpx2.codes.NOT_FOUND:
+                raise NotThere(f"the {self.component} provider has no such file or batch") from error
+            if status == _BEYOND_THE_END:
+                raise _BeyondTheEnd(error.message) from error
+            raise
+
+    def _object(self, response: httpx2.Response) -> Mapping[str, Any]:
+        try:
+            value = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise Unavailable(
+                f"the {self.component} provider sent no JSON object", component=self.component, answered=True
+            )
+        return value
+
+    def reply(self, line: bytes) -> Reply | None:
+        """Return the result in a line of an output or error file; None if the line names no request."""
+        try:
+            value = orjson.loads(line)
+            custom_id = value["custom_id"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return None
+        return Reply(custom_id, self._result(value)) if isinstance(custom_id, str) else None
+
+    def _result(self, line: Mapping[str, Any]) -> Completion | ForeaskError:
+        response = line.get("response")
+        if not isinstance(response, dict):
+            error = line.get("error")
+            code = error.get("code") if isinstance(error, dict) else None
+            return NotDone(f"the batch has no reply to this request ({code if isinstance(code, str) else 'no code'})")
+        try:
+            return self._completion(response.get("status_code"), response.get("body"))
+        except ForeaskError as error:
+            return error
+
+    def _completion(self, status: object, body: object) -> Completion:
+        if status == httpx2.codes.OK and isinstance(body, dict):
+            return completion_in(body)
+        if not isinstance(status, int) or status < httpx2.codes.BAD_REQUEST:
+            raise NotDone(f"the batch has no reply to this request (status {status})")
+        request = httpx2.Request("POST", ENDPOINT)
+        answer = httpx2.Response(status, content=orjson.dumps(body), request=request)
+        with provider_errors(self.component, self._key):
+            raise self._client._make_status_error_from_response(answer)  # noqa: SLF001 - one conversion for all errors
+
+
+class NotDone(Transient):
+    """A line that the batch did not execute."""
+
+
+class _BeyondTheEnd(Permanent):
+    """A range that starts at the end of its file."""
+
+
+def request_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
+    """Return the line of an input file for one chat completion, with its end."""
+    return orjson.dumps({"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}) + b"\n"
+
+
+def found(batches: Sequence[ProviderBatch], mark: str, input_file_id: str) -> ProviderBatch | None:
+    """Return the batch with our mark, or else with our input file, which no other batch has."""
+    by_mark = next((batch for batch in batches if batch.mark == mark), None)
+    return by_mark or next((batch for batch in batches if batch.input_file_id == input_file_id), None)
+
+
+def _batch(value: object) -> ProviderBatch:
+    """Read a batch; servers leave out optional fields, and some the counts."""
+    if not isinstance(value, dict):
+        raise Unavailable("the provider sent no batch", component="llm", answered=True)
+    metadata = value.get("metadata")
+    counts = value.get("request_counts")
+    counts = counts if isinstance(counts, dict) else {}
+    return ProviderBatch(
+        id=_text(value, "id"),
+        status=_text(value, "status"),
+        input_file_id=str(value.get("input_file_id") or ""),
+        created_at=_time(value.get("created_at")),
+        mark=metadata.get(MARK) if isinstance(metadata, dict) else None,
+        output_file_id=value.get("output_file_id") or None,
+        error_file_id=value.get("error_file_id") or None,
+        done=sum(_number(counts.get(name)) for name in ("completed", "failed")),
+        error=_first_error(value.get("errors")),
+    )
+
+
+def _first_error(errors: object) -> str | None:
+    data = errors.get("data") if isinstance(errors, dict) else None
+    first = data[0] if isinstance(data, list) and data else None
+    return f"{first.get('code')}: {first.get('message')}" if isinstance(first, dict) else None
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text = value.get(name)
+    if not isinstance(text, str) or not text:
+        raise Unavailable(f"the provider sent no {name}", component="llm", answered=True)
+    return text
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _time(value: object) -> datetime:
+    """Return a time in seconds since 1970; a missing one is the newest possible, so that no search ends there."""
+    if not isinstance(value, (int, float)):
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(value, UTC)
