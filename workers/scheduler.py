@@ -18,6 +18,7 @@ from functools import partial
 import structlog
 
 from shared.domain.errors import ForeaskError
+from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES
 from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
@@ -33,6 +34,7 @@ _RECHECK_EVERY = timedelta(minutes=1)
 _SURVEY_EVERY = timedelta(seconds=15)  # the usual scrape interval of Prometheus
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
+_FORGET_BATCHES_AFTER = timedelta(days=30)
 _FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may read them, and send them again
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
@@ -82,6 +84,8 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
         Step("fill", every, ledger.builds.fill),
+        Step("yield_batches", every, ledger.batches.yield_to_uploads),
+        Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),
         Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
@@ -110,6 +114,8 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
+    if await services.ledger.batches.due():
+        services.wakeups.wake("batches")
 
 
 async def survey(services: SchedulerServices) -> None:
@@ -118,9 +124,9 @@ async def survey(services: SchedulerServices) -> None:
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)
     for stage in WORK_QUEUES:
-        for lane in (0, 1):
+        for lane in Lane:
             age = found.oldest.get((stage, lane), timedelta())
-            metrics.OLDEST_SECONDS.labels(stage, lane).set(age.total_seconds())
+            metrics.OLDEST_SECONDS.labels(stage, lane.value).set(age.total_seconds())
 
 
 async def count_wanted(services: SchedulerServices) -> None:

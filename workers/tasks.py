@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from shared.domain.queues import Queue
 from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
-if TYPE_CHECKING:  # only an index worker has one
+if TYPE_CHECKING:  # only an index worker has the one, and only a generate worker the other
+    from shared.ingest.batches.lane import BatchLane
     from shared.query.calibrate.calibrator import Calibrator
 
 log = structlog.get_logger()
@@ -31,15 +33,21 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
         if loop.run(_drain(loop, polls)):
             services.wakeups.wake_from_thread(loop.role)
 
-    if services.calibrator is None:
-        return [loop.role]
-    calibration = partial(_calibrate, loop, services.calibrator)
+    background: dict[Queue, Callable[[], Coroutine[Any, Any, None]]] = {}
+    if services.calibrator is not None:
+        background["calibrate"] = partial(_calibrate, loop, services.calibrator)
+    if services.batch_lane is not None:
+        background["batches"] = partial(_work_on_batches, loop, services.batch_lane)
+    for queue, work in background.items():
+        app.task(name=f"foreask.{queue}", shared=False)(_in_background(loop, work))
+    return [loop.role, *background]
 
-    @app.task(name="foreask.calibrate", shared=False)
-    def calibrate(*_: Any, **__: Any) -> None:
-        loop.run_in_background(calibration)  # this thread is needed for drains
 
-    return [loop.role, "calibrate"]
+def _in_background(loop: WorkerLoop, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    def start(*_: Any, **__: Any) -> None:
+        loop.run_in_background(work)  # this thread is needed for drains
+
+    return start
 
 
 async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
@@ -48,6 +56,13 @@ async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
             pass
     except Transient as error:
         log.warning("calibration.interrupted", reason=error.message)
+
+
+async def _work_on_batches(loop: WorkerLoop, lane: BatchLane) -> None:
+    try:
+        await lane.work(loop.stopping)
+    except Transient as error:
+        log.warning("batches.interrupted", reason=error.message)
 
 
 async def _drain(loop: WorkerLoop, polls: SuspectPolls) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shared.domain.batches import SentLine
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Decision
 from shared.domain.states import AcceptedState
@@ -30,7 +31,7 @@ class GenerateOutcome:
     `usage` and `calls` are the costs of the chunk, including failed attempts.
     """
 
-    chunk: ChunkToGenerate
+    chunk: ChunkToGenerate | SentLine
     model: str
     questions: tuple[str, ...]
     usage: Usage
@@ -41,7 +42,7 @@ class GenerateOutcome:
         return generate_cost(self.chunk, self.model, self.usage, self.calls)
 
 
-def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) -> Cost | None:
+def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, calls: int) -> Cost | None:
     """Return an attempt's part of its chunk's costs; None if no call was billed."""
     if calls == chunk.calls:
         return None

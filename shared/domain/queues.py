@@ -6,5 +6,6 @@ from typing import Literal
 
 WorkQueue = Literal["parse", "generate", "index"]
 WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
-Queue = Literal["parse", "generate", "index", "calibrate"]
-QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate")  # index workers serve the last, between two drains
+Queue = Literal["parse", "generate", "index", "calibrate", "batches"]
+# Index workers serve `calibrate`, and generate workers `batches`, concurrently with their drains.
+QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate", "batches")

@@ -1,4 +1,4 @@
-"""States of documents, chunks and accepted questions; the ledger defines the transitions."""
+"""States of documents, chunks, accepted questions and batches; the ledger defines the transitions."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ class AcceptedState(StrEnum):
     INDEXED = "indexed"
     REFUSED = "refused"  # the embedding model rejects it
     REMOVING = "removing"  # retracted; its point is being deleted
+
+
+class BatchState(StrEnum):
+    PLANNING = "planning"  # chunks are being added
+    PLANNED = "planned"  # its file is to be uploaded
+    CREATING = "creating"  # the provider has the file; whether it has the batch is unknown
+    RUNNING = "running"  # the provider has the batch
+    COLLECTING = "collecting"  # the provider has ended it, or never had it; its lines are being settled
+    DONE = "done"
+    FAILED = "failed"  # no result was collected; `error` has the reason

@@ -24,6 +24,7 @@ from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
 from shared.ledger.tenants.webhooks import Webhooks
 from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
@@ -42,6 +43,7 @@ class Ledger:
     descriptions: Descriptions
     work: Work
     backlogs: Backlogs
+    batches: Batches
     demand: Demand
     dead_letters: DeadLetters
     audit: Audit
@@ -61,6 +63,7 @@ class Ledger:
 __all__ = [
     "Audit",
     "Backlogs",
+    "Batches",
     "BuildComparison",
     "Builds",
     "Calibrations",

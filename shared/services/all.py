@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from shared.ingest.batches.lane import BatchLane
 from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
@@ -20,6 +21,7 @@ from shared.services.parts import Parts
 class AllServices(api.ApiServices):
     parser: Parser
     generator: Generator
+    batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     cleaner: Cleaner
     deliverer: Deliverer
@@ -38,6 +40,7 @@ def assemble(parts: Parts) -> AllServices:
         **{field.name: getattr(served, field.name) for field in fields(served)},
         parser=parse.parser_of(parts),
         generator=generate.generator_of(parts),
+        batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,

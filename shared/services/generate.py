@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from shared.ingest.batches.lane import BatchLane, BatchTerms
+from shared.ingest.batches.lines import Lines
 from shared.ingest.generate.stage import Generator, generate_stage
+from shared.services.ingest import batch_provider_name
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
 
@@ -15,6 +18,29 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=generate_stage(generator_of(parts)),
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),
+        batch_lane=batch_lane_of(parts),
+    )
+
+
+def batch_lane_of(parts: Parts) -> BatchLane:
+    settings, tuning = parts.settings, parts.settings.tuning
+    return BatchLane(
+        provider=batch_provider_name(settings),
+        api=parts.batch_api,
+        batches=parts.ledger.batches,
+        lines=Lines(parts.chat.name, parts.ingest_defaults),
+        terms=BatchTerms(
+            enabled=settings.llm_batches,
+            min_lines=tuning.batch_min_chunks,
+            max_lines=tuning.batch_max_chunks,
+            max_bytes=tuning.batch_max_bytes,
+            wait=tuning.batch_wait,
+            poll=tuning.batch_poll,
+            list_lag=tuning.batch_list_lag,
+            stalled=tuning.batch_stalled,
+        ),
+        wakeups=parts.wakeups,
+        used_up=parts.budgets.used_up,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlsplit
 
 from shared.domain.usage import CostKind, Usage
 from shared.ingest.costs.budgets import Budget, Budgets
@@ -31,6 +32,13 @@ def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:
 def slots_of_parser(settings: Settings) -> int:
     """Return the number of documents in progress of a parse worker."""
     return settings.parse_workers * 4  # some wait for a free child while others are committed
+
+
+def batch_provider_name(settings: Settings) -> str:
+    """Return the address of the language model without credentials: batches belong to it."""
+    parts = urlsplit(settings.llm_url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.hostname}{port}{parts.path.rstrip('/')}"
 
 
 def budgets_of(settings: Settings, costs: Costs) -> Budgets:

@@ -19,6 +19,7 @@ from shared.ingest.options import IngestDefaults
 from shared.ledger import (
     Audit,
     Backlogs,
+    Batches,
     BuildComparison,
     Builds,
     Calibrations,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.maintenance.orphans import Orphans
     from shared.maintenance.unowned_points import PointCheck
     from shared.maintenance.webhooks.delivery import Deliverer
+    from shared.providers.batches import BatchProvider
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
@@ -105,6 +107,7 @@ class Parts:
             descriptions=Descriptions(database),
             work=self._work,
             backlogs=Backlogs(database),
+            batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease),
             demand=Demand(database),
             dead_letters=DeadLetters(database),
             audit=Audit(database),
@@ -235,6 +238,12 @@ class Parts:
         return chat_of(self.settings, self.stack)
 
     @cached_property
+    def batch_api(self) -> BatchProvider:
+        from shared.services.providers import batch_api_of
+
+        return batch_api_of(self.settings, self.stack)
+
+    @cached_property
     def embedders(self) -> dict[str, OpenAIEmbedder]:
         from shared.services.providers import embedders_of
 
@@ -264,12 +273,17 @@ class Parts:
     def _costs(self) -> Costs:
         return Costs(self.database)
 
+    @property
+    def _worker(self) -> str:
+        """The name of this process in the ledger."""
+        return f"{socket.gethostname()}:{os.getpid()}"
+
     @cached_property
     def _work(self) -> Work:
         settings = self.settings
         return Work(
             self.database,
-            worker=f"{socket.gethostname()}:{os.getpid()}",
+            worker=self._worker,
             lease=settings.tuning.lease,
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from shared.providers.batches import BatchProvider
 from shared.providers.chat import ChatModel, OpenAIChat
 from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
@@ -30,6 +31,18 @@ def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
     )
     stack.push_async_callback(provider.aclose)
     return OpenAIChat(provider, require(settings.llm_model, "FOREASK_LLM_MODEL"))
+
+
+def batch_api_of(settings: Settings, stack: AsyncExitStack) -> BatchProvider:
+    """Create the client of the language model's batch API; the stack closes its connections."""
+    provider = BatchProvider(
+        component="llm",
+        base_url=settings.llm_url,
+        api_key=settings.llm_api_key,
+        timeout=settings.llm_timeout,
+    )
+    stack.push_async_callback(provider.aclose)
+    return provider
 
 
 def embedders_of(settings: Settings, stack: AsyncExitStack) -> dict[str, OpenAIEmbedder]:

@@ -159,6 +159,10 @@ class Settings(BaseSettings):
     llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="limit of all processes together")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="limit of prompts and replies together")
+    llm_batches: bool = Field(
+        default=False,
+        description="whether documents may be uploaded in the lane `batch`, through the model's batch API",
+    )
     query_share: float = Field(
         0.1, ge=0, le=0.9, description="share of each provider's limits that is reserved for queries"
     )

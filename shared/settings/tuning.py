@@ -69,6 +69,23 @@ class Tuning(BaseModel):
     limit_jitter: Duration = Field(
         timedelta(seconds=2), description="maximum delay of a call to the provider relative to adjacent calls"
     )
+    batch_min_chunks: PositiveInt = Field(500, description="fewer chunks in the batch lane are generated live")
+    batch_max_chunks: int = Field(50_000, gt=0, le=50_000, description="chunks in one batch")
+    batch_max_bytes: int = Field(
+        64 * 1024 * 1024, gt=0, le=190_000_000, description="size of a batch's file, which is built in memory"
+    )
+    batch_wait: Duration = Field(
+        timedelta(minutes=1), description="time without another chunk after which a batch is submitted"
+    )
+    batch_poll: Duration = Field(
+        timedelta(minutes=1), description="shortest pause between two polls of a batch; it grows tenfold"
+    )
+    batch_list_lag: Duration = Field(
+        timedelta(minutes=3), description="time after which the provider's list certainly contains a batch"
+    )
+    batch_stalled: Duration = Field(
+        timedelta(hours=24), description="a batch without progress for this time is cancelled"
+    )
     rewrite_budget: Duration = Field(timedelta(seconds=3), description="maximum time that a query waits for rewriting")
     rerank_budget: Duration = Field(timedelta(seconds=1), description="maximum time that a query waits for reranking")
     rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")

@@ -167,7 +167,7 @@ async def test_failed_lines_cost_nothing_and_name_their_error(script, kind):
     assert output == {}
     assert {type(error) for error in errors.values()} == {kind}
     assert len(errors) == 4
-    assert endpoints.stats.prompt_tokens == 0
+    assert endpoints.stats.prompt_tokens.total() == 0
 
 
 async def test_missing_lines_are_in_no_file():
@@ -246,6 +246,13 @@ async def test_lost_cancel_has_taken_effect():
         with pytest.raises(Unavailable):
             await client.cancel(batch.id)
         assert (await client.get(batch.id)).status == "cancelled"
+
+
+async def test_cut_create_has_no_effect():
+    async with serving(cut_creates=1) as (_, client, _):
+        with pytest.raises(Unavailable):
+            await created(client)
+        assert await client.list_since(LONG_AGO) == []
 
 
 async def test_batch_of_deleted_file_is_refused():

@@ -46,6 +46,7 @@ class BatchScript:
     list_fails: bool = False  # every page of the list but the first gets status 500
     lost_uploads: float = 0.0  # share of uploads that take effect, but whose connection is cut before the reply
     lost_creates: float = 0.0
+    cut_creates: float = 0.0  # share of creates that have no effect, and whose connection is cut
     lost_cancels: float = 0.0
     cut_contents: float = 0.0  # share of downloads that end in the middle
     ignores_range: bool = False
@@ -84,8 +85,8 @@ class BatchStats:
     refused_creates: int = 0
     by_mark: Counter[str] = field(default_factory=Counter)  # batches made, by the value of their metadata `foreask`
     lines: Counter[str] = field(default_factory=Counter)  # lines that were billed, by prompt
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Counter[str] = field(default_factory=Counter)  # billed, by prompt
+    completion_tokens: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -165,16 +166,18 @@ class BatchEndpoints:
     # Control
 
     async def report(self, request: web.Request) -> web.Response:
-        """Return the counts; with `?containing=TEXT`, `lines` has only the prompts that contain the text."""
+        """Return the counts; with `?containing=TEXT`, those of lines count only prompts that contain the text."""
         s, text = self.stats, request.query.get("containing", "")
-        lines = {prompt: count for prompt, count in s.lines.items() if text in prompt}
+        lines = [prompt for prompt in s.lines if text in prompt]
         return _json(
-            {name: value for name, value in vars(s).items() if name not in ("by_mark", "lines")}
+            {name: value for name, value in vars(s).items() if not isinstance(value, Counter)}
             | {
                 "by_mark": dict(s.by_mark),
                 "second_batches": sum(count - 1 for count in s.by_mark.values()),
-                "lines": sum(lines.values()),
-                "lines_twice": sum(count - 1 for count in lines.values()),
+                "lines": sum(s.lines[prompt] for prompt in lines),
+                "lines_twice": sum(s.lines[prompt] - 1 for prompt in lines),
+                "prompt_tokens": sum(s.prompt_tokens[prompt] for prompt in lines),
+                "completion_tokens": sum(s.completion_tokens[prompt] for prompt in lines),
                 "files": len(self.files),
                 "statuses": dict(Counter(self._advanced(batch).status for batch in self.batches.values())),
             }
@@ -252,6 +255,9 @@ class BatchEndpoints:
         self.stats.create_calls += 1
         if (fault := self._fault()) is not None:
             return fault
+        if self._random.random() < self.script.cut_creates:
+            _hang_up(request)
+            return web.Response()
         file = self.files.get(body["input_file_id"])
         if file is None or file.purpose != "batch":
             self.stats.refused_creates += 1
@@ -425,10 +431,12 @@ class BatchEndpoints:
         if fault == "truncated":
             choice["message"]["content"] = choice["message"]["content"][:20]
             choice["finish_reason"] = "length"
-        self.stats.lines[request["body"]["messages"][-1]["content"]] += 1
-        for total in (self.stats, batch):
-            total.prompt_tokens += body["usage"]["prompt_tokens"]
-            total.completion_tokens += body["usage"]["completion_tokens"]
+        prompt, usage = request["body"]["messages"][-1]["content"], body["usage"]
+        self.stats.lines[prompt] += 1
+        self.stats.prompt_tokens[prompt] += usage["prompt_tokens"]
+        self.stats.completion_tokens[prompt] += usage["completion_tokens"]
+        batch.prompt_tokens += usage["prompt_tokens"]
+        batch.completion_tokens += usage["completion_tokens"]
         return _line(request, {"status_code": 200, "request_id": uuid4().hex, "body": body})
 
     def _shown(self, batch: _Batch) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from embedded.stack import Stack
 from shared.domain.index_location import IndexLocation
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
+from tests.support.batch_provider import BatchScript
 from tests.support.provider import Script
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,10 +103,20 @@ class ScriptedProvider:
     def reset(self) -> None:
         self._client.post("/reset").raise_for_status()
 
+    def batch_script(self, **changes: Any) -> None:
+        """Change the behaviour of the batch API."""
+        self._client.post("/batch-script", json=changes).raise_for_status()
+
+    def batch_stats(self, containing: str = "") -> dict[str, Any]:
+        """Return the counts of the batch API; `lines` counts only prompts that contain the text."""
+        return self._client.get("/batch-stats", params={"containing": containing}).json()
+
     def restore(self) -> None:
         """Reset all counts and faults."""
         self.script(**asdict(Script()))
+        self.batch_script(**asdict(BatchScript()))
         self.reset()
+        self._client.post("/batch-reset").raise_for_status()
 
     def close(self) -> None:
         self._client.close()

@@ -15,6 +15,7 @@ import re
 import time
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -24,6 +25,8 @@ import orjson
 import uvloop
 from aiohttp import web
 from numpy.typing import NDArray
+
+from tests.support.batch_provider import BatchEndpoints
 
 DIMENSIONS = 384
 _WORD = re.compile(r"\w+")
@@ -66,6 +69,8 @@ class Stats:
     spoilt: Counter[str] = field(default_factory=Counter)  # useless replies among `answered`, by prompt
     abandoned: Counter[str] = field(default_factory=Counter)  # `answered` after the caller had disconnected, by prompt
     prompts: dict[str, str] = field(default_factory=dict)  # text of a prompt by its key in the counters
+    prompt_tokens: int = 0  # billed for chats
+    completion_tokens: int = 0
     embeddings: int = 0
     embedded_inputs: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -87,9 +92,10 @@ class ScriptedEndpoints:
         self._window: list[float] = []
         self._digests: dict[str, int] = {}
         self._chats: list[web.Request] = []
+        self.batches = BatchEndpoints(self._complete)
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app = web.Application(client_max_size=256 * 1024 * 1024)
         app.add_routes(
             [
                 web.post("/v1/chat/completions", self.chat),
@@ -99,6 +105,7 @@ class ScriptedEndpoints:
                 web.get("/stats", self.report),
                 web.post("/script", self.rewrite),
                 web.post("/reset", self.reset),
+                *self.batches.routes(),
             ]
         )
         return app
@@ -118,6 +125,8 @@ class ScriptedEndpoints:
                 "abandoned": s.abandoned.total() + sum(chat.transport is None for chat in self._chats),
                 # Repeated calls whose earlier reply reached a connected caller.
                 "repeated": sum(max(0, n - s.spoilt[key] - s.abandoned[key] - 1) for key, n in s.answered.items()),
+                "prompt_tokens": s.prompt_tokens,
+                "completion_tokens": s.completion_tokens,
                 "embeddings": s.embeddings,
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
@@ -198,22 +207,18 @@ class ScriptedEndpoints:
         if 0 <= draw < s.share_malformed or (s.malformed_containing and s.malformed_containing in prompt):
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
             self.stats.spoilt[key] += 1
-        reply = orjson.dumps(
-            {
-                "id": f"chatcmpl-{key}",
-                "object": "chat.completion",
-                "created": 0,
-                "model": body["model"],
-                "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
-                ],
-                "usage": _usage(len(prompt) // 4, len(content) // 4),
-            }
-        )
+        completion = _completion(body, key, content, finish)
+        self.stats.prompt_tokens += completion["usage"]["prompt_tokens"]
+        self.stats.completion_tokens += completion["usage"]["completion_tokens"]
+        reply = orjson.dumps(completion)
         draw -= s.share_malformed
         if 0 <= draw < s.share_drip:
             return await _drip(request, reply)
         return web.Response(body=reply, content_type="application/json")
+
+    def _complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the completion of a line of a batch, whose faults the batch has."""
+        return _completion(body, "batch", self._content(dict(body), body["messages"][-1]["content"]), "stop")
 
     def _fault(self) -> web.Response | None:
         s = self.script
@@ -362,6 +367,18 @@ def questions_of(prompt: str, count: int) -> list[str]:
 def _rewrites(body: dict[str, Any]) -> bool:
     schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
     return bool(_REWRITES & schema.get("properties", {}).keys())
+
+
+def _completion(body: Mapping[str, Any], key: str, content: str, finish: str) -> dict[str, Any]:
+    prompt = body["messages"][-1]["content"]
+    return {
+        "id": f"chatcmpl-{key}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}],
+        "usage": _usage(len(prompt) // 4, len(content) // 4),
+    }
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

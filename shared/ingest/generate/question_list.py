@@ -51,7 +51,7 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
         completion = await model.complete(call)
         usage += completion.usage
         try:
-            return GeneratedQuestions(_questions(completion, options.count_for(content)), usage, calls)
+            return GeneratedQuestions(questions_of(completion, options.count_for(content)), usage, calls)
         except MalformedReply as fault:
             reason = str(fault)
             options, call = _repaired(fault, call, content, options)
@@ -60,7 +60,12 @@ async def generate_questions(model: ChatModel, content: ChunkContent, options: G
     )
 
 
-def _questions(completion: Completion, count: int) -> tuple[str, ...]:
+def questions_of(completion: Completion, count: int) -> tuple[str, ...]:
+    """Return the questions of a reply to `request` with this number of questions.
+
+    Raises:
+        MalformedReply: the reply has no questions, or stopped at the token limit.
+    """
     if completion.finish_reason == "length":
         raise TruncatedReply("cut at the token limit")
     questions = questions_in(completion.text)

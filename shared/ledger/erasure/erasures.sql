@@ -33,6 +33,15 @@ VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[])
         CAST(:deleted AS jsonb))
 RETURNING {erasure_columns}
 
+-- name: cancel_batches
+-- Cancel the batches that contain a line of these builds or documents. The lease of a process that works on one of them
+-- continues.
+UPDATE batches b SET cancelled_at = now(), due_at = CASE WHEN b.leased_by IS NULL THEN now() ELSE b.due_at END
+WHERE b.tenant = :tenant AND b.cancelled_at IS NULL AND {OPEN_BATCHES:b}
+  AND EXISTS (SELECT 1 FROM batch_lines l
+              WHERE l.batch_id = b.id AND (l.collection_id = ANY(CAST(:collection_ids AS uuid[]))
+                                           OR l.document_id = ANY(CAST(:document_ids AS uuid[]))))
+
 -- name: count_documents
 -- Count the rows of documents in builds.
 SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))
@@ -68,7 +77,8 @@ SELECT {erasure_columns}, (SELECT count(*) FROM documents d
 FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
 
 -- name: lock_due
--- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight.
+-- Lock an erasure whose documents are deleted with their points and bytes, and which has no calls in flight. Batches
+-- without its documents continue.
 SELECT {erasure_columns} FROM erasures e
 WHERE e.finished_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
@@ -76,7 +86,10 @@ WHERE e.finished_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM sweeps s
                   WHERE s.collection_id = ANY(e.collection_ids) OR s.document_id = ANY(e.document_ids))
   AND NOT EXISTS (SELECT 1 FROM outdated_objects o WHERE o.tenant = e.tenant)
-  AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant)
+  AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant
+                  AND NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = a.lease_token))
+  AND NOT EXISTS (SELECT 1 FROM batches b
+                  WHERE b.tenant = e.tenant AND b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})
 ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 
 -- part: fence

@@ -6,13 +6,14 @@ A statement takes its rows as one JSON array of objects, `:rows`, with the names
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import orjson
 from sqlalchemy import RowMapping
 
+from shared.domain.batches import PlannedLine
 from shared.domain.chunks import ChunkContent
 from shared.domain.dead_letters import PastAttempt
 from shared.domain.documents import ReadyQuestion
@@ -179,6 +180,24 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
         }
         for outcome in outcomes
     )
+
+
+def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, str]:
+    return _rows(
+        _lease(line.lease)
+        | {
+            "document_id": line.document_id,
+            "collection_id": line.collection_id,
+            "content_key": _bytes(line.content_key),
+            "questions": line.questions,
+        }
+        for line in lines
+    )
+
+
+def failed_line_rows(leases: Sequence[Lease], live: Collection[int]) -> dict[str, str]:
+    """Return failed lines; `live` marks those whose token is in `live`."""
+    return _rows(_lease(lease) | {"live": lease.token in live} for lease in leases)
 
 
 def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:

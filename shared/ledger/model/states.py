@@ -1,4 +1,4 @@
-"""The states of builds, documents, chunks and accepted questions, and every transition between them.
+"""The states of builds, documents, chunks, accepted questions and batches, and every transition between them.
 
 Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
 table and refuses every other transition.
@@ -48,6 +48,16 @@ accepted_questions
     WAIT_AGAIN           indexed -> waiting
     RETRACT              waiting, indexed, refused -> removing
     RETRACT_LATE         new -> removing
+
+batches
+    PLAN_BATCH           new -> planning
+    PROBE                new -> planned
+    SEAL_BATCH           planning -> planned
+    UPLOAD_BATCH         planned -> creating
+    UPLOAD_AGAIN         creating -> planned
+    START_BATCH          creating -> running
+    END_BATCH            planning, planned, creating, running -> collecting
+    FINISH_BATCH         collecting -> failed | done
 """
 
 from __future__ import annotations
@@ -59,10 +69,10 @@ from functools import partial
 from typing import Literal
 
 from shared.domain.builds import BuildState
-from shared.domain.states import AcceptedState, ChunkState, DocumentState
+from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState
 from shared.ledger.model import columns
 
-Table = Literal["collections", "documents", "chunks", "accepted_questions"]
+Table = Literal["collections", "documents", "chunks", "accepted_questions", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,15 @@ UNFINISHED_DOCUMENTS = (*TO_PARSE, *OPEN_DOCUMENTS)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
+# Batches that are not settled completely.
+OPEN_BATCHES = (
+    BatchState.PLANNING,
+    BatchState.PLANNED,
+    BatchState.CREATING,
+    BatchState.RUNNING,
+    BatchState.COLLECTING,
+)
+
 # A row without attempts. The token is deleted, too, so that settlements of the last claim are rejected.
 UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
 
@@ -177,6 +196,10 @@ def _chunk(sources: tuple[ChunkState | None, ...], *targets: ChunkState) -> Tran
 
 def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState) -> Transition:
     return Transition("accepted_questions", sources, targets)
+
+
+def _batch(sources: tuple[BatchState | None, ...], *targets: BatchState) -> Transition:
+    return Transition("batches", sources, targets)
 
 
 MAKE_COLLECTION = _build((None,), BuildState.LIVE)
@@ -229,6 +252,17 @@ WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
 RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
 RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
 
+PLAN_BATCH = _batch((None,), BatchState.PLANNING)
+PROBE = _batch((None,), BatchState.PLANNED)
+SEAL_BATCH = _batch((BatchState.PLANNING,), BatchState.PLANNED)
+UPLOAD_BATCH = _batch((BatchState.PLANNED,), BatchState.CREATING)
+UPLOAD_AGAIN = _batch((BatchState.CREATING,), BatchState.PLANNED)
+START_BATCH = _batch((BatchState.CREATING,), BatchState.RUNNING)
+END_BATCH = _batch(
+    (BatchState.PLANNING, BatchState.PLANNED, BatchState.CREATING, BatchState.RUNNING), BatchState.COLLECTING
+)
+FINISH_BATCH = _batch((BatchState.COLLECTING,), BatchState.FAILED, BatchState.DONE)
+
 # Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
 # states, and the expressions of each transition.
 FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
@@ -245,10 +279,11 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "OPEN_CHUNKS": partial(is_in, OPEN_CHUNKS),
     "OPEN_DOCUMENTS": partial(is_in, OPEN_DOCUMENTS),
     "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
+    "OPEN_BATCHES": partial(is_in, OPEN_BATCHES),
     "UNCLAIMED": UNCLAIMED,
     **{
         f"{kind.__name__}.{state.name}": f"'{state}'"
-        for kind in (BuildState, DocumentState, ChunkState, AcceptedState)
+        for kind in (BuildState, DocumentState, ChunkState, AcceptedState, BatchState)
         for state in kind
     },
     **{

@@ -16,10 +16,16 @@ _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
 # Values of the placeholders `{QUEUE_NAME}` of `backlog.sql`: each queue is one part of an index of open rows.
-_OF_DOCUMENTS = {"table": "documents", "lanes": "lanes p", "is_in_lane": "lane = p.lane"}
-_OF_CHUNKS = _OF_DOCUMENTS | {"table": "chunks"}
+_OF_DOCUMENTS = {"table": "documents", "lanes": "lanes p", "is_in_lane": "lane = p.lane", "in_batches": "0"}
+_OF_CHUNKS = {
+    "table": "chunks",
+    "lanes": f"(VALUES {claims.WORKERS_LANES}) p(lane)",
+    "is_in_lane": "lane = p.lane",
+    "in_batches": "{open_lines}",
+}
 _OF_MODEL = {
     "table": "chunks",
+    "in_batches": "0",
     "lanes": "(SELECT lane, model FROM lanes, models) p",
     "is_in_lane": "lane = p.lane AND embedding_model = p.model",
 }
@@ -32,6 +38,7 @@ _QUEUES = {
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
+    lanes=claims.ALL_LANES,
     document_counts=counters.of_tenant("documents"),
     chunk_counts=counters.of_tenant("chunks"),
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
@@ -44,7 +51,7 @@ class Waiting:
 
     Args:
         due: rows that can be claimed now.
-        in_flight: rows leased by a worker.
+        in_flight: rows leased by a worker, and lines of batches.
         later: retried rows that are due in the future.
         oldest: waiting time of the row that has been due longest; None if no row is due.
     """

@@ -5,13 +5,13 @@ WITH documents_tally AS (
 ), chunks_tally AS (
     SELECT part AS model, state, sum(rows)::bigint AS rows
     FROM {chunk_counts} t GROUP BY part, state
-), lanes(lane) AS (VALUES (0), (1)),
+), lanes(lane) AS (VALUES {lanes}),
 models AS (SELECT DISTINCT model FROM chunks_tally)
 
 -- part: open_work
 -- The open work of a queue: its number, and the rows that are not due yet.
 (SELECT coalesce(sum(rows), 0) FROM {{argument}_table}_tally WHERE {{argument}_is_open}) AS open,
-ahead.in_flight, ahead.later, first.due_at AS oldest
+ahead.in_flight + {{argument}_in_batches} AS in_flight, ahead.later, first.due_at AS oldest
 FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
              count(*) FILTER (WHERE leased_by IS NULL) AS later
       FROM {{argument}_lanes} CROSS JOIN LATERAL (
@@ -23,6 +23,10 @@ FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
           SELECT due_at FROM {{argument}_table}
           WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at <= now()
           ORDER BY due_at LIMIT 1) w) first
+
+-- part: open_lines
+-- The lines of a tenant's batches that are not settled. They are not counted one by one: there may be 100,000.
+(SELECT coalesce(sum(b.lines - b.settled), 0) FROM batches b WHERE b.tenant = :tenant AND {OPEN_BATCHES:b})
 
 -- name: stages
 -- Count the open work of every stage. Rows that are due are not read: there may be millions.

@@ -3,7 +3,8 @@
 Every claim shares the free slots between the tenants with due work: the next slot is given to the tenant that holds the
 fewest relative to its weight. One tenant's million chunks therefore do not delay another's ten. Within a tenant, rows
 are ordered by lane, then by age. No tenant holds more chunks to generate than its limits allow to start within a
-minute, because further chunks would occupy slots while they wait.
+minute, because further chunks would occupy slots while they wait. Chunks in the batch lane are claimed by batches,
+whose leases occupy no slot.
 
 When a worker dies, its rows become due again, including the row that killed it. A row that lost two leases is a
 suspect: only a drain without other work claims it. It either succeeds and is cleared, or kills only that worker.
@@ -11,6 +12,7 @@ suspect: only a drain without other work claims it. It either succeeds and is cl
 
 from __future__ import annotations
 
+from shared.domain.lanes import LIVE_LANES, Lane
 from shared.domain.poison import SUSPECT_AFTER
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -26,16 +28,33 @@ _TO_INDEX = {
     "models": _MODELS,
     "of_model": _OF_MODEL,
 }
+# Chunks of the batch lane are claimed by batches; their texts are parsed and indexed like all others.
+ALL_LANES = ", ".join(f"({lane})" for lane in Lane)
+WORKERS_LANES = ", ".join(f"({lane})" for lane in LIVE_LANES)
+# Numbers of lanes in SQL.
+LANE_NUMBERS = {f"{lane.name.lower()}_lane": str(lane.value) for lane in Lane}
+# Prefix of the holder of a line's lease; the id of its batch follows.
+LINE_HOLDER = "batch:"
 # Values of the placeholders `{QUEUE_NAME}` of `claims.sql`.
-_DEFAULTS = {"only": "TRUE", "limit": "{limit}", "served": "", "suffix": "", "models": "", "of_model": "TRUE"}
+_DEFAULTS = {
+    "only": "TRUE",
+    "limit": "{limit}",
+    "served": "",
+    "suffix": "",
+    "models": "",
+    "of_model": "TRUE",
+    "lanes": ALL_LANES,
+}
 _QUEUES = {
-    "parse": _DEFAULTS | {"table": "documents", "is_open": "{TO_PARSE:w}", "columns": "w.id"},
+    "parse": _DEFAULTS | {"table": "documents", "is_open": "{TO_PARSE:w}", "columns": "w.id", "held": "{held:parse}"},
     "generate": _DEFAULTS
     | {
         "table": "chunks",
         "is_open": "{TO_GENERATE:w}",
         "columns": "w.id, w.version, w.content_key",
         "only": "{content_is_free}",
+        "lanes": WORKERS_LANES,
+        "held": "{held_by_lane:generate}",
     },
     "texts": _DEFAULTS
     | _TO_INDEX
@@ -43,6 +62,7 @@ _QUEUES = {
         "is_open": "{TO_INDEX_TEXT:w}",
         "columns": "w.id, w.version, w.may_have_points, {is_text_only} AS text_only",
         "suffix": "_texts",
+        "held": "{held:texts}",
     },
     "questions": _DEFAULTS
     | _TO_INDEX
@@ -50,6 +70,7 @@ _QUEUES = {
         "is_open": "{TO_INDEX_QUESTIONS:w}",
         "columns": "w.id, w.version, w.may_have_points, false AS text_only",
         "suffix": "_questions",
+        "held": "{held:questions}",
         "limit": "{limit_of_questions}",
     },
     "index": {
@@ -63,6 +84,8 @@ SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     suspect_after=str(SUSPECT_AFTER),
+    interactive_lane=LANE_NUMBERS["interactive_lane"],
+    batch_lane=LANE_NUMBERS["batch_lane"],
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )
 

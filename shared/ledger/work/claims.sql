@@ -10,7 +10,7 @@ tenants{{argument}_suffix}(tenant) AS (
     SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
     FROM tenants{{argument}_suffix} t WHERE t.tenant IS NOT NULL
 ), lanes{{argument}_suffix} AS (
-    SELECT t.tenant, l.lane FROM tenants{{argument}_suffix} t, (VALUES (0), (1)) AS l(lane)
+    SELECT t.tenant, l.lane FROM tenants{{argument}_suffix} t, (VALUES {{argument}_lanes}) AS l(lane)
     WHERE t.tenant IS NOT NULL
 )
 
@@ -18,13 +18,25 @@ tenants{{argument}_suffix}(tenant) AS (
 -- A row that is due and not a suspect.
 {{argument}_is_open} AND w.due_at <= now() AND {lost_leases} < {suspect_after}
 
+-- part: held
+-- The number of rows in progress of each tenant.
+SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
+WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+
+-- part: held_by_lane
+-- The same in the lanes of a queue: the lines of batches, which may be 100,000, are not read.
+SELECT p.tenant, sum(w.rows)::bigint AS rows FROM lanes{{argument}_suffix} p CROSS JOIN LATERAL (
+    SELECT count(*) AS rows FROM {{argument}_table} w
+    WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.leased_by IS NOT NULL
+      AND w.due_at > now()) w
+GROUP BY p.tenant
+
 -- part: fair
 -- Claimable rows of a queue, locked, fairest first. There are four candidates per requested row, because concurrent
 -- claims skip each other's rows. Candidates are locked only when they are selected, because a lock is written to the
 -- row's page.
 {lanes:{argument}}, held{{argument}_suffix} AS (
-    SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
-    WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+    {{argument}_held}
 ), candidates{{argument}_suffix} AS (
     SELECT p.tenant, p.lane, w.*
     FROM lanes{{argument}_suffix} p {{argument}_served} CROSS JOIN LATERAL (
@@ -91,15 +103,18 @@ WITH RECURSIVE {fair:parse}
 FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version
 
 -- part: content_is_free
--- No other worker is paying for the content of a chunk, even for a version that was discarded meanwhile. OFFSET keeps
--- the lookups of such workers from becoming joins: a few rows need one index lookup each.
+-- No other worker is paying for the content of a chunk, even for a version that was discarded meanwhile. An upload does
+-- not wait for the batch of a discarded version. OFFSET keeps the lookups of such workers from becoming joins: a few rows
+-- need one index lookup each.
 NOT EXISTS (
     SELECT 1 FROM chunks o
     WHERE o.content_key = w.content_key AND o.state = {ChunkState.GENERATING} AND o.leased_by IS NOT NULL
       AND (o.id, o.version) <> (w.id, w.version)
     OFFSET 0)
 AND NOT EXISTS (
-    SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now() OFFSET 0)
+    SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now()
+      AND (w.lane <> {interactive_lane} OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
+    OFFSET 0)
 
 -- part: lease_to_generate
 -- Lease the due chunks; a claim takes each content once.
@@ -125,6 +140,15 @@ WITH RECURSIVE {fair:generate}
 -- name: claim_suspects_to_generate
 -- Claim suspects among the chunks to generate.
 {suspects:generate}
+{lease_to_generate}
+
+-- name: claim_to_batch
+-- Claim chunks of a tenant in the batch lane for a batch.
+WITH due AS (
+    SELECT {generate_columns} FROM chunks w
+    WHERE {may_be_claimed:generate} AND w.tenant = :tenant AND w.lane = {batch_lane} AND {generate_only}
+    ORDER BY w.due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
+)
 {lease_to_generate}
 
 -- part: is_text_only

@@ -9,13 +9,16 @@ from typing import Any
 
 import orjson
 
+from shared.domain.lanes import Lane
 from shared.domain.queues import WorkQueue
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
+from shared.ledger.work.claims import ALL_LANES, WORKERS_LANES
 
-_UNDIVIDED = {"models": "", "of_model": "TRUE"}
-_OF_MODEL = {
+_ALL = {"lanes": ALL_LANES, "is_counted": "TRUE"}
+_UNDIVIDED = _ALL | {"models": "", "of_model": "TRUE"}
+_OF_MODEL = _ALL | {
     "table": "chunks",
     "models": """CROSS JOIN (
         SELECT DISTINCT embedding_model AS name FROM collections
@@ -25,7 +28,14 @@ _OF_MODEL = {
 # Values of the placeholders `{INDEX_NAME}` of `demand.sql`, by index of open rows.
 _INDEXES = {
     "documents": _UNDIVIDED | {"table": "documents", "is_open": "{TO_PARSE:w}"},
-    "chunks": _UNDIVIDED | {"table": "chunks", "is_open": "{TO_GENERATE:w}"},
+    # More workers would not make a batch faster.
+    "chunks": _UNDIVIDED
+    | {
+        "table": "chunks",
+        "is_open": "{TO_GENERATE:w}",
+        "lanes": WORKERS_LANES,
+        "is_counted": f"w.lane < {Lane.BATCH.value}",
+    },
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
     "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS:w}"},
 }

@@ -8,7 +8,7 @@ SELECT * FROM (
         FROM tenants t WHERE t.tenant IS NOT NULL
     )
     SELECT t.tenant, d.due, 0::bigint AS leased
-    FROM tenants t CROSS JOIN (VALUES (0), (1)) AS l(lane) {{argument}_models} CROSS JOIN LATERAL (
+    FROM tenants t CROSS JOIN (VALUES {{argument}_lanes}) AS l(lane) {{argument}_models} CROSS JOIN LATERAL (
         SELECT count(*) AS due FROM (
             SELECT 1 FROM {{argument}_table} w
             WHERE {{argument}_is_open} AND w.tenant = t.tenant AND w.lane = l.lane AND {{argument}_of_model}
@@ -17,7 +17,8 @@ SELECT * FROM (
     WHERE t.tenant IS NOT NULL AND t.tenant <> ALL(CAST(:held AS text[]))) due
 UNION ALL
 SELECT w.tenant, 0, count(*) FROM {{argument}_table} w
-WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() AND {{argument}_is_counted}
+GROUP BY w.tenant
 
 -- part: sums
 -- The sums of a stage.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Row, RowMapping, exc
+from sqlalchemy import Row, RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.documents import DeletableDocument
@@ -194,22 +194,9 @@ class Work:
         await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
-                claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
-                chunks = decoded("generate", rows.chunk_to_generate, claimed)
-                taken = await _set_keys(connection, chunks, key_of) if key_of else []
-                paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
+                return await claim_chunks(connection, claims.CLAIM_TO_GENERATE[suspects], parameters, key_of)
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same content", component="ledger") from error
-        _count_lost("generate", claimed)
-        left = [chunk for chunk in taken if chunk.content_key not in paid]
-        chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
-        return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
-
-    async def _settle_paid_before(self, connection: AsyncConnection, keys: Sequence[bytes]) -> set[bytes]:
-        if not keys:
-            return set()
-        parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
-        return set((await connection.execute(SQL.settle_paid_before, parameters)).scalars())
 
     async def keep_replies(
         self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
@@ -238,22 +225,8 @@ class Work:
 
         Their costs are recorded even if a claim has expired.
         """
-        paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
-        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
-        tenants = {o.chunk.tenant for o in paid} | {o.tenant for o in failed if o.tenant is not None}
         async with self._database.begin() as connection:
-            await costs.hold_erasures(connection, tenants)
-            if paid:
-                await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
-                await connection.execute(SQL.settle_paid, rows.generated_rows(paid))
-                keys = [p.chunk.content_key for p in paid]
-                await connection.execute(SQL.settle_same_content, {"keys": keys, "limit": _MOST_TWINS})
-            if failed:
-                await connection.execute(SQL.fail_generating, rows.failure_rows(failed))
-            await costs.record(connection, [o.cost for o in outcomes])
-            ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
-            await connection.execute(SQL.delete_calls, {"tokens": ended})
-            await _touch(connection, [o.chunk.document_id for o in paid])
+            await settle_generated(connection, outcomes)
 
     # Indexing
 
@@ -488,6 +461,53 @@ class Work:
     def _leases_expire_after(self) -> timedelta:
         """The time after which every lease that is valid now has certainly expired."""
         return self.lease * 2
+
+
+async def claim_chunks(
+    connection: AsyncConnection,
+    statement: TextClause,
+    parameters: Mapping[str, Any],
+    key_of: Callable[[ChunkToGenerate], bytes] | None,
+) -> ClaimedChunks:
+    """Claim chunks by a statement in its transaction, as `Work.claim_to_generate` does.
+
+    `parameters["worker"]` is the holder of the leases: a worker or a batch.
+    """
+    claimed = (await connection.execute(statement, parameters)).mappings().all()
+    chunks = decoded("generate", rows.chunk_to_generate, claimed)
+    taken = await _set_keys(connection, chunks, key_of) if key_of else []
+    keys = [chunk.content_key for chunk in [*chunks, *taken]]
+    paid = await _settle_paid_before(connection, keys, parameters["worker"])
+    _count_lost("generate", claimed)
+    left = [chunk for chunk in taken if chunk.content_key not in paid]
+    chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
+    return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
+
+
+async def _settle_paid_before(connection: AsyncConnection, keys: Sequence[bytes], holder: str) -> set[bytes]:
+    if not keys:
+        return set()
+    parameters = {"keys": list(keys), "worker": holder, "limit": _MOST_TWINS}
+    return set((await connection.execute(SQL.settle_paid_before, parameters)).scalars())
+
+
+async def settle_generated(connection: AsyncConnection, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
+    """Commit outcomes in a transaction, as `Work.settle_generated` does."""
+    paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
+    failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+    tenants = {o.chunk.tenant for o in paid} | {o.tenant for o in failed if o.tenant is not None}
+    await costs.hold_erasures(connection, tenants)
+    if paid:
+        await connection.execute(SQL.insert_completions, rows.generated_rows(paid))
+        await connection.execute(SQL.settle_paid, rows.generated_rows(paid))
+        keys = [p.chunk.content_key for p in paid]
+        await connection.execute(SQL.settle_same_content, {"keys": keys, "limit": _MOST_TWINS})
+    if failed:
+        await connection.execute(SQL.fail_generating, rows.failure_rows(failed))
+    await costs.record(connection, [o.cost for o in outcomes])
+    ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
+    await connection.execute(SQL.delete_calls, {"tokens": ended})
+    await _touch(connection, [o.chunk.document_id for o in paid])
 
 
 async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:

@@ -1,0 +1,119 @@
+"""Batches of chunks whose questions a provider generates within a day, at a reduced price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.collections import CollectionOptions
+from shared.domain.states import BatchState
+from shared.domain.usage import Usage
+from shared.domain.work import Lease
+
+
+class Unanswered(StrEnum):
+    """The next step of the lines that a batch has not answered."""
+
+    AGAIN = "again"  # another batch, and after two failures a live call
+    LATER = "later"  # another batch: the lines are not the reason
+    LIVE = "live"  # a live call at full price
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A claimed batch.
+
+    Args:
+        tenant: the tenant of all lines; None for a probe, which has no lines of chunks.
+        lines: number of planned lines.
+        bytes: size of the planned file.
+        file_id: the provider's input file; None before the upload.
+        provider_id: the provider's id of the batch; None until it is known.
+        output_bytes: collected part of the output file; `error_bytes` likewise.
+        done: number of requests with a result at the last poll.
+        since_tried: time since a create whose result is unknown; None if there is none.
+        since_added: time since the last line was planned.
+        since_progress: time since the provider last reported progress.
+        cancelled: whether the batch is to be cancelled.
+        token: fencing token of the claim.
+    """
+
+    id: UUID
+    tenant: str | None
+    model: str
+    state: BatchState
+    lines: int
+    bytes: int
+    created_at: datetime
+    file_id: str | None
+    provider_id: str | None
+    output_file_id: str | None
+    error_file_id: str | None
+    output_bytes: int
+    error_bytes: int
+    done: int
+    unanswered: Unanswered
+    error: str | None
+    since_tried: timedelta | None
+    since_added: timedelta
+    since_submitted: timedelta | None
+    since_progress: timedelta
+    cancelled: bool
+    token: int
+
+    @property
+    def is_probe(self) -> bool:
+        return self.tenant is None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLine:
+    """A chunk that is added to a batch.
+
+    Args:
+        questions: number of requested questions.
+        bytes: size of its line.
+    """
+
+    lease: Lease
+    document_id: UUID
+    collection_id: UUID
+    content_key: bytes
+    questions: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentLine:
+    """A line whose result is to be settled, with the attributes of a `ChunkToGenerate` that a settlement needs.
+
+    Args:
+        usage: tokens billed for earlier attempts at its chunk.
+        calls: number of earlier calls.
+        questions: number of requested questions.
+    """
+
+    lease: Lease
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    content_key: bytes
+    usage: Usage
+    calls: int
+    questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineContent:
+    """The content of a line, from which its request is computed.
+
+    `content` is None if the line needs no call any more: its chunk has changed, or its lease has ended.
+    """
+
+    token: int
+    content_key: bytes
+    content: ChunkContent | None
+    options: CollectionOptions | None

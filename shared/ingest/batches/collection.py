@@ -1,0 +1,126 @@
+"""The collection of a batch: each outcome is committed together with the collected part of its file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection as AnyCollection
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from shared.broker.wakeups import Wakeups
+from shared.domain.batches import Batch, SentLine, Unanswered
+from shared.domain.errors import ForeaskError
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome
+from shared.domain.retry import Dead
+from shared.ingest.batches import lines as of_lines
+from shared.ingest.batches.lines import Lines
+from shared.ledger.work.batches import Batches
+from shared.process import metrics
+from shared.providers.batches import BatchProvider, Line
+from shared.providers.chat import Completion
+from shared.providers.json_replies import MalformedReply
+
+_SLICE = 500  # lines settled in one transaction
+
+log = structlog.get_logger()
+
+
+class Collection:
+    """Settles the lines of a claimed batch, at most 500 in one transaction.
+
+    Args:
+        api: the provider's batch API.
+        batches: batches in the ledger.
+        lines: conversion of lines.
+        wakeups: wakes the workers of the next stage.
+        batch: the batch.
+    """
+
+    def __init__(self, api: BatchProvider, batches: Batches, lines: Lines, wakeups: Wakeups, batch: Batch) -> None:
+        self._api = api
+        self._batches = batches
+        self._lines = lines
+        self._wakeups = wakeups
+        self._batch = batch
+        self._output_bytes = batch.output_bytes
+        self._error_bytes = batch.error_bytes
+
+    async def read(self, file_id: str, *, is_output: bool) -> None:
+        """Settle the lines of a file after the part that is collected already."""
+        group: list[Line] = []
+        async for line in self._api.lines(file_id, self._output_bytes if is_output else self._error_bytes):
+            group.append(line)
+            if len(group) == _SLICE:
+                await self._settle_group(group, is_output=is_output)
+                group = []
+        if group:
+            await self._settle_group(group, is_output=is_output)
+
+    async def _settle_group(self, group: Sequence[Line], *, is_output: bool) -> None:
+        results: dict[int, Completion | ForeaskError] = {}
+        unreadable = 0
+        for line in group:
+            reply = self._api.reply(line.content)
+            token = None if reply is None else of_lines.token_of(reply)
+            if reply is None or token is None:
+                unreadable += bool(line.content.strip())
+            elif not isinstance(results.get(token), Completion):  # the first good line of a request counts
+                results[token] = reply.result
+        sent = await self._batches.sent(self._batch, results.keys())
+        if unreadable or len(sent) < len(results):
+            log.warning("batch.odd_lines", unreadable=unreadable, unknown=len(results) - len(sent))
+        if is_output:
+            self._output_bytes = group[-1].end
+        else:
+            self._error_bytes = group[-1].end
+        await self._settle([(line, results[token]) for token, line in sent.items()])
+
+    async def _settle(self, results: Sequence[tuple[SentLine, Completion | ForeaskError]]) -> None:
+        """Settle lines in the same way as a worker's outcomes."""
+        model = self._batch.model
+        outcomes: list[GenerateOutcome | FailedAttempt] = []
+        useless: list[tuple[SentLine, Completion, MalformedReply]] = []
+        for line, result in results:
+            if not isinstance(result, Completion):
+                outcomes.append(of_lines.failed(line, model, result))
+                continue
+            questions = of_lines.questions_in(result, line)
+            if isinstance(questions, MalformedReply):
+                useless.append((line, result, questions))
+            else:
+                outcomes.append(of_lines.generated(line, model, questions, result))
+        repaired = {line.lease.token for line, _, _ in useless}
+        contents = await self._batches.contents_of(repaired) if repaired else {}
+        for line, completion, fault in useless:
+            content = contents.get(line.lease.token)
+            reply = self._lines.paid_reply(line.tenant, content, completion)
+            outcomes.append(of_lines.malformed(line, model, fault, completion, reply))
+        await self._commit(outcomes, live=repaired)
+
+    async def settle_unanswered(self, *, later: timedelta) -> None:
+        """Settle the lines that are in no file; `later` is the pause before a batch that may succeed unchanged."""
+        kind = self._batch.unanswered
+        after = later if kind is Unanswered.LATER else timedelta()
+        while some := await self._batches.unanswered(self._batch, _SLICE):
+            outcomes = [
+                of_lines.unanswered(line, self._batch.model, after=after, counts=kind is Unanswered.AGAIN)
+                for line in some
+            ]
+            live = [line.lease.token for line in some] if kind is Unanswered.LIVE else []
+            await self._commit(outcomes, live=live)
+
+    async def _commit(self, outcomes: Sequence[GenerateOutcome | FailedAttempt], *, live: AnyCollection[int]) -> None:
+        await self._batches.settle(
+            self._batch, outcomes, live=live, output_bytes=self._output_bytes, error_bytes=self._error_bytes
+        )
+        for kind, count in Counter(map(_kind, outcomes)).items():
+            metrics.SETTLED.labels("generate", kind).inc(count)
+        self._wakeups.wake("index", "generate")
+
+
+def _kind(outcome: GenerateOutcome | FailedAttempt) -> str:
+    if isinstance(outcome, GenerateOutcome):
+        return "done"
+    return "dead" if isinstance(outcome.decision, Dead) else "retry"

@@ -1,0 +1,140 @@
+"""The lines of a batch: from chunks to requests, and from replies to outcomes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+
+import orjson
+
+from shared.domain.batches import LineContent, PlannedLine, SentLine
+from shared.domain.errors import ForeaskError, Refused, Transient
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
+from shared.domain.retry import Dead, Decision, Retry
+from shared.domain.usage import Usage
+from shared.domain.work import ChunkToGenerate, PaidReply
+from shared.ingest.generate import content_key, key_of, question_list, requests
+from shared.ingest.generate.replies import storable
+from shared.ingest.options import IngestDefaults
+from shared.providers.batches import NotDone, Reply, request_line
+from shared.providers.chat import ChatRequest, Completion
+from shared.providers.json_replies import MalformedReply
+
+# The widest `custom_id`: the planned size of a line does not depend on its token.
+_WIDEST = "0" * 19
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Converts between chunks, lines and outcomes.
+
+    Args:
+        model: the model of all lines.
+        defaults: default options of collections.
+    """
+
+    model: str
+    defaults: IngestDefaults
+
+    def key_of(self, chunk: ChunkToGenerate) -> bytes:
+        """Return the content key of a chunk's current request."""
+        return content_key(chunk.tenant, self.model, chunk.content, self.defaults.generation_of(chunk.options))
+
+    def planned(self, chunk: ChunkToGenerate) -> PlannedLine:
+        """Return the line of a claimed chunk."""
+        options = self.defaults.generation_of(chunk.options)
+        (call,) = requests(chunk.content, options)
+        return PlannedLine(
+            chunk.lease,
+            chunk.document_id,
+            chunk.collection_id,
+            chunk.content_key,
+            options.count_for(chunk.content),
+            len(request_line(_WIDEST, call.body(self.model))),
+        )
+
+    def rendered(self, tenant: str, line: LineContent) -> bytes | None:
+        """Return a line of the input file; None if the chunk, its prompt or its lease has changed."""
+        call = self._request(tenant, line)
+        return None if call is None else request_line(str(line.token), call.body(self.model))
+
+    def _request(self, tenant: str, line: LineContent) -> ChatRequest | None:
+        """Return the request that was planned, if it is still the request for this content."""
+        if line.content is None or line.options is None:
+            return None
+        options = self.defaults.generation_of(line.options)
+        calls = requests(line.content, options)
+        return calls[0] if key_of(tenant, self.model, options.strategy, calls) == line.content_key else None
+
+    def paid_reply(self, tenant: str, line: LineContent | None, completion: Completion) -> PaidReply | None:
+        """Return a useless reply as the first of the replies with which a live call continues.
+
+        None if the request has changed since: its reply is of no use.
+        """
+        call = None if line is None else self._request(tenant, line)
+        if call is None:
+            return None
+        digest = hashlib.sha256(orjson.dumps(call.body(self.model))).hexdigest()
+        return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
+
+
+def token_of(reply: Reply) -> int | None:
+    """Return the fencing token that a reply names; None if it names none of ours."""
+    return int(reply.custom_id) if reply.custom_id.isascii() and reply.custom_id.isdecimal() else None
+
+
+def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | MalformedReply:
+    """Return the questions of a reply, or the reason why it has none."""
+    try:
+        return question_list.questions_of(completion, line.questions)
+    except MalformedReply as fault:
+        return fault
+
+
+def generated(line: SentLine, model: str, questions: tuple[str, ...], completion: Completion) -> GenerateOutcome:
+    """Return the outcome of a good reply."""
+    return GenerateOutcome(line, model, questions, line.usage + completion.usage, line.calls + 1)
+
+
+def malformed(
+    line: SentLine, model: str, fault: MalformedReply, completion: Completion, reply: PaidReply | None
+) -> FailedAttempt:
+    """Return the outcome of a reply without questions: a live call repairs it, and the reply is not paid for again."""
+    decision = Retry(timedelta(), f"the reply in the batch was malformed: {fault}", burns_attempt=False)
+    return _failed(line, model, decision, completion.usage, () if reply is None else (reply,))
+
+
+def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
+    """Return the outcome of an error: another attempt, or a dead letter if the request itself is the reason."""
+    if isinstance(error, Transient):
+        return _failed(line, model, Retry(timedelta(), error.message, burns_attempt=True))
+    usage = error.usage if isinstance(error, Refused) else None
+    return _failed(line, model, Dead(error.message, type(error).__name__), usage)
+
+
+def unanswered(line: SentLine, model: str, *, after: timedelta, counts: bool) -> FailedAttempt:
+    """Return the outcome of a line without a result.
+
+    Args:
+        line: the line.
+        model: its model.
+        after: pause before the next attempt.
+        counts: whether it counts as a failed attempt of the chunk.
+    """
+    reason = NotDone("the batch ended without a result for this request").message
+    return _failed(line, model, Retry(after, reason, burns_attempt=counts))
+
+
+def _failed(
+    line: SentLine,
+    model: str,
+    decision: Decision,
+    usage: Usage | None = None,
+    replies: tuple[PaidReply, ...] = (),
+) -> FailedAttempt:
+    """Return a failed attempt; `usage` is the bill of the line, None if nothing was billed."""
+    billed = line.usage + (usage or Usage())
+    calls = line.calls + (usage is not None)
+    cost = generate_cost(line, model, billed, calls)
+    return FailedAttempt(line.lease, decision, billed, calls, line.content_key, line.tenant, replies, cost)

@@ -1,0 +1,604 @@
+"""The batch lane: plan, upload, create, poll and collect; each chunk is paid for once, and nothing is lost."""
+
+import asyncio
+import io
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import LeaseLost
+from shared.domain.rates import Rates
+from shared.domain.states import BatchState, DocumentState
+from shared.ingest.batches.lane import BatchTerms
+from shared.ledger.work.batches import Batches
+from shared.ledger.work.work import Work
+from tests.integration.test_erasure import finished, make_all_due
+from tests.support.api import work
+from tests.support.scenario import section, text_of
+from tests.support.waiting import eventually
+
+SOON = timedelta(milliseconds=1)
+HOUR = timedelta(hours=1)
+INTERACTIVE, BULK, BATCH = 0, 1, 2
+TERMS = BatchTerms(
+    enabled=True,
+    min_lines=1,
+    max_lines=50_000,
+    max_bytes=1_000_000,
+    wait=SOON,
+    poll=SOON,
+    list_lag=SOON,
+    stalled=HOUR,
+)
+
+
+@pytest.fixture
+def unprobed(services, provider):
+    """The lane with short times and without a minimum; the provider is not probed yet."""
+    return replace(services.batch_lane, terms=TERMS)
+
+
+@pytest.fixture
+async def lane(services, unprobed):
+    """The lane over a provider that has passed the probe."""
+    await until(services, unprobed, "tenant IS NULL", "done")
+    return unprobed
+
+
+async def rows(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return result.all() if result.returns_rows else []
+
+
+async def work_on(lane):
+    """Work on batches until none is due, for half a second at most: with short times one may always be due."""
+    stopping = asyncio.Event()
+    timer = asyncio.get_running_loop().call_later(0.5, stopping.set)
+    await lane.work(stopping)
+    timer.cancel()
+
+
+async def until(services, lane, which="tenant IS NOT NULL", *targets):
+    """Work on batches until the newest of some batches has one of these states."""
+    statement = f"SELECT state FROM batches WHERE {which} ORDER BY created_at DESC LIMIT 1"
+
+    async def reached():
+        await work_on(lane)
+        return [row.state for row in await rows(services, statement)] in [[target] for target in targets or ["done"]]
+
+    try:
+        await eventually(reached, timeout=15, poll_seconds=0.002)
+    except AssertionError:
+        raise AssertionError(await rows(services, "SELECT * FROM batches")) from None
+
+
+async def add(library, count=3, *, lane=BATCH, words="number", first=0):
+    for number in range(first, first + count):
+        body = f"The lighthouse of {words} {number} stands on the northern cliff."
+        await library.add(body, f"{words}-{number}", lane=lane)
+
+
+async def prepared(services, library, count=3, **options):
+    """Add documents whose texts are searchable, and whose questions are due."""
+    await add(library, count, **options)
+    await work(services, "parse", "index")
+
+
+async def spent(services):
+    sums = "sum(prompt_tokens) AS prompt, sum(completion_tokens) AS completion, sum(calls) AS calls"
+    (row,) = await rows(services, f"SELECT {sums} FROM spent WHERE kind = 'generate'")
+    return [row.prompt or 0, row.completion or 0, row.calls or 0]
+
+
+def billed(provider):
+    """Return the tokens and calls that the provider billed for chunks."""
+    live, batches = provider.stats(), provider.batch_stats("number")
+    tokens = [live[name] + batches[name] for name in ("prompt_tokens", "completion_tokens")]
+    return [*tokens, sum(live["answered"].values()) + batches["lines"]]
+
+
+async def states(services):
+    return {document.state for document in await services.ledger.documents.page("default")}
+
+
+async def chunks(services, columns="lane, state, attempts, leased_by IS NOT NULL AS leased"):
+    return await rows(services, f"SELECT {columns} FROM chunks ORDER BY document_id")
+
+
+async def test_chunks_are_generated_by_batch(services, library, provider, unprobed):
+    await prepared(services, library, 5)
+    await work(services, "generate")
+    assert await states(services) == {DocumentState.SEARCHABLE}
+
+    await until(services, unprobed)
+    await work(services, "index")
+
+    stats = provider.batch_stats("number")
+    assert await states(services) == {DocumentState.READY}
+    assert provider.stats()["calls"] == 0
+    assert (stats["lines"], stats["lines_twice"], stats["creates"], stats["second_batches"]) == (5, 0, 2, 0)
+    assert stats["files"] == 0
+    assert await spent(services) == billed(provider)
+    assert await rows(services, "SELECT * FROM batch_lines") == []
+
+
+async def test_live_workers_ignore_batch_lane(services, library, lane):
+    await prepared(services, library)
+
+    assert await services.ledger.work.due() == []
+    assert (await services.ledger.work.claim_to_generate(10)).chunks == []
+    assert await services.ledger.batches.due()
+
+
+@pytest.mark.parametrize("fault", ["share_malformed", "share_truncated"])
+async def test_useless_reply_is_repaired_without_second_payment(services, library, provider, lane, fault):
+    provider.batch_script(**{fault: 1})
+    await prepared(services, library)
+    await until(services, lane)
+    assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
+    assert await rows(services, "SELECT jsonb_array_length(replies) FROM paid_replies") == [(1,)] * 3
+
+    await work(services, "generate", "index")
+
+    assert provider.stats()["calls"] == 3
+    assert await states(services) == {DocumentState.READY}
+    assert await chunks(services, "calls") == [(2,)] * 3
+    assert await spent(services) == billed(provider)
+
+
+async def test_refused_line_is_dead_letter_with_text(services, library, provider, lane):
+    provider.batch_script(refused_containing="number 1 ")
+    await prepared(services, library)
+    await until(services, lane)
+    await work(services, "index")
+
+    dead = [chunk.error for chunk in await chunks(services, "state, error") if chunk.state == "dead"]
+    assert len(dead) == 1
+    assert "answered 400" in dead[0]
+    assert await states(services) == {DocumentState.READY, DocumentState.DEGRADED}
+    assert provider.stats()["calls"] == 0
+    assert await spent(services) == billed(provider)
+
+
+@pytest.mark.parametrize("fault", ["share_expired", "share_missing", "share_overloaded", "share_zero"])
+async def test_unfinished_line_is_sent_twice_then_live(services, library, provider, lane, fault):
+    provider.batch_script(**{fault: 1})
+    await prepared(services, library)
+    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
+    assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
+    assert await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL") == [(3,), (3,)]
+    await work(services, "generate", "index")
+
+    assert await states(services) == {DocumentState.READY}
+    assert provider.stats()["calls"] == 3
+    assert await spent(services) == billed(provider)
+
+
+async def _in_lane(services, lane, number):
+    await work_on(lane)
+    return {chunk.lane for chunk in await chunks(services)} == {number}
+
+
+async def test_mixed_results_are_booked_to_the_token(services, library, provider, lane):
+    shares = ("malformed", "truncated", "expired", "missing", "overloaded", "zero", "refused")
+    provider.batch_script(**{f"share_{name}": 0.08 for name in shares}, cut_contents=0.3)
+    await prepared(services, library, 60)
+
+    async def finished():
+        await work_on(lane)
+        await work(services, "generate", "index")
+        return await states(services) <= {DocumentState.READY, DocumentState.DEGRADED}
+
+    await eventually(finished, timeout=60)
+
+    assert await spent(services) == billed(provider)
+    refused = [chunk for chunk in await chunks(services, "state, error") if chunk.state == "dead"]
+    assert 0 < len(refused) < 20
+    assert all("answered 400" in chunk.error for chunk in refused)
+
+
+async def test_few_chunks_are_generated_live(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, min_lines=4))
+    await prepared(services, library)
+    await until(services, lane)
+
+    assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
+    assert provider.batch_stats()["creates"] == 1  # the probe
+
+
+async def test_full_batch_is_followed_by_another(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, max_lines=2))
+    await prepared(services, library, 5)
+    await eventually(lambda: _all_generated(services, lane), timeout=20)
+
+    planned = await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL ORDER BY lines")
+    assert planned == [(1,), (2,), (2,)]
+    assert provider.batch_stats("number")["lines"] == 5
+
+
+async def _all_generated(services, lane):
+    await work_on(lane)
+    return {chunk.state for chunk in await chunks(services)} == {"generated"}
+
+
+# --- submission ---
+
+
+async def test_lost_reply_of_create_is_adopted(services, library, provider, lane):
+    provider.batch_script(lost_creates=1, lost_uploads=0.5)
+    await prepared(services, library)
+    await until(services, lane)
+
+    stats = provider.batch_stats("number")
+    assert (stats["creates"], stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (2, 2, 0, 0)
+
+
+async def test_create_is_repeated_only_after_list_lag(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
+    provider.batch_script(cut_creates=1)
+    await prepared(services, library)
+    await until(services, lane, "tried_at IS NOT NULL", "creating")
+    provider.batch_script(cut_creates=0)
+    for minutes in (1, 59):
+        tried = "UPDATE batches SET due_at = now(), tried_at = now() - CAST(:age AS interval)"
+        await rows(services, tried, age=timedelta(minutes=minutes))
+        await work_on(lane)
+    assert provider.batch_stats()["create_calls"] == 2
+
+    first_file = (await rows(services, "SELECT file_id FROM batches WHERE tenant IS NOT NULL"))[0].file_id
+    await rows(services, "UPDATE batches SET due_at = now(), tried_at = now() - interval '61 minutes'")
+    await until(services, lane)
+
+    stats = provider.batch_stats("number")
+    assert (stats["create_calls"], stats["second_batches"], stats["lines_twice"]) == (3, 0, 0)
+    assert (await rows(services, "SELECT file_id FROM batches WHERE tenant IS NOT NULL"))[0].file_id != first_file
+
+
+async def test_delayed_create_of_lost_claim_makes_no_batch(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, list_lag=HOUR))
+    provider.batch_script(cut_creates=1)
+    await prepared(services, library)
+    await until(services, lane, "tried_at IS NOT NULL", "creating")
+    (stale,) = await rows(services, "SELECT id, file_id FROM batches WHERE tenant IS NOT NULL")
+    provider.batch_script(cut_creates=0)
+    await rows(services, "UPDATE batches SET due_at = now(), tried_at = now() - interval '61 minutes'")
+    await until(services, lane, "tenant IS NOT NULL", "running", "collecting", "done")
+
+    with pytest.raises(Exception, match="answered 400"):
+        await lane.api.create(stale.file_id, str(stale.id))
+    assert provider.batch_stats()["second_batches"] == 0
+
+
+async def test_nothing_is_created_without_complete_list(services, library, provider, lane):
+    for number in range(150):
+        file_id = await lane.api.upload("other.jsonl", _other(number))
+        await lane.api.create(file_id, f"another-{number}")
+    made = provider.batch_stats()["creates"]
+    provider.batch_script(list_fails=True)
+    await prepared(services, library)
+    await rows(services, "UPDATE batches SET created_at = created_at - interval '1 day'")
+    await until(services, lane, "tenant IS NOT NULL", "creating")
+    await rows(services, "UPDATE batches SET created_at = created_at - interval '1 day' WHERE state = 'creating'")
+    for _round in range(5):
+        await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'creating'")
+        await work_on(lane)
+    assert provider.batch_stats()["creates"] == made
+
+    provider.batch_script(list_fails=False)
+    await until(services, lane)
+    assert provider.batch_stats()["creates"] == made + 1
+
+
+def _other(number):
+    return io.BytesIO(b'{"custom_id": "%d", "method": "POST", "url": "/v1/chat/completions"}' % number)
+
+
+async def test_concurrent_workers_create_each_batch_once(services, library, provider, lane):
+    lag = timedelta(seconds=1)
+    provider.batch_script(
+        lost_creates=0.5, cut_creates=0.3, lost_uploads=0.3, list_lag_seconds=0.5, running_seconds=0.1
+    )
+    lane = replace(lane, terms=replace(TERMS, max_lines=4, list_lag=lag))
+    await prepared(services, library, 40)
+    # Claims end early, so that several workers work on one batch.
+    lanes = [
+        replace(lane, batches=Batches(services.database, worker=f"worker-{n}", lease=timedelta(seconds=0.05)))
+        for n in range(3)
+    ]
+
+    async def generated():
+        await asyncio.gather(*(work_on(each) for each in lanes))
+        return {chunk.state for chunk in await chunks(services)} == {"generated"}
+
+    await eventually(generated, timeout=40)
+
+    stats = provider.batch_stats("number")
+    assert (stats["second_batches"], stats["lines"], stats["lines_twice"]) == (0, 40, 0)
+    await eventually(lambda: _all_done(services, lane), timeout=20)
+    assert await spent(services) == billed(provider)
+
+
+async def _all_done(services, lane):
+    await work_on(lane)
+    return {row.state for row in await rows(services, "SELECT state FROM batches")} == {"done"}
+
+
+async def test_stale_claim_changes_nothing(services, library, lane):
+    lane = replace(lane, terms=replace(TERMS, poll=HOUR))
+    await prepared(services, library)
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    await rows(services, "UPDATE batches SET due_at = now()")
+    stale = await services.ledger.batches.claim(lane.provider)
+    await rows(services, "UPDATE batches SET due_at = now()")
+    await services.ledger.batches.claim(lane.provider)
+
+    batches = services.ledger.batches
+    for change in (
+        batches.extend(stale),
+        batches.postpone(stale, HOUR),
+        batches.seal(stale),
+        batches.uploaded(stale, "file"),
+        batches.try_create(stale),
+        batches.started(stale, "batch", poll_after=HOUR),
+        batches.polled(stale, 1, poll_after=HOUR),
+        batches.ended(stale),
+        batches.finish(stale, None),
+        batches.drop_lines(stale, [1]),
+        batches.settle(stale, [], output_bytes=1, error_bytes=1),
+        batches.fill(stale, 1, key_of=lane.lines.key_of, line_of=lane.lines.planned),
+    ):
+        with pytest.raises(LeaseLost):
+            await change
+
+
+async def test_prompt_changed_after_planning_drops_line(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, wait=HOUR))
+    await prepared(services, library)
+    await until(services, lane, "tenant IS NOT NULL", "planning")
+    other = replace(lane, lines=replace(lane.lines, model="another-model"), terms=TERMS)
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
+    await eventually(lambda: _all_generated(services, other), timeout=20)
+
+    planned = await rows(services, "SELECT model, lines FROM batches WHERE tenant IS NOT NULL ORDER BY created_at")
+    assert planned == [("scripted", 0), ("another-model", 3)]
+    assert await spent(services) == billed(provider)
+
+
+# --- ends ---
+
+
+async def test_batch_over_token_limit_is_planned_again_smaller(services, library, provider, lane):
+    provider.batch_script(enqueued_tokens=1_500)
+    await prepared(services, library, 8)
+    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    planned = "SELECT state, lines, token_limit FROM batches WHERE tenant IS NOT NULL ORDER BY created_at"
+    failed, *later = await rows(services, planned)
+    assert failed == ("failed", 8, 1_500)
+    assert {(batch.state, batch.lines) for batch in later} == {("done", 1)}
+    assert await chunks(services) == [(BATCH, "generated", 0, False)] * 8
+
+
+async def test_failed_batch_is_sent_again_then_live(services, library, provider, lane):
+    errors = [{"code": "a_code", "message": "for a reason", "line": None, "param": None}]
+    provider.batch_script(ends="failed", errors=errors)
+    await prepared(services, library)
+    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
+    failed = await rows(services, "SELECT state, error FROM batches WHERE tenant IS NOT NULL")
+    assert failed == [("failed", "the provider failed the batch: a_code: for a reason")] * 2
+
+
+async def test_stalled_batch_is_cancelled_and_its_results_kept(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, stalled=timedelta(seconds=0.2)))
+    provider.batch_script(stuck=True, done_share=0.5, lost_cancels=0.5)
+    await prepared(services, library, 4)
+    await until(services, lane)
+
+    first, *_ = await rows(services, "SELECT lines, settled FROM batches WHERE tenant IS NOT NULL ORDER BY created_at")
+    stats = provider.batch_stats("number")
+    assert first == (4, 4)
+    assert stats["lines"] == [chunk.state for chunk in await chunks(services)].count("generated")
+    assert stats["lines"] >= 2
+    assert stats["lines_twice"] == 0
+    assert await spent(services) == billed(provider)
+
+
+async def test_cut_collection_resumes_at_committed_line(services, library, provider, lane, monkeypatch):
+    monkeypatch.setattr("shared.ingest.batches.collection._SLICE", 2)
+    await prepared(services, library, 9)
+    await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
+    settled = []
+    settle = Batches.settle
+
+    async def settle_once(self, batch, outcomes, **offsets):
+        await settle(self, batch, outcomes, **offsets)
+        settled.append(len(outcomes))
+        raise LeaseLost
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batches, "settle", settle_once)
+        for _round in range(3):
+            await rows(services, "UPDATE batches SET due_at = now()")
+            await work_on(lane)
+    assert settled == [2, 2, 2]
+    (batch,) = await rows(services, "SELECT settled, output_bytes FROM batches WHERE tenant IS NOT NULL")
+    assert batch.settled == 6
+    await rows(services, "UPDATE batches SET due_at = now()")
+    before = provider.batch_stats()["content_bytes"]
+    await until(services, lane)
+
+    assert provider.batch_stats()["content_bytes"] - before < 0.7 * before
+    assert await spent(services) == billed(provider)
+
+
+# --- other work on the same content ---
+
+
+async def test_upload_does_not_wait_for_batch(services, library, provider, lane):
+    provider.batch_script(running_seconds=3600)
+    await prepared(services, library, 1)
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    await library.add("The lighthouse of number 0 stands on the northern cliff.", "upload", lane=INTERACTIVE)
+    await work(services, "parse", "index")
+    assert (await services.ledger.work.claim_to_generate(1)).chunks == []
+
+    await services.ledger.batches.yield_to_uploads()
+    await work(services, "generate", "index")
+    assert await states(services) == {DocumentState.READY}
+    assert provider.stats()["calls"] == 1
+
+    provider.batch_script(running_seconds=0)
+    await until(services, lane)
+    assert await states(services) == {DocumentState.READY}
+    assert await spent(services) == billed(provider)
+    assert (await spent(services))[2] == 2
+
+
+async def test_bulk_upload_of_same_content_waits_for_batch(services, library, provider, lane):
+    provider.batch_script(running_seconds=3600)
+    await prepared(services, library, 1)
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    await library.add("The lighthouse of number 0 stands on the northern cliff.", "again", lane=BULK)
+    await work(services, "parse", "index", "generate")
+    await services.ledger.batches.yield_to_uploads()
+    await work(services, "generate")
+    assert provider.stats()["calls"] == 0
+
+    provider.batch_script(running_seconds=0)
+    await until(services, lane)
+    await work(services, "index")
+    assert await states(services) == {DocumentState.READY}
+    assert provider.stats()["calls"] == 0
+
+
+@pytest.mark.parametrize("edited", [(INTERACTIVE, 2), (BULK, 1), (BATCH, 0)])
+async def test_edit_during_batch_waits_unless_interactive(services, library, provider, lane, edited):
+    of, calls = edited
+    provider.batch_script(running_seconds=3600)
+    same, old, new = (section(f"number{word}") for word in ("same", "old", "new"))
+    await library.add(text_of("number", [same, old]), "a.md", lane=BATCH)
+    await work(services, "parse", "index")
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    await library.add(text_of("number", [same, new]), "a.md", lane=of)
+    await work(services, "parse", "index")
+    assert len(await rows(services, "SELECT * FROM abandoned_calls")) == 2
+    await work(services, "generate", "index")
+    assert provider.stats()["calls"] == calls
+
+    provider.batch_script(running_seconds=0)
+
+    async def ready():
+        await work_on(lane)
+        await work(services)
+        return await states(services) == {DocumentState.READY}
+
+    await eventually(ready, timeout=20)
+    assert provider.stats()["calls"] == calls
+    assert provider.batch_stats("number")["lines"] == (3 if of == BATCH else 2)
+    assert await spent(services) == billed(provider)
+    assert await rows(services, "SELECT * FROM abandoned_calls") == []
+
+
+async def test_line_of_document_deleted_before_upload_is_not_sent(services, library, provider, lane):
+    lane = replace(lane, terms=replace(TERMS, wait=HOUR))
+    await prepared(services, library)
+    await until(services, lane, "tenant IS NOT NULL", "planning")
+    document = (await services.ledger.documents.page("default"))[0]
+    await services.ledger.documents.delete("default", document.id)
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
+    await until(services, replace(lane, terms=TERMS))
+
+    assert provider.batch_stats("number")["lines"] == 2
+    assert await rows(services, "SELECT * FROM abandoned_calls") == []
+
+
+@pytest.mark.parametrize("scope", ["collection", "tenant", "document"])
+async def test_erasure_cancels_batch_and_restores_nothing(services, library, provider, lane, scope):
+    provider.batch_script(stuck=True, done_share=1)
+    await prepared(services, library, 3)
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    erasures, document = services.ledger.erasures, (await services.ledger.documents.page("default"))[0]
+    if scope == "document":
+        erasure = await erasures.start_document(document.id)
+    else:
+        erasure = await erasures.start("default", "default" if scope == "collection" else None)
+
+    for _round in range(10):
+        await services.cleaner.clean()
+        await make_all_due(services)
+    assert (await erasures.get(erasure.id)).finished_at is None  # the provider still has the texts
+    await until(services, lane, "tenant IS NOT NULL", "done")
+    await finished(services, erasure)
+
+    assert provider.batch_stats()["files"] == 0
+    left = {"tenant": 0, "collection": 0, "document": 2}[scope]
+    assert len(await rows(services, "SELECT 1 FROM completions")) == left
+    assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) == (scope != "tenant")
+
+
+async def test_batch_leases_do_not_starve_uploads_of_tenant(services, library, lane):
+    await prepared(services, library, 5)
+    await until(services, replace(lane, terms=replace(TERMS, wait=HOUR)), "tenant IS NOT NULL", "planning")
+    assert {chunk.leased for chunk in await chunks(services)} == {True}
+    await prepared(services, library, 2, lane=INTERACTIVE, first=10)
+
+    two_at_once = Rates(requests=2)
+    limited = Work(services.database, worker="w", lease=HOUR, other_limits=two_at_once)
+    assert len((await limited.claim_to_generate(10)).chunks) == 2
+    rows_of = await services.ledger.demand.rows("generate", 100)
+    assert rows_of["default"].leased == 2
+    assert (await services.ledger.backlogs.measure("default", [])).stages["generate"].in_flight == 7
+
+
+# --- providers that cannot be used, and the setting ---
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("pretends", "do not answer the two requests"),
+        ("forgets", "neither metadata nor input files"),
+        ("absent", "no such file or batch"),
+    ],
+)
+async def test_unusable_provider_is_refused_by_probe(services, library, provider, unprobed, case):
+    fault, reason = case
+    provider.batch_script(**{fault: True})
+    await prepared(services, library)
+    await until(services, unprobed, "tenant IS NULL", "failed")
+    await work_on(unprobed)
+
+    probe = await services.ledger.batches.probe(unprobed.provider, "scripted")
+    assert probe.state is BatchState.FAILED
+    assert reason in probe.error
+    assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
+    assert len(await rows(services, "SELECT 1 FROM batches")) == 1
+
+
+async def test_disabled_lane_leaves_chunks_to_live_workers(services, library, provider, lane):
+    await prepared(services, library)
+    await work_on(replace(lane, terms=replace(TERMS, enabled=False)))
+    await work(services, "generate", "index")
+
+    assert await states(services) == {DocumentState.READY}
+    assert provider.batch_stats()["creates"] == 1  # the probe
+
+
+async def test_disabled_lane_still_collects_its_batches(services, library, provider, lane):
+    await prepared(services, library)
+    await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
+    await until(services, replace(lane, terms=replace(TERMS, enabled=False)))
+
+    assert {chunk.state for chunk in await chunks(services)} == {"generated"}
+
+
+async def test_old_batches_are_forgotten(services, library, lane):
+    await prepared(services, library)
+    await until(services, lane)
+    await services.ledger.batches.forget(HOUR)
+    assert len(await rows(services, "SELECT 1 FROM batches")) == 2
+    await services.ledger.batches.forget(timedelta())
+    assert await rows(services, "SELECT tenant FROM batches") == [(None,)]
