@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import foreask_client
 import httpx
@@ -52,7 +52,11 @@ class CliClient(foreask_client.Client):
             yield from super().events_of(replace(stream, fails=False))
 
     def upload_batch(
-        self, documents: Sequence[Mapping[str, Any] | bytes], *, collection: str = "default"
+        self,
+        documents: Sequence[Mapping[str, Any] | bytes],
+        *,
+        collection: str = "default",
+        lane: Literal["bulk", "batch"] | None = None,
     ) -> list[BatchLine]:
         """Upload documents and return the result of each, in order.
 
@@ -60,7 +64,7 @@ class CliClient(foreask_client.Client):
             Unavailable: some documents were not stored after all attempts.
         """
         with self._sentences():
-            lines = super().upload_batch(documents, collection=collection)
+            lines = super().upload_batch(documents, collection=collection, lane=lane)
         open_line = next((line for line in lines if is_transient(line.status)), None)
         if open_line is not None:
             raise Unavailable(problem_of(open_line), component="api")

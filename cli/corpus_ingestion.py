@@ -84,7 +84,13 @@ class _RowBatch:
         return len(self.lines) >= _BATCH_ROWS or self.size_bytes >= _BATCH_BYTES
 
 
-def upload_rows(client: CliClient, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
+def upload_rows(
+    client: CliClient,
+    corpus: Corpus,
+    collection: str,
+    load: CorpusLoad,
+    lane: Literal["bulk", "batch"] | None = None,
+) -> Iterator[None]:
     """Upload every row, several batches at once, and yield after each batch.
 
     Rows with the same external id are uploaded one after another, and the last one wins. An interrupted upload can be
@@ -102,7 +108,7 @@ def upload_rows(client: CliClient, corpus: Corpus, collection: str, load: Corpus
             while len(running) == BATCHES_AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in running):
                 _record_first(running, load)
                 yield
-            running.append((pool.submit(client.upload_batch, batch.lines, collection=collection), batch))
+            running.append((pool.submit(client.upload_batch, batch.lines, collection=collection, lane=lane), batch))
         while running:
             _record_first(running, load)
             yield

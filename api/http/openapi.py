@@ -34,7 +34,7 @@ _FORM: dict[str, Any] = {
             "description": "a JSON list of ready-made questions",
             "example": '["How many days of leave do I get?"]',
         },
-        "lane": {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"},
+        "lane": {"type": "string", "enum": ["interactive", "bulk", "batch"], "default": "interactive"},
     },
 }
 

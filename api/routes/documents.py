@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -32,6 +32,7 @@ from api.schemas.documents import (
 )
 from api.state import CollectionCacheDep, QuotasDep, ServicesDep, ShutdownDep
 from api.submission import batch, submission
+from api.submission.lanes import lane_of
 from shared.domain.documents import Document
 from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
@@ -43,6 +44,7 @@ _MOST_IDS = 100  # per request: proxies accept addresses of up to 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
 _SEVERAL = "One or more states, separated by commas"
 _WORDS = "Prefixes of words in the title, the filename or the external id; case is ignored"
+_LANES_OF_LINES = "`batch`: the questions are generated within a day through the model's batch API"
 _SORTS = "`updated`: latest change first; `name`: by external id; `state`: failed, then in progress, then finished"
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=StrictRoute)
@@ -107,8 +109,9 @@ async def submit_batch(
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
+    lane: Annotated[Literal["bulk", "batch"], Query(description=_LANES_OF_LINES)] = "bulk",
 ) -> Response:
-    """Upload many small documents of one collection in the bulk lane: one JSON object per line.
+    """Upload many small documents of one collection: one JSON object per line.
 
     Each line is answered by a line, in order, while further lines are read: the reply to a separate upload of the
     document. A rejected line stops no other. At most 10,000 documents.
@@ -117,7 +120,8 @@ async def submit_batch(
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
-    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope)
+    chosen = await lane_of(lane, services)
+    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), chosen, quotas, request.scope)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 

@@ -81,8 +81,10 @@ class DocumentFields(DocumentDescription):
     """The fields of a document in JSON and in forms."""
 
     collection: CollectionName = "default"
-    lane: Literal["interactive", "bulk"] = Field(
-        "interactive", description="`bulk` documents are processed after `interactive` documents"
+    lane: Literal["interactive", "bulk", "batch"] = Field(
+        "interactive",
+        description="`bulk` documents are processed after `interactive` documents. The questions of `batch` documents"
+        " are generated within a day through the model's batch API, if it is configured",
     )
 
 

@@ -19,11 +19,12 @@ from api.http.problems import log_failure, problem_of
 from api.schemas.document_views import view
 from api.schemas.documents import BatchLine, BatchResult
 from api.schemas.problems import ProblemDetails
-from api.submission.submission import LANES, content_of, filename_of, media_type_of, new_document, submit
+from api.submission.submission import content_of, filename_of, media_type_of, new_document, submit
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
+from shared.domain.lanes import Lane
 from shared.ledger.documents.submission import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large
@@ -57,12 +58,14 @@ class Batch:
     Args:
         services: dependencies of the routes.
         collection: their collection.
+        lane: their lane.
         quotas: limits of the tenant.
         scope: scope of the request; the log names its route.
     """
 
-    def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, scope: Scope) -> None:
+    def __init__(self, services: ApiServices, collection: Collection, lane: Lane, quotas: Quotas, scope: Scope) -> None:
         self._services = services
+        self._lane = lane
         self._quotas = quotas
         self._collection = collection
         self._scope = scope
@@ -115,9 +118,7 @@ class Batch:
             raise too_large(self._services.settings.max_upload_bytes)
         unstored = Upload("", len(content), hashlib.sha256(content).digest())
         filename, media_type = filename_of(body.filename), media_type_of(body.media_type)
-        new = new_document(
-            body, unstored, self._collection, filename=filename, media_type=media_type, lane=LANES["bulk"]
-        )
+        new = new_document(body, unstored, self._collection, filename=filename, media_type=media_type, lane=self._lane)
         return _Document(line, new, content)
 
     async def _submit(self, documents: Sequence[_Document]) -> Mapping[int, Submission | ForeaskError]:

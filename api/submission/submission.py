@@ -21,6 +21,7 @@ from api.access.quotas import Quotas
 from api.http import bodies
 from api.http.problems import UnsupportedMedia
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
+from api.submission.lanes import lane_of
 from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
@@ -28,6 +29,7 @@ from shared.domain.collections import Collection
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
+from shared.domain.lanes import Lane
 from shared.ledger.documents.submission import Submission
 from shared.process import traces
 from shared.services.api import ApiServices
@@ -37,7 +39,6 @@ from shared.storage.uploads import Upload
 log = structlog.get_logger()
 
 _NAME_MAX = 255
-LANES = {"interactive": 0, "bulk": 1}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _ANY_BYTES = "application/octet-stream"  # clients send this when they do not know the media type
 _SLICE_CHARS = 1 << 16  # decoded in 0.3 ms, after which other threads can run; a multiple of 4
@@ -61,8 +62,8 @@ async def receive(
 
     Raises:
         Rejected: the request, or the document, breaks a rule.
-        Conflict: the embedding of its collection is not configured, or the tenant has the maximum number of documents
-            or collections.
+        Conflict: the embedding of its collection is not configured, the provider's batches cannot be used, or the
+            tenant has the maximum number of documents or collections.
         TooManyRequests: the tenant has used up its daily upload limit.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
@@ -72,7 +73,8 @@ async def receive(
     async with UploadGuard(services.uploads) as guard:
         async with quotas.slot_for_body(tenant, request):
             raw = await read(request, tenant, guard, services.settings)
-        new = await validate(raw, tenant, collection_cache)
+        lane = await lane_of(raw.fields.lane, services)
+        new = await validate(raw, tenant, collection_cache, lane)
         (submission,) = await submit([new], guard, services, quotas)
     if raw.token is not None:
         await services.uploads.withdraw(tenant, raw.token)
@@ -101,7 +103,7 @@ async def read(request: Request, tenant: str, guard: UploadGuard, settings: Sett
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
 
 
-async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCache) -> NewDocument:
+async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCache, lane: Lane) -> NewDocument:
     """Check the document's names and find its collection, which is created on first use.
 
     Raises:
@@ -112,9 +114,7 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     fields = raw.fields
     filename, media_type = filename_of(raw.filename), media_type_of(raw.media_type)
     collection = await collection_cache.ensure(tenant, fields.collection)
-    return new_document(
-        fields, raw.upload, collection, filename=filename, media_type=media_type, lane=LANES[fields.lane]
-    )
+    return new_document(fields, raw.upload, collection, filename=filename, media_type=media_type, lane=lane)
 
 
 def new_document(
@@ -124,7 +124,7 @@ def new_document(
     *,
     filename: str | None,
     media_type: str | None,
-    lane: int,
+    lane: Lane,
 ) -> NewDocument:
     """Assemble the descriptive fields of a document.
 

@@ -30,6 +30,7 @@ _CORPUS = "A corpus: JSON lines or Parquet"
 class Lane(StrEnum):
     INTERACTIVE = "interactive"
     BULK = "bulk"
+    BATCH = "batch"
 
 
 class WaitFor(StrEnum):
@@ -46,7 +47,10 @@ def ingest(
     paths: Annotated[list[str], typer.Argument(help="Files, folders (recursively), globs, or one corpus.")],
     *,
     collection: Collection = "default",
-    lane: Annotated[Lane | None, typer.Option(help="`bulk` has lower priority than `interactive`.")] = None,
+    lane: Annotated[
+        Lane | None,
+        typer.Option(help="`bulk` has lower priority than `interactive`; `batch` costs less and takes up to a day."),
+    ] = None,
     wait: Annotated[
         WaitFor, typer.Option(help="Wait until all questions or all texts are searchable, or do not wait.")
     ] = (WaitFor.READY),
@@ -89,7 +93,7 @@ def ingest(
     console = console_of()
     with client_of(url, key) as client:
         if corpus is not None:
-            _ingest_corpus(client, console, corpus, collection=collection, wait=wait, yes=yes)
+            _ingest_corpus(client, console, corpus, collection=collection, lane=lane, wait=wait, yes=yes)
         else:
             selection = files.select(paths, include=include or (), exclude=exclude or ())
             _ingest_files(client, console, selection, collection=collection, lane=lane, wait=wait, yes=yes)
@@ -173,7 +177,14 @@ def _print_selection(console: Console, selection: Selection) -> None:
 
 
 def _ingest_corpus(
-    client: CliClient, console: Console, corpus: Corpus, *, collection: str, wait: WaitFor, yes: bool
+    client: CliClient,
+    console: Console,
+    corpus: Corpus,
+    *,
+    collection: str,
+    lane: Lane | None,
+    wait: WaitFor,
+    yes: bool,
 ) -> None:
     from cli import estimates, output
     from cli.corpus import Truncated
@@ -186,7 +197,7 @@ def _ingest_corpus(
         raise typer.Exit(NOT_UPLOADED)
     load = CorpusLoad(survey.rows)
     try:
-        failed = _follow_corpus(client, console, corpus, load, collection=collection, wait=wait)
+        failed = _follow_corpus(client, console, corpus, load, collection=collection, lane=lane, wait=wait)
     except (KeyboardInterrupt, Truncated) as error:
         output.print_load(console, load)
         if isinstance(error, Truncated):
@@ -202,7 +213,14 @@ def _ingest_corpus(
 
 
 def _follow_corpus(
-    client: CliClient, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, wait: WaitFor
+    client: CliClient,
+    console: Console,
+    corpus: Corpus,
+    load: CorpusLoad,
+    *,
+    collection: str,
+    lane: Lane | None,
+    wait: WaitFor,
 ) -> int:
     """Upload a corpus, follow it, and return the number of documents of the collection that failed meanwhile."""
     from cli.corpus_ingestion import follow, pending_documents, states_of, upload_rows
@@ -210,7 +228,7 @@ def _follow_corpus(
 
     before = states_of(client, collection)
     with Stages(console) as stages:
-        for _ in upload_rows(client, corpus, collection, load):
+        for _ in upload_rows(client, corpus, collection, load, "batch" if lane is Lane.BATCH else None):
             stages.show("uploaded", load.done, load.total)
         if wait is WaitFor.NO or load.done == load.rejected:
             return 0

@@ -110,7 +110,7 @@ class SentLine:
 class LineContent:
     """The content of a line, from which its request is computed.
 
-    `content` is None if the line needs no call any more: its chunk has changed, or its lease has ended.
+    `content` has no value if the line needs no call any more: its chunk has changed, or its lease has ended.
     """
 
     token: int

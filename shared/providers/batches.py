@@ -32,7 +32,7 @@ _PAGE = 100
 _MOST_PAGES = 1_000  # a server whose pages never end is an error, and no complete list
 _CLOCKS_DIFFER = timedelta(minutes=10)  # between ours and the provider's
 _BLOCK_BYTES = 1 << 16
-_LONGEST_LINE_BYTES = 16 << 20  # a longer one is no reply to a request of ours
+_LONGEST_LINE_BYTES = 16 << 20  # no reply to our requests is longer
 _BEYOND_THE_END = 416
 
 
@@ -107,7 +107,7 @@ class BatchProvider(Provider):
         return _text(self._object(response), "id")
 
     async def delete_file(self, file_id: str) -> None:
-        """Delete a file; a missing file is no error.
+        """Delete a file, if it exists.
 
         Raises:
             RateLimited, Unavailable, Refused: as `Provider.post_any`.

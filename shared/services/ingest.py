@@ -9,6 +9,7 @@ from shared.domain.usage import CostKind, Usage
 from shared.ingest.costs.budgets import Budget, Budgets
 from shared.ingest.costs.prices import cost_of, list_prices
 from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
+from shared.ingest.generate.types import Strategy
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ChunkingOptions
 from shared.ledger.work.costs import Costs
@@ -19,8 +20,13 @@ def ingest_defaults(settings: Settings, model: str) -> IngestDefaults:
     """Return the default options with the strategy for a language model."""
     return IngestDefaults(
         ChunkingOptions(settings.chunk_max_chars, settings.chunk_overlap_chars),
-        GenerationOptions(settings.tuning.question_strategy or strategy_for(model), settings.questions_per_chunk),
+        GenerationOptions(generation_strategy(settings, model), settings.questions_per_chunk),
     )
+
+
+def generation_strategy(settings: Settings, model: str) -> Strategy:
+    """Return the strategy for a language model."""
+    return settings.tuning.question_strategy or strategy_for(model)
 
 
 def similarity_floor(settings: Settings, embedding: Embedding) -> float | None:

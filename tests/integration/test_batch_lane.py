@@ -501,7 +501,7 @@ async def test_edit_during_batch_waits_unless_interactive(services, library, pro
     assert await rows(services, "SELECT * FROM abandoned_calls") == []
 
 
-async def test_line_of_document_deleted_before_upload_is_not_sent(services, library, provider, lane):
+async def test_line_of_deleted_document_is_not_sent(services, library, provider, lane):
     lane = replace(lane, terms=replace(TERMS, wait=HOUR))
     await prepared(services, library)
     await until(services, lane, "tenant IS NOT NULL", "planning")

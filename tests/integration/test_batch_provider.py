@@ -1,4 +1,4 @@
-"""The scripted batch API answers in the shapes of the real one, and its faults are what they claim to be."""
+"""The scripted batch API answers in the shapes of the real one, and has the faults of its script."""
 
 import io
 import subprocess
@@ -329,7 +329,7 @@ async def test_errors_are_converted(script, kind):
             await replies(client, "file")
 
 
-async def test_missing_batch_and_file_are_distinguished_from_missing_model():
+async def test_missing_batch_and_file_are_reported():
     async with serving() as (_, client, _):
         with pytest.raises(NotThere):
             await client.get("batch_none")

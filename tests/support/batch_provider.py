@@ -121,7 +121,7 @@ class _Batch:
     created: float
     requests: list[dict[str, Any]]
     errors: list[dict[str, Any]] = field(default_factory=list)
-    times: dict[str, float] = field(default_factory=dict)  # when a state began
+    times: dict[str, float] = field(default_factory=dict)  # start of each state
     status: str = "validating"
     output_file_id: str | None = None
     error_file_id: str | None = None
@@ -166,7 +166,7 @@ class BatchEndpoints:
     # Control
 
     async def report(self, request: web.Request) -> web.Response:
-        """Return the counts; with `?containing=TEXT`, those of lines count only prompts that contain the text."""
+        """Return the counts; with `?containing=TEXT`, the counts of lines include only prompts with the text."""
         s, text = self.stats, request.query.get("containing", "")
         lines = [prompt for prompt in s.lines if text in prompt]
         return _json(
@@ -481,7 +481,7 @@ class BatchEndpoints:
         return None
 
     async def _reply(self, request: web.Request, value: object, lost: float) -> web.StreamResponse:
-        """Return a reply, or cut the connection: what the request asked for has taken effect."""
+        """Return a reply, or cut the connection after the request has taken effect."""
         if self._random.random() >= lost:
             return _json(value)
         _hang_up(request)

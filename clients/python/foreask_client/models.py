@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Json = dict[str, Any]
 KeyScope = Literal["read", "ask", "feedback", "write", "manage"]
-Lane = Literal["interactive", "bulk"]
+Lane = Literal["interactive", "bulk", "batch"]
 Version = Literal["latest", "live"]
 
 

@@ -23,7 +23,8 @@ class DocumentFields(TypedDict, total=False):
         metadata: an object to filter by.
         questions: ready-made questions, each a text or `{"text", "quote"}`. An empty list means no questions; None
             means that a language model writes them.
-        lane: `interactive` (default) or `bulk`, which has lower priority.
+        lane: `interactive` (default), `bulk`, which has lower priority, or `batch`: the questions are generated
+            within a day through the model's batch API.
     """
 
     collection: str
@@ -67,12 +68,12 @@ def json_request(body: Json, wait_seconds: int | None = None) -> Request[Documen
     return post("/v1/documents", Document, body, headers=_prefer(wait_seconds), repeatable=True, slow=True)
 
 
-def batch_request(collection: str, lines: Sequence[bytes]) -> Request[list[BatchLine]]:
+def batch_request(collection: str, lane: Lane | None, lines: Sequence[bytes]) -> Request[list[BatchLine]]:
     return Request(
         "POST",
         "/v1/documents:batch",
         _batch_lines,
-        params={"collection": collection},
+        params={"collection": collection} | ({} if lane is None else {"lane": lane}),
         content=b"\n".join(lines),
         headers={"content-type": "application/x-ndjson"},
         repeatable=True,

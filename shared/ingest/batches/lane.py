@@ -368,7 +368,7 @@ class BatchLane:
         )
 
     async def _limit_in(self, error: str) -> int:
-        """Return the limit of enqueued tokens that a message names, or else three quarters of what was enqueued."""
+        """Return the limit of enqueued tokens that a message names, or else three quarters of the enqueued tokens."""
         named = _NAMED_LIMIT.search(error)
         if named:
             return int(named[1].replace(",", ""))

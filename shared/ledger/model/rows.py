@@ -196,7 +196,7 @@ def planned_rows(lines: Sequence[PlannedLine]) -> dict[str, str]:
 
 
 def failed_line_rows(leases: Sequence[Lease], live: Collection[int]) -> dict[str, str]:
-    """Return failed lines; `live` marks those whose token is in `live`."""
+    """Return failed lines; `live` marks a line with a token in `live`."""
     return _rows(_lease(lease) | {"live": lease.token in live} for lease in leases)
 
 

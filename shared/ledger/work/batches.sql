@@ -203,7 +203,7 @@ SET output_bytes = :output_bytes, error_bytes = :error_bytes,
 DELETE FROM batch_lines WHERE batch_id = :id AND token = ANY(CAST(:tokens AS bigint[]))
 
 -- name: move_to_live
--- Move chunks whose lines failed to the bulk lane: those that need no further batch, and those that failed twice.
+-- Move chunks whose lines failed to the bulk lane if they need no further batch, or have failed twice.
 UPDATE chunks c SET lane = {bulk_lane}, attempts = 0
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint, live boolean)
 WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.lane = {batch_lane}

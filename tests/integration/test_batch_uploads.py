@@ -1,0 +1,67 @@
+"""Uploads in the lane `batch`: accepted if the lane can be used, refused with a sentence otherwise."""
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.api import calling
+
+DOCUMENT = {"text": "The lighthouse stands on the cliff.", "external_id": "a.md", "lane": "batch"}
+
+
+def configured(settings, **tuning):
+    return settings.model_copy(update={"llm_batches": True, "tuning": settings.tuning.model_copy(update=tuning)})
+
+
+async def lanes(services):
+    async with services.database.begin() as connection:
+        return sorted((await connection.execute(text("SELECT lane FROM documents"))).scalars())
+
+
+async def test_batch_lane_accepts_every_kind_of_upload(services, settings, provider):
+    async with calling(configured(settings), services) as client:
+        as_json = await client.post("/v1/documents", json=DOCUMENT)
+        as_form = await client.post(
+            "/v1/documents", data={"lane": "batch"}, files={"file": ("b.md", b"# Title\n\nText")}
+        )
+        as_line = await client.post(
+            "/v1/documents:batch?lane=batch",
+            content=b'{"external_id": "c.md", "text": "Text."}',
+            headers={"content-type": "application/x-ndjson"},
+        )
+
+    assert [reply.status_code for reply in (as_json, as_form, as_line)] == [202, 202, 200]
+    assert await lanes(services) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("path", ["/v1/documents", "/v1/documents:batch?lane=batch"])
+async def test_unconfigured_batch_lane_is_refused(client, services, path):
+    kind = "application/x-ndjson" if "lane" in path else "application/json"
+    body = b'{"text": "Text."}' if "lane" in path else b'{"text": "Text.", "lane": "batch"}'
+    reply = await client.post(path, content=body, headers={"content-type": kind})
+
+    assert reply.status_code == 422
+    assert "set FOREASK_LLM_BATCHES=on" in reply.json()["detail"]
+    assert await lanes(services) == []
+
+
+async def test_batch_lane_is_refused_for_question_per_call(services, settings):
+    async with calling(configured(settings, question_strategy="per-question"), services) as client:
+        reply = await client.post("/v1/documents", json=DOCUMENT)
+
+    assert reply.status_code == 422
+    assert "one call for each question" in reply.json()["detail"]
+
+
+async def test_provider_without_usable_batches_is_refused_by_name(services, settings):
+    lane = services.batch_lane
+    values = "gen_random_uuid(), :provider, :model, 'planned', 'it forgets'"
+    insert = f"INSERT INTO batches (id, provider, model, state, error) VALUES ({values})"
+    async with services.database.begin() as connection:
+        await connection.execute(text(insert), {"provider": lane.provider, "model": lane.lines.model})
+        for state in ("creating", "running", "collecting", "failed"):
+            await connection.execute(text("UPDATE batches SET state = :state"), {"state": state})
+    async with calling(configured(settings), services) as client:
+        reply = await client.post("/v1/documents", json=DOCUMENT)
+
+    assert reply.status_code == 409
+    assert f"The provider {lane.provider} cannot be used for batches: it forgets." in reply.json()["detail"]
