@@ -12,7 +12,7 @@ from shared.domain.errors import LeaseLost
 from shared.domain.rates import Rates
 from shared.domain.states import BatchState, DocumentState
 from shared.ingest.batches.lane import BatchTerms
-from shared.ledger.work.batches import Batches
+from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
 from tests.integration.test_erasure import finished, make_all_due
 from tests.support.api import work
@@ -575,6 +575,16 @@ async def test_unusable_provider_is_refused_by_probe(services, library, provider
     assert reason in probe.error
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
     assert len(await rows(services, "SELECT 1 FROM batches")) == 1
+
+
+async def test_probe_waits_until_list_is_complete(services, provider, library, unprobed):
+    provider.batch_script(list_lag_seconds=0.3)
+    await prepared(services, library)
+    lane = replace(unprobed, terms=replace(TERMS, list_lag=timedelta(seconds=5)))
+    await until(services, lane, "tenant IS NULL", "done", "failed")
+
+    probe = await services.ledger.batches.probe(lane.provider, "scripted")
+    assert probe == Probe(BatchState.DONE, None)
 
 
 async def test_disabled_lane_leaves_chunks_to_live_workers(services, library, provider, lane):

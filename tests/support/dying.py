@@ -16,8 +16,11 @@ from typing import Any
 
 import shared.ingest.generate.stage
 import shared.ledger.model.rows
+import shared.ledger.work.batches
 from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ledger.work.batches import Batches
 from shared.ledger.work.work import Work
+from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
 from workers.__main__ import main
 
@@ -38,6 +41,15 @@ POINTS = {
     "after the answer": KillPoint("generate", shared.ingest.generate.stage, "generate_questions"),
     "within its transaction": KillPoint("generate", shared.ledger.model.rows, "generated_rows"),
     "after its commit": KillPoint("generate", Work, "settle_generated"),
+    "after the plan of a batch": KillPoint("generate", Batches, "fill"),
+    "before the upload of a batch": KillPoint("generate", BatchProvider, "upload", before=True),
+    "after the upload of a batch": KillPoint("generate", BatchProvider, "upload"),
+    "before the create of a batch": KillPoint("generate", BatchProvider, "create", before=True),
+    "after the create of a batch": KillPoint("generate", BatchProvider, "create"),
+    "after a poll of a batch": KillPoint("generate", BatchProvider, "get"),
+    "within the collection of a batch": KillPoint("generate", shared.ledger.work.batches, "settle_generated"),
+    "after the collection of a batch": KillPoint("generate", Batches, "settle"),
+    "before the end of a batch": KillPoint("generate", Batches, "finish", before=True),
     "before the upsert": KillPoint("index", Index, "upsert", before=True),
     "after the upsert": KillPoint("index", Index, "upsert"),
     "before the delete": KillPoint("index", Index, "sweep", before=True),

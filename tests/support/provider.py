@@ -69,8 +69,8 @@ class Stats:
     spoilt: Counter[str] = field(default_factory=Counter)  # useless replies among `answered`, by prompt
     abandoned: Counter[str] = field(default_factory=Counter)  # `answered` after the caller had disconnected, by prompt
     prompts: dict[str, str] = field(default_factory=dict)  # text of a prompt by its key in the counters
-    prompt_tokens: int = 0  # billed for chats
-    completion_tokens: int = 0
+    prompt_tokens: Counter[str] = field(default_factory=Counter)  # billed for chats, by prompt
+    completion_tokens: Counter[str] = field(default_factory=Counter)
     embeddings: int = 0
     embedded_inputs: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class Stats:
     headers: dict[str, dict[str, str]] = field(default_factory=dict)  # headers of the last call of each kind
 
 
-_BY_PROMPT = ("chats", "answered", "spoilt", "abandoned")
+_BY_PROMPT = ("chats", "answered", "spoilt", "abandoned", "prompt_tokens", "completion_tokens")
 
 
 class ScriptedEndpoints:
@@ -125,8 +125,8 @@ class ScriptedEndpoints:
                 "abandoned": s.abandoned.total() + sum(chat.transport is None for chat in self._chats),
                 # Repeated calls whose earlier reply reached a connected caller.
                 "repeated": sum(max(0, n - s.spoilt[key] - s.abandoned[key] - 1) for key, n in s.answered.items()),
-                "prompt_tokens": s.prompt_tokens,
-                "completion_tokens": s.completion_tokens,
+                "prompt_tokens": s.prompt_tokens.total(),
+                "completion_tokens": s.completion_tokens.total(),
                 "embeddings": s.embeddings,
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
@@ -208,8 +208,8 @@ class ScriptedEndpoints:
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
             self.stats.spoilt[key] += 1
         completion = _completion(body, key, content, finish)
-        self.stats.prompt_tokens += completion["usage"]["prompt_tokens"]
-        self.stats.completion_tokens += completion["usage"]["completion_tokens"]
+        self.stats.prompt_tokens[key] += completion["usage"]["prompt_tokens"]
+        self.stats.completion_tokens[key] += completion["usage"]["completion_tokens"]
         reply = orjson.dumps(completion)
         draw -= s.share_malformed
         if 0 <= draw < s.share_drip:

@@ -33,6 +33,7 @@ class Scale:
         limited_per_second: calls that the limit allows; the short suite leaves processor time for other tests.
         unlimited_documents: the same for an undeclared limit.
         erased_documents: documents of one chunk each of a tenant that is erased.
+        batch_kills: number of workers killed at each point of a batch.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -54,6 +55,7 @@ class Scale:
     limited_per_second: int
     unlimited_documents: int
     erased_documents: int
+    batch_kills: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -77,6 +79,7 @@ SCALES = {
         limited_per_second=15,
         unlimited_documents=14,
         erased_documents=60,
+        batch_kills=5,
         lease_seconds=2,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -98,6 +101,7 @@ SCALES = {
         limited_per_second=40,
         unlimited_documents=167,
         erased_documents=10_000,
+        batch_kills=23,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -118,6 +122,7 @@ SCALES = {
         limited_per_second=40,
         unlimited_documents=333,
         erased_documents=10_000,
+        batch_kills=23,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,

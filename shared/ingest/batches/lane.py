@@ -380,7 +380,7 @@ class BatchLane:
     async def _collect(self, batch: Batch) -> None:
         error = batch.error
         if batch.is_probe:
-            error = error or await probing.fault_of(self.api, batch)
+            error = error or await probing.fault_of(self.api, batch, self.terms.list_lag)
         else:
             error = await self._collect_lines(batch) or error
         for file_id in (batch.file_id, batch.output_file_id, batch.error_file_id):

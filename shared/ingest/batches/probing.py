@@ -6,7 +6,10 @@ found again. Such a provider is refused by name.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from shared.domain.batches import Batch
+from shared.domain.errors import Transient
 from shared.providers.batches import BatchProvider, NotThere, found, request_line
 from shared.providers.chat import ChatRequest, Completion, Message
 
@@ -21,15 +24,16 @@ def content(model: str) -> bytes:
     return b"".join(request_line(custom_id, request.body(model)) for custom_id in _IDS)
 
 
-async def fault_of(api: BatchProvider, batch: Batch) -> str | None:
+async def fault_of(api: BatchProvider, batch: Batch, list_lag: timedelta) -> str | None:
     """Return the reason why a provider's batches cannot be used, or None.
 
     Args:
         api: the provider's batch API.
         batch: the probe, which has ended.
+        list_lag: time after which the provider's list certainly contains a batch.
 
     Raises:
-        Transient: the provider did not answer.
+        Transient: the provider did not answer, or its list may not be complete yet.
     """
     if batch.output_file_id is None:
         return "its batch of two requests has no results"
@@ -42,5 +46,7 @@ async def fault_of(api: BatchProvider, batch: Batch) -> str | None:
     if answered != _IDS:
         return "it reports a completed batch, but the results do not answer the two requests"
     if found(await api.list_since(batch.created_at), str(batch.id), batch.file_id or "") is None:
+        if batch.since_submitted is None or batch.since_submitted < list_lag:
+            raise Transient("the provider's list of batches does not show the probe yet")
         return "its list of batches shows neither metadata nor input files, so a lost reply would be paid twice"
     return None
