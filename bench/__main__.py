@@ -12,6 +12,7 @@ QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if
 RETRIEVAL_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/qrels.tsv"))
 BENCHMARKS = {
     "alerts": ["--minutes", "2"],
+    "batches": ["5000"],
     "bm25": [],
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],

@@ -96,6 +96,8 @@ LATE = "tests/integration/test_erasure.py::test_settlement_during_tenant_erasure
 STALLED = "tests/faults/test_tenant_erased.py::test_stalled_indexing_worker_leaves_no_points_after_erasure"
 LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
+BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twice"
+LANE = "tests/integration/test_batch_lane.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 BUGS = (
     Bug(
@@ -587,6 +589,54 @@ BUGS = (
         "tests/integration/test_webhooks.py::test_late_result_does_not_replace_result_of_retry",
         "shared/ledger/tenants/webhooks.sql",
         ((" AND due_at = :claimed_until RETURNING", " AND (due_at = :claimed_until OR true) RETURNING"),),
+    ),
+    Bug(
+        "a batch is created without a look at the list",
+        BATCHES + "[after the create of a batch]",
+        "shared/ingest/batches/lane.py",
+        (("listed = await self.api.list_since(batch.created_at)", "listed = []"),),
+    ),
+    Bug(
+        "a create is repeated before the list must show the batch",
+        BATCHES + "[after the create of a batch]",
+        "shared/ingest/batches/lane.py",
+        (("batch.since_tried < self.terms.list_lag:", "batch.since_tried < timedelta():"),),
+    ),
+    Bug(
+        "the time of a create is recorded after it",
+        BATCHES + "[after the create of a batch]",
+        "shared/ingest/batches/lane.py",
+        (("                await self.batches.try_create(batch)", "                pass"),),
+    ),
+    Bug(
+        "the leases of lines end while their batch runs",
+        BATCHES + "[after a poll of a batch]",
+        "shared/ledger/work/batches.py",
+        (("_LINES_LEASE = timedelta(days=7)", "_LINES_LEASE = timedelta(seconds=1)"),),
+    ),
+    Bug(
+        "a delayed create of a lost claim succeeds",
+        LANE + "test_delayed_create_of_lost_claim_makes_no_batch",
+        "shared/ingest/batches/lane.py",
+        (("await self.api.delete_file(batch.file_id)", "pass"),),
+    ),
+    Bug(
+        "an upload waits for the batch of a replaced version",
+        LANE + "test_edit_during_batch_waits_unless_interactive[edited0]",
+        "shared/ledger/work/claims.sql",
+        (("w.lane <> {interactive_lane} OR NOT EXISTS", "TRUE OR NOT EXISTS"),),
+    ),
+    Bug(
+        "a useless reply in a batch is paid for again",
+        LANE + "test_useless_reply_is_repaired_without_second_payment[share_malformed]",
+        "shared/ingest/batches/lines.py",
+        (("completion.usage, () if reply is None else (reply,))", "completion.usage, ())"),),
+    ),
+    Bug(
+        "an erasure finishes while the provider has the texts",
+        LANE + "test_erasure_cancels_batch_and_restores_nothing[tenant]",
+        "shared/ledger/erasure/erasures.sql",
+        (("b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})", "false)"),),
     ),
 )
 
