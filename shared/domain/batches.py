@@ -38,6 +38,7 @@ class Batch:
         since_added: time since the last line was planned.
         since_progress: time since the provider last reported progress.
         cancelled: whether the batch is to be cancelled.
+        foreign: whether it belongs to another provider than the one of the process that has claimed it.
         token: fencing token of the claim.
     """
 
@@ -62,6 +63,7 @@ class Batch:
     since_submitted: timedelta | None
     since_progress: timedelta
     cancelled: bool
+    foreign: bool
     token: int
 
     @property

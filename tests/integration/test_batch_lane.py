@@ -605,6 +605,29 @@ async def test_disabled_lane_still_collects_its_batches(services, library, provi
     assert {chunk.state for chunk in await chunks(services)} == {"generated"}
 
 
+async def test_planned_batch_of_former_provider_is_planned_again(services, library, provider, lane):
+    await prepared(services, library)
+    await until(services, replace(lane, terms=replace(TERMS, wait=HOUR)), "tenant IS NOT NULL", "planning")
+    await rows(services, "UPDATE batches SET provider = 'elsewhere', due_at = now() WHERE state = 'planning'")
+    await eventually(lambda: _all_generated(services, lane), timeout=20)
+
+    ended = await rows(
+        services, "SELECT provider, state, settled FROM batches WHERE tenant IS NOT NULL ORDER BY created_at"
+    )
+    assert ended == [("elsewhere", "failed", 3), (lane.provider, "done", 3)]
+
+
+@pytest.mark.parametrize(("age", "state"), [("6 days", "running"), ("8 days", "failed")])
+async def test_running_batch_of_former_provider_is_abandoned_late(services, library, lane, age, state):
+    await prepared(services, library)
+    await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
+    moved = "provider = 'elsewhere', due_at = now(), created_at = now() - CAST(CAST(:age AS text) AS interval)"
+    await rows(services, f"UPDATE batches SET {moved} WHERE tenant IS NOT NULL", age=age)
+    await work_on(replace(lane, terms=replace(TERMS, enabled=False)))
+
+    assert await rows(services, "SELECT state FROM batches WHERE tenant IS NOT NULL") == [(state,)]
+
+
 async def test_old_batches_are_forgotten(services, library, lane):
     await prepared(services, library)
     await until(services, lane)

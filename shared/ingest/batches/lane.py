@@ -184,6 +184,11 @@ class BatchLane:
             await self.batches.postpone(batch, min(after or self.terms.poll, _MOST_POLLS * self.terms.poll))
 
     async def _step(self, batch: Batch, require_lease: Callable[[], None]) -> None:
+        if batch.foreign and batch.state is not BatchState.COLLECTING:
+            await self.batches.ended(
+                batch, unanswered=Unanswered.LATER, error="its provider is not configured any more"
+            )
+            return
         match batch.state:
             case BatchState.PLANNING:
                 await self._fill(batch)
@@ -211,6 +216,9 @@ class BatchLane:
             if enqueued.bytes and enqueued.bytes + most_bytes > limit_bytes:
                 await self.batches.postpone(batch, self.terms.poll)
                 return
+        if batch.model != self.lines.model:
+            await self.batches.seal(batch)  # its lines are dropped: they need calls of the new model
+            return
         lines, is_full = await self._add_chunks(batch, most_bytes)
         if is_full:
             await self.batches.seal(batch)
@@ -384,7 +392,7 @@ class BatchLane:
         else:
             error = await self._collect_lines(batch) or error
         for file_id in (batch.file_id, batch.output_file_id, batch.error_file_id):
-            if file_id is not None:
+            if file_id is not None and not batch.foreign:
                 await self.api.delete_file(file_id)
         await self.batches.finish(batch, error)
         log.info("batch.finished", lines=batch.lines, error=error)

@@ -163,8 +163,9 @@ class Batches:
     # Changes of a claimed batch; each raises LeaseLost if another process has claimed it
 
     async def claim(self, provider: str) -> Batch | None:
-        """Claim the batch of a provider that has been due longest; None if none is due."""
-        parameters = {"provider": provider, "worker": self._worker, "lease": self.lease}
+        """Claim the batch that a process of this provider can continue, longest due first; None if none is due."""
+        leases = {"lease": self.lease, "lines_lease": _LINES_LEASE}
+        parameters = {"provider": provider, "worker": self._worker} | leases
         claimed = await self._database.rows(SQL.claim, parameters)
         return _batch(claimed[0]) if claimed else None
 

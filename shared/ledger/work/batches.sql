@@ -52,17 +52,22 @@ WHERE tenant IS NULL AND provider = :provider AND model = :model
 ORDER BY created_at DESC LIMIT 1
 
 -- name: claim
--- Claim the batch that has been due longest.
+-- Claim the batch that has been due longest. Batches of a provider that is not configured any more are claimed if no call
+-- of the provider is needed, and when the leases of their lines have ended.
 UPDATE batches b
 SET due_at = now() + CAST(:lease AS interval), lease_token = nextval('fencing'), leased_by = :worker
 WHERE b.id = (SELECT b.id FROM batches b
-              WHERE {OPEN_BATCHES:b} AND b.provider = :provider AND b.due_at <= now()
+              WHERE {OPEN_BATCHES:b} AND b.due_at <= now()
+                AND (b.provider = :provider
+                     OR b.state IN ({BatchState.PLANNING}, {BatchState.PLANNED}, {BatchState.COLLECTING})
+                        AND b.output_file_id IS NULL AND b.error_file_id IS NULL
+                     OR b.created_at <= now() - CAST(:lines_lease AS interval))
               ORDER BY b.due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING b.id, b.tenant, b.model, b.state, b.lines, b.bytes, b.created_at, b.file_id, b.provider_id,
           b.output_file_id, b.error_file_id, b.output_bytes, b.error_bytes, b.done, b.unanswered, b.error,
           now() - b.tried_at AS since_tried, now() - b.added_at AS since_added,
           now() - b.submitted_at AS since_submitted, now() - b.progressed_at AS since_progress,
-          b.cancelled_at IS NOT NULL AS cancelled, b.lease_token AS token
+          b.cancelled_at IS NOT NULL AS cancelled, b.provider <> :provider AS foreign, b.lease_token AS token
 
 -- part: held
 -- The claimed batch, if the claim holds.
@@ -223,7 +228,7 @@ WITH RECURSIVE {generating_tenants}, needed AS MATERIALIZED (
         SELECT w.content_key FROM chunks w
         WHERE {TO_GENERATE:w} AND w.tenant = t.tenant AND w.lane = {interactive_lane} AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit) w
-    WHERE t.tenant IS NOT NULL
+    WHERE t.tenant IS NOT NULL AND EXISTS (SELECT 1 FROM batch_lines)
 )
 UPDATE chunks SET leased_by = NULL, due_at = now(), lane = {bulk_lane}
 WHERE (id, version) IN (
