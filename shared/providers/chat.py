@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
@@ -13,6 +14,9 @@ from shared.domain.usage import Usage
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
+
+
+_FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +85,33 @@ class ChatModel(Protocol):
 
 
 class OpenAIChat:
-    """A `ChatModel` over `/chat/completions`."""
+    """A `ChatModel` over `/chat/completions`.
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    The tier is sent with a request, but is not part of `ChatRequest`: paid replies are found under the request,
+    whatever they cost.
+
+    Args:
+        provider: the connections.
+        model: name of the model.
+        tier: requested service tier, `STANDARD` or `FLEX`; the reply may be of another one.
+    """
+
+    def __init__(self, provider: Provider, model: str, tier: Tier = Tier.STANDARD) -> None:
         self._provider = provider
         self._model = model
+        self._sent = {} if tier is Tier.STANDARD else {"service_tier": tier.value}
+        self._timeout = None if tier is Tier.STANDARD else _FLEX_TIMEOUT
+
+    def in_tier(self, tier: Tier) -> OpenAIChat:
+        """Return the same model over the same connections in another service tier."""
+        return OpenAIChat(self._provider, self._model, tier)
 
     @property
     def name(self) -> str:
         return self._model
 
     async def complete(self, request: ChatRequest) -> Completion:
-        reply = await self._provider.post("/chat/completions", request.body(self._model))
+        reply = await self._provider.post("/chat/completions", request.body(self._model) | self._sent, self._timeout)
         return _completion(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:

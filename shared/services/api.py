@@ -103,6 +103,7 @@ def assemble(parts: Parts) -> ApiServices:
         ledger.collections,
         ledger.estimates,
         model=parts.chat.name,
+        tier=parts.settings.ingest_tier,
         embedding=parts.settings.embedding_model or "",
         limits=limiters.of_load,
     )

@@ -15,6 +15,7 @@ from shared.domain.errors import Transient
 from shared.domain.estimates import Estimate, StoredChunk
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
+from shared.domain.tiers import Tier
 from shared.ingest.costs.arithmetic import Amounts, Need, Quantities, Ratios, amounts, duration, measured, need_of
 from shared.ingest.costs.prices import PriceOf
 from shared.ingest.costs.texts import restored
@@ -93,6 +94,7 @@ class Estimator:
         collections: collections in the ledger.
         ledger: inputs of estimates.
         model: the language model.
+        tier: service tier of its calls.
         embedding: the embedding model of new collections.
         limits: returns the limits of a tenant and of an embedding model.
     """
@@ -105,6 +107,7 @@ class Estimator:
         ledger: Estimates,
         *,
         model: str,
+        tier: Tier,
         embedding: str,
         limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
     ) -> None:
@@ -113,6 +116,7 @@ class Estimator:
         self._collections = collections
         self._ledger = ledger
         self._model = model
+        self._tier = tier
         self._embedding = embedding
         self._limits = limits
 
@@ -212,7 +216,7 @@ class Estimator:
             embedding_tokens=come_to.embed.prompt_tokens,
             points=come_to.points,
             exact=exact,
-            llm_cost=self._price_of("generate", come_to.generate, self._model),
+            llm_cost=self._price_of("generate", come_to.generate, self._model, self._tier),
             embedding_cost=self._price_of("embed", come_to.embed, embedding),
             seconds=seconds,
             tightest=tightest,
