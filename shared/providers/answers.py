@@ -97,8 +97,10 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
     try:
         yield
     except openai.APIStatusError as error:
-        _log_words(error, component, api_key, status=error.status_code, provider_request_id=error.request_id)
-        raise _from_status(error, component, has_key=api_key != NO_KEY) from error
+        converted = _from_status(error, component, has_key=api_key != NO_KEY)
+        level = "info" if isinstance(converted, NoCapacity) else "warning"
+        _log_words(error, component, api_key, level, status=error.status_code, provider_request_id=error.request_id)
+        raise converted from error
     except openai.APITimeoutError as error:
         raise TimedOut(
             f"the {component} provider did not answer in time", component=component, answered=True
@@ -114,10 +116,10 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
         ) from error
 
 
-def _log_words(error: openai.APIError, component: str, api_key: str, **fields: object) -> None:
+def _log_words(error: openai.APIError, component: str, api_key: str, level: str = "warning", **fields: object) -> None:
     said = error.body.get("message") if isinstance(error.body, dict) else error.body
     words = _KEYS.sub("***", (said if isinstance(said, str) else "").replace(api_key, "***"))
-    log.warning(
+    getattr(log, level)(
         "provider.answered", component=component, code=error.code, type=error.type, words=words[:_WORDS], **fields
     )
 

@@ -7,12 +7,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.errors import TimedOut
 from shared.domain.tiers import Tier
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate_stage
 from shared.ledger.work.work import Work
+from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import NEUTRAL, LimitedChat
+from shared.providers.provider import Provider
 from tests.support.api import work
 from tests.support.waiting import eventually
 
@@ -77,15 +80,20 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
 async def test_query_is_answered_while_flex_is_refused(services, library, provider, flexible):
     provider.script(share_no_capacity=1.0)
     await add_all(services, library, 20)
-    assert await generate_due(flexible()) == 20
 
+    async def flex_pauses():
+        assert await generate_due(flexible()) == 20
+        (use, *_) = await services.limiters.llm.usage("default")
+        return use.flex_pause > timedelta(0)
+
+    await eventually(flex_pauses)
     chat = LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)
     async with asyncio.timeout(10):
         assert (await chat.complete(NEUTRAL)).text
     assert await booked(services) == {}
 
 
-async def test_ingest_waits_for_flex_unless_told_otherwise(services, library, provider, flexible):
+async def test_refused_flex_falls_back_only_if_set(services, library, provider, flexible):
     provider.script(share_no_capacity=1.0)
     await add_all(services, library, 5)
     assert await generate_due(flexible()) == 5
@@ -139,3 +147,14 @@ async def test_call_longer_than_many_leases_is_paid_once(services, library, prov
     assert await booked(services) == {Tier.FLEX: 1}
     assert (await one(services, "SELECT state, lost_leases FROM chunks")) == ("generated", 0)
     assert provider.stats()["bodies"][-1]["service_tier"] == "flex"
+
+
+async def test_flex_call_may_take_longer_than_timeout(provider):
+    provider.script(latency_seconds=1.0)
+    connection = Provider(component="llm", base_url=provider.url, api_key=None, timeout=timedelta(seconds=0.5))
+    standard = OpenAIChat(connection, "scripted")
+
+    with pytest.raises(TimedOut):
+        await standard.complete(NEUTRAL)
+    assert (await standard.in_tier(Tier.FLEX).complete(NEUTRAL)).tier is Tier.FLEX
+    await connection.aclose()

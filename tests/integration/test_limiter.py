@@ -618,7 +618,7 @@ async def test_flex_calls_of_dead_process_are_forgotten(flex):
     assert await flex.start(1, capacity=100) == 1
 
 
-async def test_pauses_of_refused_flex_calls_grow_until_one_is_served(flex):
+async def test_refused_flex_pauses_grow_until_one_succeeds(flex):
     pauses = []
     for _ in range(200):
         if await flex.start(1, capacity=0):

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- One pass over the shared state of a provider: settle the finished calls, then grant calls within all limits.
 --
--- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease), 3 those of them in
---       the service tier flex, then a state (hash) for each tenant with limits
+-- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease), 3 its calls in
+--       flight in the service tier flex, then a state (hash) for each tenant with limits
 -- ARGV  1 JSON, written by shared/providers/limiter/script.py, which also reads the reply:
 --       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, the wait of
 --       calls in the tier flex because of their own limit, the time since when all of them are refused, calls in flight,
