@@ -606,6 +606,15 @@ async def test_flex_calls_in_flight_follow_capacity(flex):
     assert len(flex.served) >= 29
 
 
+async def test_waiting_flex_calls_delay_no_other_call(flex):
+    await flex.start(64, capacity=64)
+    requests = [*slot_requests(2, CallKind.FLEX), *slot_requests(2), *slot_requests(1, CallKind.QUERY)]
+
+    answers = (await flex.script(requests, [], [], {})).answers
+
+    assert [type(answer) for answer in answers] == [Wait, Wait, Grant, Grant, Grant]
+
+
 async def test_flex_calls_of_dead_process_are_forgotten(flex):
     await flex.start(64, capacity=64)
     assert await flex.start(1, capacity=100) == 0
@@ -642,9 +651,8 @@ async def test_refused_flex_pauses_grow_until_one_succeeds(flex):
 async def test_refused_flex_calls_pause_only_flex(pool):
     limiter = await pool.process(in_flight=1, timing=replace(QUICK, cooldown=timedelta(seconds=20)))
     refusals = await failures(pool, limiter, 1)  # an error of the provider counts for the breaker
-    for _ in range(2):
-        with pytest.raises(NoCapacity) as refused:
-            await pool.call(limiter, error=FULL, max_wait=FLEX)
+    with pytest.raises(NoCapacity) as refused:
+        await pool.call(limiter, error=FULL, max_wait=FLEX)
     assert refused.value.retry_after >= timedelta(seconds=30)
     assert not refused.value.burns_attempt
 
@@ -666,7 +674,8 @@ async def test_long_flex_calls_do_not_delay_other_ingest(pool):
     with pytest.raises(NoCapacity):
         await pool.call(limiter, error=FULL, max_wait=FLEX)  # the limit is now one call
     await pool.call(limiter, max_wait=FLEX)
-    long = [asyncio.create_task(pool.call(limiter, seconds=60, max_wait=FLEX)) for _ in range(8)]
+    # more than a process requests at once
+    long = [asyncio.create_task(pool.call(limiter, seconds=60, max_wait=FLEX)) for _ in range(100)]
     await asyncio.sleep(0.3)
 
     async with asyncio.timeout(10):
