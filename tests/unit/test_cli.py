@@ -557,3 +557,61 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
         ("GET", "/v1/collections/default/accepted"),
         ("DELETE", f"{address}/{question['id']}"),
     ]
+
+
+ESTIMATE = {
+    "documents": 2,
+    "chunks": 4,
+    "calls": 4,
+    "prompt_tokens": 1_000,
+    "completion_tokens": 100,
+    "embeddings": 20,
+    "embedding_tokens": 900,
+    "llm_cost": 0.5,
+    "embedding_cost": 0.25,
+    "exact": True,
+    "seconds": None,
+    "tightest": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ({}, "costs 0.75"),
+        ({"embedding_cost": None}, "costs 0.50 without embeddings, whose price is unknown"),
+        ({"llm_cost": None}, "costs 0.25 without calls, whose price is unknown"),
+        ({"llm_cost": None, "embedding_cost": None}, "the cost is unknown, because no price is set"),
+    ],
+)
+def test_estimate_names_costs_without_price(costs, words):
+    assert output.estimate_line(ESTIMATE | costs).rpartition("; ")[2] == words
+
+
+def test_status_shows_tier_and_cached_share():
+    stage = {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None}
+    generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5}
+    work = {
+        "stages": {"parse": stage},
+        "unserved": [],
+        "budget": {"cost_per_day": 1.0, "unpriced_calls": 7, "notice": None},
+        "dead": 0,
+        "eta_seconds": None,
+        "chunks_per_minute": 0,
+        "limits": [],
+        "estimates": [],
+        "usage": [
+            generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500, "completion_tokens": 10},
+            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # of a server without tiers
+        ],
+    }
+    console = Console(file=io.StringIO(), width=200)
+    console.print(output.status({"status": "ready"}, work, []))
+    shown = console.file.getvalue()
+
+    lines = [line.split() for line in shown.splitlines() if "handbook: generate" in line]
+    assert [line[-6:] for line in lines] == [
+        ["flex", "252", "2,000", "25%", "10", "0.5000"],
+        ["m", "standard", "252", "3,000", "10", "0.5000"],
+    ]
+    assert "the cost of 7 calls today is unknown, and not counted" in shown

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.limit_use import LimitUse
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.ingest.costs.arithmetic import Amounts, Quantities, Ratios, amounts, duration, line
 from shared.ingest.costs.texts import restored
@@ -15,6 +16,7 @@ from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.services.ingest import price
 from shared.settings import Settings
 
+OPENAI_URL = "https://api.openai.com/v1"
 AMOUNTS = Amounts(
     documents=10,
     chunks=600,
@@ -116,7 +118,48 @@ def test_configured_prices_override_list_prices():
     own = settings(llm_model="gpt-5-mini", embedding_model="e", **prices)
     assert price(own, "generate", Usage(1_000_000, 500_000)) == 6.0
     assert price(own, "embed", Usage(1_000_000)) == 0.5
-    assert price(settings(llm_model="m", llm_input_price=0.0), "generate", Usage(1_000, 1_000)) == 0.0
+    free = settings(llm_model="m", llm_input_price=0.0, llm_output_price=0.0)
+    assert price(free, "generate", Usage(1_000, 1_000)) == 0.0
+
+
+def test_missing_output_price_is_listed_or_unknown():
+    listed = settings(llm_base_url=OPENAI_URL, llm_model="gpt-4o-mini", llm_input_price=1.0)
+    assert price(listed, "generate", Usage(10**6, 10**6)) == pytest.approx(1.6)
+    assert price(settings(llm_model="m", llm_input_price=1.0), "generate", Usage(1_000, 1_000)) is None
+    assert price(settings(llm_model="m", llm_output_price=1.0), "generate", Usage(1_000, 0)) is None
+
+
+def test_cached_and_written_tokens_have_their_list_prices():
+    luna = settings(llm_base_url=OPENAI_URL, llm_model="gpt-5.6-luna")
+    plain, cached, written = (
+        price(luna, "generate", usage)
+        for usage in (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+    )
+    assert cached == pytest.approx(0.1 * plain)
+    assert written == pytest.approx(1.25 * plain)
+
+
+@pytest.mark.parametrize("own", [{"llm_model": "gpt-4-turbo"}, {"llm_input_price": 10.0, "llm_output_price": 30.0}])
+def test_tokens_without_price_of_cache_cost_like_others(own):
+    model = settings(llm_base_url=OPENAI_URL, **own)
+    usages = (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+    assert [price(model, "generate", usage) for usage in usages] == [10.0] * 3
+
+
+def test_flex_and_batch_cost_half_unless_set():
+    prices = {"llm_model": "m", "llm_input_price": 2.0, "llm_output_price": 8.0}
+    usage = Usage(1_000_000, 500_000)
+
+    def costs(**more):
+        return [price(settings(**prices, **more), "generate", usage, tier=tier) for tier in Tier]
+
+    assert costs() == [6.0, 3.0, 3.0]
+    assert costs(llm_tier_prices="flex=1") == [6.0, 6.0, 3.0]
+
+
+def test_embedding_without_price_has_list_price():
+    openai = settings(embedding_base_url=OPENAI_URL, embedding_model="text-embedding-3-small")
+    assert price(openai, "embed", Usage(10**6)) == pytest.approx(0.02)
 
 
 def test_major_providers_have_list_prices():
