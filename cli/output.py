@@ -273,7 +273,28 @@ def estimate_line(estimate: Json) -> str:
         parts.append("the cost is unknown, because no price is set")
     if estimate["seconds"] is not None:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+    if estimate["paid_chunks"]:
+        parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate["margin"] is not None:
+        parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
+
+
+def tiers_table(estimate: Json) -> Table:
+    """Return the costs of an estimate by model and tier, with the durations of the server's own model."""
+    table = _table("model", "tier", "calls cost", "duration", "limited by")
+    for offer in estimate["tiers"]:
+        cost = "unknown" if offer["llm_cost"] is None else f"{offer['llm_cost']:,.2f}"
+        table.add_row(escape(offer["model"]), offer["tier"], cost, _duration_of(offer), offer["tightest"] or "")
+    return table
+
+
+def _duration_of(offer: Json) -> str:
+    if offer["seconds"] is None:
+        return ""
+    bound = {"flex": "at least ", "batch": "at most "}.get(offer["tier"], "")
+    fills = f" ({offer['fills']:,} fills)" if (offer["fills"] or 0) > 1 else ""
+    return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
 def print_load(console: Console, load: CorpusLoad) -> None:
