@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("pause_reason", sa.Text()),  # null unless paused
         sa.Column("idempotency_key", sa.Text()),  # two open jobs of a kind never have the same
+        sa.Column("expected", sa.Integer()),  # number of documents that its start announced; null if unknown
         sa.Column("closed_at", sa.TIMESTAMP(timezone=True)),  # since when it gets no more documents
         sa.Column("documents", postgresql.JSONB()),  # numbers by state at its end; null while it is open
         sa.Column("created_at", sa.TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("now()")),
