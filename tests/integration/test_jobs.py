@@ -10,7 +10,7 @@ from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, with_keys, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 BROKEN_PDF = "%PDF-1.7 this is no PDF"
 
@@ -306,7 +306,7 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     evaluation = (await client.post("/v1/collections/default/evaluations", json=labelled)).json()["id"]
 
     found, cursor = [], None
-    while True:
+    for _ in range(10):
         reply = await client.get("/v1/jobs", params={"limit": 1} | ({"cursor": cursor} if cursor else {}))
         page = JobPage.model_validate_json(reply.content)
         found += page.items
@@ -356,7 +356,8 @@ async def test_events_of_a_job_follow_it_to_its_end(client, services, provider):
     await work(services)
     await settle(services)
 
-    reply = await client.get(f"/v1/jobs/{job_id}/events")
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        reply = await client.get(f"/v1/jobs/{job_id}/events")
 
     name, data = reply.text.strip().split("\n")
     assert name == "event: job"
