@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk
+from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk, Job
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
 from rich import box
@@ -23,6 +23,7 @@ from shared.domain.keys import Key as LedgerKey
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
+_ONE_LINE = {"id", "kind", "state", "progress", "left", "health"}  # columns that are never folded
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
@@ -393,6 +394,25 @@ def builds_table(builds: Iterable[Build]) -> Table:
     return table
 
 
+def jobs_table(jobs: Iterable[Job]) -> Table:
+    table = _table("id", "kind", "state", "progress", "left", "collection")
+    for job in jobs:
+        state = f"{job.state} ({job.pause_reason})" if job.pause_reason else job.state
+        left = "" if job.eta_seconds is None else duration(job.eta_seconds)
+        table.add_row(job.id, job.kind, state, f"{job.done:,} of {job.total:,}", left, job.collection or "")
+    return table
+
+
+def print_job(console: Console, job: Job) -> None:
+    """Print a job with the numbers of its documents, and the reason if it waits or failed."""
+    console.print(jobs_table([job]))
+    if job.documents:
+        console.print(f"documents: {_counts(job.documents)}")
+    for sentence in (job.message, job.error):
+        if sentence:
+            say(console, sentence)
+
+
 def print_gate(console: Console, report: Json) -> None:
     """Print the report of a gate: quality and latency of both builds, and the reasons against the new one."""
     documents, points = report["documents"]["documents"], report["points"]["points"]
@@ -425,7 +445,7 @@ def letter_counts(documents: int, chunks: int) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "health"))
+        table.add_column(column, overflow="fold", no_wrap=column in _ONE_LINE)
     return table
 
 
