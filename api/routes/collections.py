@@ -112,11 +112,12 @@ async def reindex(name: CollectionName, tenant: Manager, services: ServicesDep) 
     """Parse every document again, generate its questions and index it. Until then queries see the old content.
 
     Questions of an unchanged chunk, prompt and model are reused: the language model is called only for the others.
+    The reindex is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409.
     """
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
-    documents = await services.ledger.documents.reindex(collection)
+    started = await services.ledger.documents.reindex(collection)
     services.wakeups.wake("parse")
-    return JsonReply(ReindexReply(documents=documents), 202)
+    return JsonReply(ReindexReply(documents=started.documents, job_id=started.job_id), 202)
 
 
 def _options(change: CollectionChange) -> CollectionOptions:

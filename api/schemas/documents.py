@@ -84,6 +84,7 @@ class DocumentFields(DocumentDescription):
     lane: Literal["interactive", "bulk"] = Field(
         "interactive", description="`bulk` documents are processed after `interactive` documents"
     )
+    job: Annotated[UUID, Field(strict=False)] | None = Field(None, description="Id of an open load: see POST /v1/jobs")
 
 
 class DocumentContent(BodyModel):

@@ -19,6 +19,7 @@ ForeaskError
     ├── InvalidInput
     ├── NotFound
     ├── Conflict
+    │   └── JobIsOpen        a job with the same key is open
     ├── TooLarge
     ├── Unauthorized         the caller is not authenticated
     └── Forbidden            the caller is authenticated, but may not do this
@@ -27,6 +28,7 @@ ForeaskError
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
@@ -179,6 +181,14 @@ class NotFound(Rejected):
 
 class Conflict(Rejected):
     """The current state forbids the request; the message says what to do."""
+
+
+class JobIsOpen(Conflict):
+    """A job with the same key is open; `job_id` names it."""
+
+    def __init__(self, message: str, job_id: UUID) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class TooLarge(Rejected):

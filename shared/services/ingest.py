@@ -63,6 +63,12 @@ def price(
     return None if prices is None else cost_of(usage, prices, settings.tier_prices.get(tier, 1.0))
 
 
+def list_price(settings: Settings, model: str, usage: Usage, tier: Tier) -> float | None:
+    """Return the list price in dollars of calls with any language model of the provider, or None if unknown."""
+    prices = list_prices(settings.llm_url, model)
+    return None if prices is None else cost_of(usage, prices, settings.tier_prices.get(tier, 1.0))
+
+
 def _prices(settings: Settings, kind: CostKind, model: str | None) -> Prices | None:
     if kind == "embed":
         return _of_embedding(settings, model or settings.embedding_model or "")

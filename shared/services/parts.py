@@ -36,6 +36,7 @@ from shared.ledger import (
     Evaluations,
     Feedback,
     Heartbeats,
+    Jobs,
     Keys,
     Ledger,
     QueryLog,
@@ -119,6 +120,7 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            jobs=Jobs(database),
         )
 
     @cached_property

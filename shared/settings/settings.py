@@ -171,6 +171,9 @@ class Settings(BaseSettings):
     llm_tier_prices: Annotated[Mapping[Tier, Annotated[float, Field(ge=0, le=10)]], NoDecode] = Field(
         {}, description="tier=share pairs, comma-separated: price of a tier relative to standard; default: 0.5 each"
     )
+    llm_batch_queue_tokens: PositiveInt | None = Field(
+        None, description="tokens of prompts that the provider accepts in all unfinished batches; for estimates only"
+    )
     llm_requests_per_minute: PositiveInt | None = Field(None, description="limit of all processes together")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="limit of prompts and replies together")
     query_share: float = Field(

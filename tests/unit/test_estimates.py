@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,16 @@ import pytest
 from shared.domain.limit_use import LimitUse
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.ingest.costs.arithmetic import Amounts, Quantities, Ratios, amounts, duration, line
+from shared.ingest.costs.arithmetic import (
+    Amounts,
+    Quantities,
+    Ratios,
+    amounts,
+    batch_duration,
+    duration,
+    line,
+    margin,
+)
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
@@ -20,6 +30,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 AMOUNTS = Amounts(
     documents=10,
     chunks=600,
+    paid_chunks=0,
     calls=600,
     generate=Usage(120_000, 60_000),
     embeddings=3_000,
@@ -75,6 +86,45 @@ def test_undeclared_rate_uses_recent_concurrency():
 
 def test_duration_without_limits_is_unknown():
     assert duration(AMOUNTS, [limit("llm requests", in_flight=8), limit("llm tokens")]) is None
+
+
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("queue_tokens", "limits", "expected"),
+    [
+        (None, [], (DAY, "batch window", None)),
+        (120_000, [], (DAY, "batch window", 1)),
+        (50_000, [], (3 * DAY, "batch queue", 3)),
+        (50_000, [limit("llm tokens", 1)], (3 * DAY, "batch queue", 3)),  # batches have no rate
+        (None, [limit("embedding tokens", 30)], (180_000.0, "embedding tokens", None)),
+    ],
+)
+def test_batches_take_a_day_per_fill_of_queue(queue_tokens, limits, expected):
+    assert batch_duration(AMOUNTS, limits, queue_tokens) == expected
+
+
+def test_margin_contains_total_in_nine_of_ten_samples():
+    generator = random.Random(1)
+    sizes = [generator.lognormvariate(7, 1) for _ in range(2_000)]
+    documents = [(size * generator.uniform(0.1, 0.4), size) for size in sizes]
+    total, held = sum(value for value, _ in documents), 0
+    for _ in range(1_000):
+        sample = generator.sample(documents, 100)
+        estimated = sum(value for value, _ in sample) / sum(size for _, size in sample) * sum(sizes)
+        held += abs(estimated - total) <= margin(sample, len(documents)) * estimated
+
+    assert 860 <= held <= 940
+
+
+@pytest.mark.parametrize(("sample", "documents"), [([], 9), ([(3.0, 1.0)], 9), ([(0.0, 1.0)] * 3, 9)])
+def test_margin_is_unknown_without_varied_sample(sample, documents):
+    assert margin(sample, documents) is None
+
+
+def test_complete_sample_has_no_margin():
+    assert margin([(1.0, 1.0), (5.0, 1.0)], 2) == 0.0
 
 
 def test_call_sizes_separate_instructions_from_text():
