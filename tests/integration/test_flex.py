@@ -53,6 +53,17 @@ async def generate_due(services):
     return left
 
 
+async def until_flex_pauses(services, documents):
+    """Generate without success until all flex calls have been refused for a while."""
+
+    async def pauses():
+        assert await generate_due(services) == documents
+        (use, *_) = await services.limiters.llm.usage("default")
+        return use.flex_pause > timedelta(0)
+
+    await eventually(pauses)
+
+
 async def booked(services):
     return {s.tier: s.calls for s in await services.ledger.costs.sums("default") if s.kind == "generate"}
 
@@ -84,13 +95,7 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
 async def test_query_is_answered_while_flex_is_refused(services, library, provider, flexible):
     provider.script(share_no_capacity=1.0)
     await add_all(services, library, 20)
-
-    async def flex_pauses():
-        assert await generate_due(flexible()) == 20
-        (use, *_) = await services.limiters.llm.usage("default")
-        return use.flex_pause > timedelta(0)
-
-    await eventually(flex_pauses)
+    await until_flex_pauses(flexible(), 20)
     chat = LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)
     async with asyncio.timeout(10):
         assert (await chat.complete(NEUTRAL)).text
@@ -99,15 +104,16 @@ async def test_query_is_answered_while_flex_is_refused(services, library, provid
 
 async def test_refused_flex_falls_back_only_if_set(services, library, provider, flexible):
     provider.script(share_no_capacity=1.0)
-    await add_all(services, library, 5)
-    assert await generate_due(flexible()) == 5
+    await add_all(services, library, 20)
+    await until_flex_pauses(flexible(), 20)
+    assert await generate_due(flexible()) == 20
 
     async def falls_back():
         return not await generate_due(flexible(flex_wait=timedelta(seconds=0.5)))
 
     await eventually(falls_back, "the standard tier was not used")
 
-    assert await booked(services) == {Tier.STANDARD: 5}
+    assert await booked(services) == {Tier.STANDARD: 20}
     assert (await one(services, "SELECT sum(attempts) FROM chunks")) == (0,)
 
 
