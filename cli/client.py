@@ -57,6 +57,7 @@ class CliClient(foreask_client.Client):
         *,
         collection: str = "default",
         lane: Literal["bulk", "batch"] | None = None,
+        job: str | None = None,
     ) -> list[BatchLine]:
         """Upload documents and return the result of each, in order.
 
@@ -64,7 +65,7 @@ class CliClient(foreask_client.Client):
             Unavailable: some documents were not stored after all attempts.
         """
         with self._sentences():
-            lines = super().upload_batch(documents, collection=collection, lane=lane)
+            lines = super().upload_batch(documents, collection=collection, lane=lane, job=job)
         open_line = next((line for line in lines if is_transient(line.status)), None)
         if open_line is not None:
             raise Unavailable(problem_of(open_line), component="api")

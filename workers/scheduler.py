@@ -83,6 +83,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
+        Step("jobs", every, ledger.jobs.settle),
         Step("fill", every, ledger.builds.fill),
         Step("yield_batches", every, ledger.batches.yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),

@@ -110,6 +110,7 @@ async def submit_batch(
     quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
     lane: Annotated[Literal["bulk", "batch"], Query(description=_LANES_OF_LINES)] = "bulk",
+    job: Annotated[UUID | None, Query(description="Id of an open load: see POST /v1/jobs")] = None,
 ) -> Response:
     """Upload many small documents of one collection: one JSON object per line.
 
@@ -120,8 +121,14 @@ async def submit_batch(
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
-    chosen = await lane_of(lane, services)
-    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), chosen, quotas, request.scope)
+    documents = batch.Batch(
+        services,
+        await collection_cache.ensure(tenant, collection),
+        await lane_of(lane, services),
+        quotas,
+        request.scope,
+        job_id=job,
+    )
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 

@@ -35,3 +35,4 @@ class ProblemDetails(ReplyModel):
     component: str | None = Field(
         None, description="Unavailable component: `ledger`, `broker`, `qdrant`, `llm` or `embedding`"
     )
+    job_id: str | None = Field(None, description="Open job that the request would repeat")

@@ -15,6 +15,3 @@ class Lane(IntEnum):
     INTERACTIVE = 0
     BULK = 1
     BATCH = 2
-
-
-LIVE_LANES = (Lane.INTERACTIVE, Lane.BULK)

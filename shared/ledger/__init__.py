@@ -17,6 +17,7 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
 from shared.ledger.tenants.deployment import DeploymentIdentity
@@ -58,6 +59,7 @@ class Ledger:
     heartbeats: Heartbeats
     webhooks: Webhooks
     evaluations: Evaluations
+    jobs: Jobs
 
 
 __all__ = [
@@ -81,6 +83,7 @@ __all__ = [
     "Evaluations",
     "Feedback",
     "Heartbeats",
+    "Jobs",
     "Keys",
     "Ledger",
     "QueryLog",

@@ -37,6 +37,7 @@ from shared.ledger import (
     Evaluations,
     Feedback,
     Heartbeats,
+    Jobs,
     Keys,
     Ledger,
     QueryLog,
@@ -122,6 +123,7 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            jobs=Jobs(database),
         )
 
     @cached_property

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import LeaseLost
+from shared.domain.jobs import PauseReason
 from shared.domain.rates import Rates
 from shared.domain.states import BatchState, DocumentState
 from shared.ingest.batches.lane import BatchTerms
@@ -122,6 +123,7 @@ async def test_chunks_are_generated_by_batch(services, library, provider, unprob
     assert (stats["lines"], stats["lines_twice"], stats["creates"], stats["second_batches"]) == (5, 0, 2, 0)
     assert stats["files"] == 0
     assert await spent(services) == billed(provider)
+    assert await rows(services, "SELECT DISTINCT tier FROM spent WHERE kind = 'generate'") == [("batch",)]
     assert await rows(services, "SELECT * FROM batch_lines") == []
 
 
@@ -536,6 +538,23 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, library, pro
     left = {"tenant": 0, "collection": 0, "document": 2}[scope]
     assert len(await rows(services, "SELECT 1 FROM completions")) == left
     assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) == (scope != "tenant")
+
+
+async def test_chunks_of_load_follow_its_pause_and_keep_its_number(services, library, provider, lane):
+    provider.batch_script(share_malformed=1)
+    load = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
+    for number in range(2):
+        new = await library.new(f"The lighthouse of number {number} stands.", f"{number}.md", lane=BATCH)
+        await services.ledger.documents.submit(replace(new, job_id=load.job.id))
+    await work(services, "parse", "index")
+    await services.ledger.jobs.pause("default", load.job.id, PauseReason.USER)
+    await work_on(lane)
+    assert not await services.ledger.batches.due()
+    assert await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL") == []
+
+    await services.ledger.jobs.resume("default", load.job.id)
+    await until(services, lane)
+    assert [chunk.lane for chunk in await chunks(services)] == [17, 17]  # the bulk lane of its job
 
 
 async def test_batch_leases_do_not_starve_uploads_of_tenant(services, library, lane):

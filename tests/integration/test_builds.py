@@ -559,7 +559,7 @@ async def test_reindex_during_switch_applies_to_live_build(services, library, pr
     await work(services)
     await services.ledger.builds.switch(*NAME, build.number)
 
-    assert await services.ledger.documents.reindex(old) == 1
+    assert (await services.ledger.documents.reindex(old)).documents == 1
 
     states = "SELECT collection_id, state FROM documents"
     assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}

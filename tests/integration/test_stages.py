@@ -442,7 +442,7 @@ async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library,
     before = await points(services, library)
     paid = provider.stats()["calls"]
 
-    assert await services.ledger.documents.reindex(await library.collection()) == 1
+    assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
     await work(services, "parse")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")

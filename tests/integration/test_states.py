@@ -11,7 +11,7 @@ async def run(services, statement):
         await connection.exec_driver_sql(statement)
 
 
-@pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unknown"])
+@pytest.mark.parametrize("state", ["failed", "indexing", "unknown"])
 async def test_unknown_document_transition_is_refused(services, library, state):
     await library.add("text")
 

@@ -526,6 +526,22 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
     assert (delivery["type"], delivery["data"]) == ("erasure.finished", {"erasure_id": erasure["id"]})
 
 
+async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
+    hook = await make(open_client, "http://127.0.0.1:9/", events=["job.paused", "job.ended"])
+    job = (await open_client.post("/v1/jobs", json={"idempotency_key": "export"})).json()["id"]
+    await open_client.post("/v1/documents", json=LEAVE | {"job": job})
+    for action in ("close", "pause", "resume"):
+        assert (await open_client.post(f"/v1/jobs/{job}/{action}")).status_code == 200
+    await work(services)
+    await services.ledger.jobs.settle()
+
+    ended, paused = [(each["type"], each["data"]) for each in await delivered_to(open_client, hook)]
+
+    common = {"job_id": job, "kind": "load", "collection": "default"}
+    assert paused == ("job.paused", common | {"state": "paused", "pause_reason": "user", "documents": None})
+    assert ended == ("job.ended", common | {"state": "done", "pause_reason": None, "documents": {"ready": 1}})
+
+
 async def test_tenants_cannot_use_each_others_webhooks(services, settings):
     keyed = with_keys(settings).model_copy(update={"webhooks_private": True})
     async with calling(keyed, services) as client:

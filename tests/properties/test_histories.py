@@ -331,7 +331,8 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.uploaded)
     @rule()
     def reindex(self) -> None:
-        self.run(self.services.ledger.documents.reindex(self.collection))
+        with suppress(Conflict):  # the previous reindex has not finished
+            self.run(self.services.ledger.documents.reindex(self.collection))
 
     @precondition(lambda self: self.uploaded)
     @rule()

@@ -624,7 +624,7 @@ BUGS = (
         "an upload waits for the batch of a replaced version",
         LANE + "test_edit_during_batch_waits_unless_interactive[edited0]",
         "shared/ledger/work/claims.sql",
-        (("w.lane <> {interactive_lane} OR NOT EXISTS", "TRUE OR NOT EXISTS"),),
+        (("(NOT {is_interactive_lane:w} OR NOT EXISTS", "(TRUE OR NOT EXISTS"),),
     ),
     Bug(
         "a useless reply in a batch is paid for again",

@@ -25,6 +25,7 @@ class DocumentFields(TypedDict, total=False):
             means that a language model writes them.
         lane: `interactive` (default), `bulk`, which has lower priority, or `batch`: the questions are generated
             within a day through the model's batch API.
+        job: id of an open load that the document belongs to.
     """
 
     collection: str
@@ -33,6 +34,7 @@ class DocumentFields(TypedDict, total=False):
     metadata: Json | None
     questions: Sequence[str | Mapping[str, str]] | None
     lane: Lane | None
+    job: str | None
 
 
 def document_body(fields: DocumentFields) -> Json:
@@ -68,12 +70,14 @@ def json_request(body: Json, wait_seconds: int | None = None) -> Request[Documen
     return post("/v1/documents", Document, body, headers=_prefer(wait_seconds), repeatable=True, slow=True)
 
 
-def batch_request(collection: str, lane: Lane | None, lines: Sequence[bytes]) -> Request[list[BatchLine]]:
+def batch_request(
+    collection: str, lane: Lane | None, job: str | None, lines: Sequence[bytes]
+) -> Request[list[BatchLine]]:
     return Request(
         "POST",
         "/v1/documents:batch",
         _batch_lines,
-        params={"collection": collection} | ({} if lane is None else {"lane": lane}),
+        params={"collection": collection} | given({"lane": lane, "job": job}),
         content=b"\n".join(lines),
         headers={"content-type": "application/x-ndjson"},
         repeatable=True,

@@ -12,6 +12,7 @@ from shared.domain.batches import LineContent, PlannedLine, SentLine
 from shared.domain.errors import ForeaskError, Refused, Transient
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate import content_key, key_of, question_list, requests
@@ -94,7 +95,7 @@ def questions_in(completion: Completion, line: SentLine) -> tuple[str, ...] | Ma
 
 def generated(line: SentLine, model: str, questions: tuple[str, ...], completion: Completion) -> GenerateOutcome:
     """Return the outcome of a good reply."""
-    return GenerateOutcome(line, model, questions, line.usage + completion.usage, line.calls + 1)
+    return GenerateOutcome(line, model, questions, line.usage + completion.usage, line.calls + 1, Tier.BATCH)
 
 
 def malformed(
@@ -136,5 +137,5 @@ def _failed(
     """Return a failed attempt; `usage` is the bill of the line, None if nothing was billed."""
     billed = line.usage + (usage or Usage())
     calls = line.calls + (usage is not None)
-    cost = generate_cost(line, model, billed, calls)
+    cost = generate_cost(line, model, billed, calls, Tier.BATCH)
     return FailedAttempt(line.lease, decision, billed, calls, line.content_key, line.tenant, replies, cost)

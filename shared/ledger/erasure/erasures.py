@@ -43,6 +43,12 @@ def _delete_where(table: str, condition: str) -> TextClause:
 # Rows under a collection's name: until the erasure has ended there is no other collection of that name.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
+# Counters of builds, and of jobs under the collection's name.
+_OF_COUNTED = f"""
+    part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))
+    OR counted = 'jobs' AND part = ANY(ARRAY(SELECT id::text FROM jobs WHERE {_OF_NAME}))
+"""
+
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
@@ -51,8 +57,9 @@ _OF_PARTS = {
     ),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "evaluations": _delete_where("evaluations", _OF_NAME),
-    "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
-    "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
+    "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
+    "tallies": _delete_where("tallies", _OF_COUNTED),
+    "jobs": _delete_where("jobs", _OF_NAME),
 }
 
 # Tables with rows of a tenant. Collections, documents, chunks and sweeps are deleted before these, and the record of
@@ -71,6 +78,7 @@ TABLES_OF_TENANT = (
     "tally_changes",
     "labelled_sets",
     "evaluations",
+    "jobs",
     "webhook_deliveries",
     "webhooks",
     "tallies",

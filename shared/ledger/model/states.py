@@ -1,4 +1,4 @@
-"""The states of builds, documents, chunks, accepted questions and batches, and every transition between them.
+"""The states of builds, documents, chunks, accepted questions, jobs and batches, and every transition between them.
 
 Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
 table and refuses every other transition.
@@ -25,7 +25,7 @@ documents
     INDEX_AGAIN          searchable, ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
     REOPEN               degraded -> searchable
-    DISCARD_DOCUMENT     failed -> deleting | searchable | degraded | ready
+    DISCARD_DOCUMENT     queued, failed -> deleting | searchable | degraded | ready
     DISCARD_LAST_CHUNK   degraded -> ready
     REPLACE              any but deleting -> queued
     REINDEX              ready, degraded, failed -> queued
@@ -49,6 +49,14 @@ accepted_questions
     RETRACT              waiting, indexed, refused -> removing
     RETRACT_LATE         new -> removing
 
+jobs
+    OPEN_JOB             new -> running
+    PAUSE_JOB            running -> paused
+    RESUME_JOB           paused -> running
+    CANCEL_JOB           running, paused -> cancelling
+    FINISH_CANCEL        cancelling -> cancelled
+    FINISH_JOB           running, paused -> done_with_errors | done
+
 batches
     PLAN_BATCH           new -> planning
     PROBE                new -> planned
@@ -69,10 +77,11 @@ from functools import partial
 from typing import Literal
 
 from shared.domain.builds import BuildState
+from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.states import AcceptedState, BatchState, ChunkState, DocumentState
-from shared.ledger.model import columns
+from shared.ledger.model import columns, lanes
 
-Table = Literal["collections", "documents", "chunks", "accepted_questions", "batches"]
+Table = Literal["collections", "documents", "chunks", "accepted_questions", "jobs", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,10 @@ def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState
     return Transition("accepted_questions", sources, targets)
 
 
+def _job(sources: tuple[JobState | None, ...], *targets: JobState) -> Transition:
+    return Transition("jobs", sources, targets)
+
+
 def _batch(sources: tuple[BatchState | None, ...], *targets: BatchState) -> Transition:
     return Transition("batches", sources, targets)
 
@@ -225,7 +238,7 @@ INDEX_AGAIN = _document(
 REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
 REOPEN = _document((DocumentState.DEGRADED,), DocumentState.SEARCHABLE)
 DISCARD_DOCUMENT = _document(
-    (DocumentState.FAILED,),
+    (DocumentState.QUEUED, DocumentState.FAILED),
     DocumentState.DELETING,
     DocumentState.SEARCHABLE,
     DocumentState.DEGRADED,
@@ -251,6 +264,13 @@ SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, Acc
 WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
 RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
 RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
+
+OPEN_JOB = _job((None,), JobState.RUNNING)
+PAUSE_JOB = _job((JobState.RUNNING,), JobState.PAUSED)
+RESUME_JOB = _job((JobState.PAUSED,), JobState.RUNNING)
+CANCEL_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.CANCELLING)
+FINISH_CANCEL = _job((JobState.CANCELLING,), JobState.CANCELLED)
+FINISH_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.DONE_WITH_ERRORS, JobState.DONE)
 
 PLAN_BATCH = _batch((None,), BatchState.PLANNING)
 PROBE = _batch((None,), BatchState.PLANNED)
@@ -279,11 +299,21 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "OPEN_CHUNKS": partial(is_in, OPEN_CHUNKS),
     "OPEN_DOCUMENTS": partial(is_in, OPEN_DOCUMENTS),
     "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
+    "FINAL_DOCUMENTS": partial(is_in, FINAL_DOCUMENTS),
     "OPEN_BATCHES": partial(is_in, OPEN_BATCHES),
     "UNCLAIMED": UNCLAIMED,
     **{
         f"{kind.__name__}.{state.name}": f"'{state}'"
-        for kind in (BuildState, DocumentState, ChunkState, AcceptedState, BatchState)
+        for kind in (
+            BuildState,
+            DocumentState,
+            ChunkState,
+            AcceptedState,
+            JobKind,
+            JobState,
+            PauseReason,
+            BatchState,
+        )
         for state in kind
     },
     **{
@@ -293,4 +323,5 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
         for expression in ("applies", "sets", "target")
     },
     **columns.FRAGMENTS,
+    **lanes.FRAGMENTS,
 }

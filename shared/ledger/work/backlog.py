@@ -16,18 +16,18 @@ _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
 # Values of the placeholders `{QUEUE_NAME}` of `backlog.sql`: each queue is one part of an index of open rows.
-_OF_DOCUMENTS = {"table": "documents", "lanes": "lanes p", "is_in_lane": "lane = p.lane", "in_batches": "0"}
-_OF_CHUNKS = {
-    "table": "chunks",
-    "lanes": f"(VALUES {claims.WORKERS_LANES}) p(lane)",
+_OF_DOCUMENTS = {
+    "table": "documents",
+    "models": "",
     "is_in_lane": "lane = p.lane",
-    "in_batches": "{open_lines}",
-}
-_OF_MODEL = {
-    "table": "chunks",
+    "is_counted": "TRUE",
     "in_batches": "0",
-    "lanes": "(SELECT lane, model FROM lanes, models) p",
-    "is_in_lane": "lane = p.lane AND embedding_model = p.model",
+}
+_OF_CHUNKS = _OF_DOCUMENTS | {"table": "chunks", "is_counted": "{is_live_lane:p}", "in_batches": "{open_lines}"}
+_OF_MODEL = _OF_DOCUMENTS | {
+    "table": "chunks",
+    "models": "CROSS JOIN models m",
+    "is_in_lane": "lane = p.lane AND embedding_model = m.model",
 }
 _QUEUES = {
     "parse": _OF_DOCUMENTS | {"is_open": "{TO_PARSE}"},
@@ -38,7 +38,6 @@ _QUEUES = {
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
-    lanes=claims.ALL_LANES,
     document_counts=counters.of_tenant("documents"),
     chunk_counts=counters.of_tenant("chunks"),
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
@@ -50,7 +49,7 @@ class Waiting:
     """The open work of a stage: documents to parse, or chunks to generate or index.
 
     Args:
-        due: rows that can be claimed now.
+        due: rows that can be claimed now, or belong to a paused job.
         in_flight: rows leased by a worker, and lines of batches.
         later: retried rows that are due in the future.
         oldest: waiting time of the row that has been due longest; None if no row is due.

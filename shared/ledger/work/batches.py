@@ -39,7 +39,6 @@ _LIMIT_HOLDS = timedelta(days=1)  # a limit that a provider has named may have b
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
-    **claims.LANE_NUMBERS,
     lines_of_batches=f"'{claims.LINE_HOLDER}%'",
 )
 

@@ -1,32 +1,34 @@
 -- The statements of batches. A batch is claimed like any row of work; each statement that changes a claimed batch compares
 -- the fencing token. The lines of a batch hold ordinary leases on their chunks.
 
--- part: generating_tenants
--- The tenants with chunks to generate, each found by one index lookup.
-tenants(tenant) AS (
-    SELECT min(w.tenant) FROM chunks w WHERE {TO_GENERATE:w}
+-- part: open_lanes
+-- The lanes in which tenants have chunks to generate, each found by one index lookup.
+open_lanes(tenant, lane) AS (
+    (SELECT w.tenant, w.lane FROM chunks w WHERE {TO_GENERATE:w} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
-    SELECT (SELECT min(w.tenant) FROM chunks w WHERE {TO_GENERATE:w} AND w.tenant > t.tenant)
-    FROM tenants t WHERE t.tenant IS NOT NULL
+    SELECT n.tenant, n.lane FROM open_lanes p CROSS JOIN LATERAL (
+        SELECT w.tenant, w.lane FROM chunks w
+        WHERE {TO_GENERATE:w} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        ORDER BY w.tenant, w.lane LIMIT 1) n
 )
 
 -- part: waiting_tenants
--- The tenants with due chunks in the batch lane that no batch is collecting.
-SELECT t.tenant FROM tenants t
-WHERE t.tenant IS NOT NULL
+-- The tenants with due chunks in a batch lane, unless their job is paused, that no batch is collecting.
+SELECT DISTINCT p.tenant FROM open_lanes p
+WHERE {is_batch_lane:p} AND NOT {is_paused:p}
   AND EXISTS (SELECT 1 FROM chunks w
-              WHERE {TO_GENERATE:w} AND w.tenant = t.tenant AND w.lane = {batch_lane} AND w.due_at <= now())
-  AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.state = {BatchState.PLANNING})
+              WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now())
+  AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.tenant = p.tenant AND b.state = {BatchState.PLANNING})
 
 -- name: due
 -- Return whether a batch is due, or chunks wait for one.
-WITH RECURSIVE {generating_tenants}
+WITH RECURSIVE {open_lanes}
 SELECT EXISTS (SELECT 1 FROM batches b WHERE {OPEN_BATCHES:b} AND b.due_at <= now())
     OR EXISTS ({waiting_tenants}) AS due
 
 -- name: start
 -- Start a batch for each tenant with waiting chunks, unless the provider has recently refused a batch as too large.
-WITH RECURSIVE {generating_tenants}
+WITH RECURSIVE {open_lanes}
 INSERT INTO batches (id, tenant, provider, model, state)
 SELECT gen_random_uuid(), w.tenant, :provider, :model, {PLAN_BATCH.target}
 FROM ({waiting_tenants}) w
@@ -209,9 +211,9 @@ DELETE FROM batch_lines WHERE batch_id = :id AND token = ANY(CAST(:tokens AS big
 
 -- name: move_to_live
 -- Move chunks whose lines failed to the bulk lane if they need no further batch, or have failed twice.
-UPDATE chunks c SET lane = {bulk_lane}, attempts = 0
+UPDATE chunks c SET lane = {bulk_lane:c}, attempts = 0
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS v(id uuid, version int, token bigint, live boolean)
-WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.lane = {batch_lane}
+WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {is_batch_lane:c}
   AND {TO_GENERATE:c} AND c.leased_by IS NULL AND (v.live OR c.attempts >= :rounds)
 
 -- name: finish
@@ -223,14 +225,14 @@ RETURNING id
 -- name: yield_to_uploads
 -- End the leases of lines whose content an upload in the interactive lane needs: an upload does not wait for a batch.
 -- The late reply of such a line is still counted, and its questions are used if they arrive first.
-WITH RECURSIVE {generating_tenants}, needed AS MATERIALIZED (
-    SELECT w.content_key FROM tenants t CROSS JOIN LATERAL (
+WITH RECURSIVE {open_lanes}, needed AS MATERIALIZED (
+    SELECT w.content_key FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.content_key FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.tenant = t.tenant AND w.lane = {interactive_lane} AND w.due_at <= now()
+        WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit) w
-    WHERE t.tenant IS NOT NULL AND EXISTS (SELECT 1 FROM batch_lines)
+    WHERE {is_interactive_lane:p} AND EXISTS (SELECT 1 FROM batch_lines)
 )
-UPDATE chunks SET leased_by = NULL, due_at = now(), lane = {bulk_lane}
+UPDATE chunks SET leased_by = NULL, due_at = now(), lane = {bulk_lane:chunks}
 WHERE (id, version) IN (
     SELECT b.id, b.version FROM needed n JOIN chunks b ON b.content_key = n.content_key
     WHERE {TO_GENERATE:b} AND b.leased_by LIKE {lines_of_batches}
@@ -239,14 +241,14 @@ RETURNING id
 
 -- name: leave_lane
 -- Move some waiting chunks from the batch lane to the bulk lane.
-WITH RECURSIVE {generating_tenants}
-UPDATE chunks SET lane = {bulk_lane}
+WITH RECURSIVE {open_lanes}
+UPDATE chunks SET lane = {bulk_lane:chunks}
 WHERE (id, version) IN (
-    SELECT w.id, w.version FROM tenants t CROSS JOIN LATERAL (
+    SELECT w.id, w.version FROM open_lanes p CROSS JOIN LATERAL (
         SELECT w.id, w.version FROM chunks w
-        WHERE {TO_GENERATE:w} AND w.tenant = t.tenant AND w.lane = {batch_lane} AND w.due_at <= now()
+        WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
         ORDER BY w.due_at LIMIT :limit FOR UPDATE SKIP LOCKED) w
-    WHERE t.tenant IS NOT NULL)
+    WHERE {is_batch_lane:p})
 RETURNING id
 
 -- name: forget

@@ -12,7 +12,6 @@ suspect: only a drain without other work claims it. It either succeeds and is cl
 
 from __future__ import annotations
 
-from shared.domain.lanes import LIVE_LANES, Lane
 from shared.domain.poison import SUSPECT_AFTER
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -28,11 +27,6 @@ _TO_INDEX = {
     "models": _MODELS,
     "of_model": _OF_MODEL,
 }
-# Chunks of the batch lane are claimed by batches; their texts are parsed and indexed like all others.
-ALL_LANES = ", ".join(f"({lane})" for lane in Lane)
-WORKERS_LANES = ", ".join(f"({lane})" for lane in LIVE_LANES)
-# Numbers of lanes in SQL.
-LANE_NUMBERS = {f"{lane.name.lower()}_lane": str(lane.value) for lane in Lane}
 # Prefix of the holder of a line's lease; the id of its batch follows.
 LINE_HOLDER = "batch:"
 # Values of the placeholders `{QUEUE_NAME}` of `claims.sql`.
@@ -43,7 +37,7 @@ _DEFAULTS = {
     "suffix": "",
     "models": "",
     "of_model": "TRUE",
-    "lanes": ALL_LANES,
+    "claims": "TRUE",
 }
 _QUEUES = {
     "parse": _DEFAULTS | {"table": "documents", "is_open": "{TO_PARSE:w}", "columns": "w.id", "held": "{held:parse}"},
@@ -53,8 +47,14 @@ _QUEUES = {
         "is_open": "{TO_GENERATE:w}",
         "columns": "w.id, w.version, w.content_key",
         "only": "{content_is_free}",
-        "lanes": WORKERS_LANES,
+        "claims": "{is_live_lane:p}",  # batches claim the others; their texts are parsed and indexed like all others
         "held": "{held_by_lane:generate}",
+    },
+    "batch": {
+        "table": "chunks",
+        "is_open": "{TO_GENERATE:w}",
+        "suffix": "_of_batches",
+        "claims": "{is_batch_lane:p}",
     },
     "texts": _DEFAULTS
     | _TO_INDEX
@@ -84,8 +84,6 @@ SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     suspect_after=str(SUSPECT_AFTER),
-    interactive_lane=LANE_NUMBERS["interactive_lane"],
-    batch_lane=LANE_NUMBERS["batch_lane"],
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )
 

@@ -3,15 +3,16 @@
 w.lost_leases + (w.leased_by IS NOT NULL)::int
 
 -- part: lanes
--- The tenants that have open work, each found by one index lookup, and their lanes.
-tenants{{argument}_suffix}(tenant) AS (
-    SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open}
+-- The lanes in which tenants have open work, each found by one index lookup, without the lanes of paused jobs.
+open_lanes{{argument}_suffix}(tenant, lane) AS (
+    (SELECT w.tenant, w.lane FROM {{argument}_table} w WHERE {{argument}_is_open} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
-    SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
-    FROM tenants{{argument}_suffix} t WHERE t.tenant IS NOT NULL
+    SELECT n.tenant, n.lane FROM open_lanes{{argument}_suffix} p CROSS JOIN LATERAL (
+        SELECT w.tenant, w.lane FROM {{argument}_table} w
+        WHERE {{argument}_is_open} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes{{argument}_suffix} AS (
-    SELECT t.tenant, l.lane FROM tenants{{argument}_suffix} t, (VALUES {{argument}_lanes}) AS l(lane)
-    WHERE t.tenant IS NOT NULL
+    SELECT p.tenant, p.lane FROM open_lanes{{argument}_suffix} p WHERE {{argument}_claims} AND NOT {is_paused:p}
 )
 
 -- part: may_be_claimed
@@ -24,12 +25,12 @@ SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
 WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
 
 -- part: held_by_lane
--- The same in the lanes of a queue: the lines of batches, which may be 100,000, are not read.
-SELECT p.tenant, sum(w.rows)::bigint AS rows FROM lanes{{argument}_suffix} p CROSS JOIN LATERAL (
+-- The same in the lanes that workers claim: the lines of batches, which may be 100,000, are not read.
+SELECT p.tenant, sum(w.rows)::bigint AS rows FROM open_lanes{{argument}_suffix} p CROSS JOIN LATERAL (
     SELECT count(*) AS rows FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.leased_by IS NOT NULL
       AND w.due_at > now()) w
-GROUP BY p.tenant
+WHERE {{argument}_claims} GROUP BY p.tenant
 
 -- part: fair
 -- Claimable rows of a queue, locked, fairest first. There are four candidates per requested row, because concurrent
@@ -38,13 +39,14 @@ GROUP BY p.tenant
 {lanes:{argument}}, held{{argument}_suffix} AS (
     {{argument}_held}
 ), candidates{{argument}_suffix} AS (
-    SELECT p.tenant, p.lane, w.*
+    SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes{{argument}_suffix} p {{argument}_served} CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM {{argument}_table} w
         WHERE {may_be_claimed:{argument}} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_only}
         ORDER BY w.due_at
         LIMIT least(4 * {{argument}_limit},
-                    8 * {{argument}_limit} / (SELECT count(*)::int FROM lanes{{argument}_suffix}) + 1)
+                    8 * {{argument}_limit} / (SELECT greatest(2 * count(DISTINCT tenant), count(*))::int
+                                               FROM lanes{{argument}_suffix}) + 1)
     ) w
 ), ranked{{argument}_suffix} AS (
     SELECT c.*,
@@ -69,7 +71,7 @@ GROUP BY p.tenant
 WITH due AS (
     SELECT {{argument}_columns} FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.lost_leases > 0 AND {lost_leases} >= {suspect_after} AND w.due_at <= now()
-      AND {{argument}_only}
+      AND NOT {is_paused:w} AND {{argument}_only}
     ORDER BY w.due_at LIMIT {limit}
     FOR UPDATE SKIP LOCKED
 )
@@ -113,7 +115,7 @@ NOT EXISTS (
     OFFSET 0)
 AND NOT EXISTS (
     SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now()
-      AND (w.lane <> {interactive_lane} OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
+      AND (NOT {is_interactive_lane:w} OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
     OFFSET 0)
 
 -- part: lease_to_generate
@@ -144,10 +146,12 @@ WITH RECURSIVE {fair:generate}
 
 -- name: claim_to_batch
 -- Claim chunks of a tenant in the batch lane for a batch.
-WITH due AS (
-    SELECT {generate_columns} FROM chunks w
-    WHERE {may_be_claimed:generate} AND w.tenant = :tenant AND w.lane = {batch_lane} AND {generate_only}
-    ORDER BY w.due_at LIMIT {limit} FOR UPDATE SKIP LOCKED
+WITH RECURSIVE {lanes:batch}, due AS (
+    SELECT w.* FROM lanes_of_batches p CROSS JOIN LATERAL (
+        SELECT {generate_columns} FROM chunks w
+        WHERE {may_be_claimed:generate} AND w.tenant = p.tenant AND w.lane = p.lane AND {generate_only}
+        ORDER BY w.due_at LIMIT {limit} FOR UPDATE SKIP LOCKED) w
+    WHERE p.tenant = :tenant LIMIT {limit}
 )
 {lease_to_generate}
 
@@ -179,7 +183,8 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
     FROM due WHERE w.id = due.id AND w.version = due.version
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
-SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, w.lane, d.collection_id, w.embedding_model,
+SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
+       w.embedding_model,
        l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
        (SELECT t.content {content_row}) AS content,
        coalesce(d.live_version <> w.version, false) AS hidden,
@@ -215,7 +220,7 @@ WITH RECURSIVE {fair:texts}, {fair:questions}, due AS (
 -- The due time of the row that has been due longest, in each lane and part of a queue. Deferred rows are not read one
 -- by one. The order keeps the planner on the index, whatever its statistics are.
 WITH RECURSIVE {lanes:{argument}}
-SELECT p.lane, w.due_at FROM lanes{{argument}_suffix} p {{argument}_models} CROSS JOIN LATERAL (
+SELECT {priority:p} AS lane, w.due_at FROM lanes{{argument}_suffix} p {{argument}_models} CROSS JOIN LATERAL (
     SELECT w.due_at FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
       AND w.due_at <= now()

@@ -9,14 +9,12 @@ from typing import Any
 
 import orjson
 
-from shared.domain.lanes import Lane
 from shared.domain.queues import WorkQueue
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
-from shared.ledger.work.claims import ALL_LANES, WORKERS_LANES
 
-_ALL = {"lanes": ALL_LANES, "is_counted": "TRUE"}
+_ALL = {"has_due": "TRUE", "has_leased": "TRUE"}
 _UNDIVIDED = _ALL | {"models": "", "of_model": "TRUE"}
 _OF_MODEL = _ALL | {
     "table": "chunks",
@@ -33,8 +31,8 @@ _INDEXES = {
     | {
         "table": "chunks",
         "is_open": "{TO_GENERATE:w}",
-        "lanes": WORKERS_LANES,
-        "is_counted": f"w.lane < {Lane.BATCH.value}",
+        "has_due": "{is_live_lane:p}",
+        "has_leased": "{is_live_lane:w}",
     },
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
     "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS:w}"},

@@ -119,6 +119,7 @@ class DocumentsApi(Connection):
         *,
         collection: str = "default",
         lane: Literal["bulk", "batch"] | None = None,
+        job: str | None = None,
     ) -> list[BatchLine]:
         """Upload up to 10,000 small documents and return the result of each, in order.
 
@@ -129,6 +130,7 @@ class DocumentsApi(Connection):
             documents: objects with `text` or `content_base64` and the other fields of a batch line, or their JSON.
             collection: name of the collection; the first upload creates it.
             lane: `bulk` (default), or `batch`: the questions are generated within a day through the model's batch API.
+            job: id of an open load that the documents belong to.
         """
         lines = [d if isinstance(d, bytes) else json.dumps(d).encode() for d in documents]
         results: dict[int, BatchLine] = {}
@@ -138,7 +140,7 @@ class DocumentsApi(Connection):
                 break
             if attempt:
                 await self._pause(2.0**attempt)
-            replies = await self.send(batch_request(collection, lane, [lines[index] for index in open_lines]))
+            replies = await self.send(batch_request(collection, lane, job, [lines[index] for index in open_lines]))
             results |= dict(zip(open_lines, replies, strict=False))
         if len(results) < len(lines):
             reason = (list(results.values())[-1].error or {}).get("detail", "") if results else ""

@@ -7,8 +7,8 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0008"
-down_revision = "0003"
-min_revision = "0002"
+down_revision = "0007"
+min_revision = "0003"
 
 _OPEN = "state IN ('planning', 'planned', 'creating', 'running', 'collecting')"
 
