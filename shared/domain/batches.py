@@ -96,6 +96,7 @@ class SentLine:
         usage: tokens billed for earlier attempts at its chunk.
         calls: number of earlier calls.
         questions: number of requested questions.
+        job_id: job of its document when it was planned; None without a job.
     """
 
     lease: Lease
@@ -106,6 +107,7 @@ class SentLine:
     usage: Usage
     calls: int
     questions: int
+    job_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)

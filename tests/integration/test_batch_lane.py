@@ -540,7 +540,7 @@ async def test_erasure_cancels_batch_and_restores_nothing(services, library, pro
     assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) == (scope != "tenant")
 
 
-async def test_chunks_of_load_follow_its_pause_and_keep_its_number(services, library, provider, lane):
+async def test_chunks_of_paused_load_wait(services, library, provider, lane):
     provider.batch_script(share_malformed=1)
     load = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
     for number in range(2):
@@ -555,6 +555,7 @@ async def test_chunks_of_load_follow_its_pause_and_keep_its_number(services, lib
     await services.ledger.jobs.resume("default", load.job.id)
     await until(services, lane)
     assert [chunk.lane for chunk in await chunks(services)] == [17, 17]  # the bulk lane of its job
+    assert await rows(services, "SELECT DISTINCT job_id FROM spent WHERE kind = 'generate'") == [(load.job.id,)]
 
 
 async def test_batch_leases_do_not_starve_uploads_of_tenant(services, library, lane):

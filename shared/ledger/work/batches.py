@@ -353,4 +353,5 @@ def _sent(row: RowMapping, tenant: str) -> SentLine:
         usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
         calls=row["calls"],
         questions=row["questions"],
+        job_id=row["job_id"],
     )

@@ -94,8 +94,10 @@ SELECT id FROM batches {held} AND {SEAL_BATCH.applies} FOR UPDATE
 -- name: insert_lines
 -- Add claimed chunks to a batch.
 WITH added AS (
-    INSERT INTO batch_lines (token, batch_id, chunk_id, version, document_id, collection_id, content_key, questions)
-    SELECT v.token, :id, v.id, v.version, v.document_id, v.collection_id, v.content_key, v.questions
+    INSERT INTO batch_lines (token, batch_id, chunk_id, version, document_id, collection_id, job_id, content_key,
+                             questions)
+    SELECT v.token, :id, v.id, v.version, v.document_id, v.collection_id,
+           (SELECT d.job_id FROM documents d WHERE d.id = v.document_id), v.content_key, v.questions
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, content_key bytea,
               questions int)
@@ -184,7 +186,7 @@ SET {END_BATCH.sets}, output_file_id = :output_file_id, error_file_id = :error_f
 
 -- part: sent
 -- Lines with the earlier costs of their chunks.
-SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.content_key, l.questions,
+SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.job_id, l.content_key, l.questions,
        coalesce(c.prompt_tokens, 0) AS prompt_tokens, coalesce(c.completion_tokens, 0) AS completion_tokens,
        coalesce(c.calls, 0) AS calls
 FROM batch_lines l LEFT JOIN chunks c ON c.id = l.chunk_id AND c.version = l.version

@@ -77,6 +77,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("document_id", postgresql.UUID(), nullable=False),
         sa.Column("collection_id", postgresql.UUID(), nullable=False),
+        sa.Column("job_id", postgresql.UUID()),  # null without a job
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("questions", sa.SmallInteger(), nullable=False),  # number of requested questions
         sa.PrimaryKeyConstraint("token", name="pk_batch_lines"),
