@@ -39,6 +39,7 @@ def batch_lane_of(parts: Parts) -> BatchLane:
             poll=tuning.batch_poll,
             list_lag=tuning.batch_list_lag,
             stalled=tuning.batch_stalled,
+            queue_tokens=settings.llm_batch_queue_tokens,
         ),
         wakeups=parts.wakeups,
         used_up=parts.budgets.used_up,

@@ -383,6 +383,16 @@ async def test_batch_over_token_limit_is_planned_again_smaller(services, library
     assert await chunks(services) == [(BATCH, "generated", 0, False)] * 8
 
 
+async def test_configured_token_limit_is_never_exceeded(services, library, provider, lane):
+    provider.batch_script(enqueued_tokens=5_000, running_seconds=0.2)
+    lane = replace(lane, terms=replace(TERMS, queue_tokens=5_000))
+    await prepared(services, library, 20)
+    await eventually(lambda: _all_generated(services, lane), timeout=30)
+
+    assert await rows(services, "SELECT DISTINCT state FROM batches WHERE tenant IS NOT NULL") == [("done",)]
+    assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) >= 4
+
+
 async def test_failed_batch_is_sent_again_then_live(services, library, provider, lane):
     errors = [{"code": "a_code", "message": "for a reason", "line": None, "param": None}]
     provider.batch_script(ends="failed", errors=errors)

@@ -64,6 +64,8 @@ class BatchTerms:
         poll: shortest pause between two polls.
         list_lag: time after which the provider's list certainly contains a batch.
         stalled: a batch without progress for this time is cancelled.
+        queue_tokens: tokens that the provider enqueues in all batches, as configured; None: unknown until it refuses a
+            batch.
     """
 
     enabled: bool
@@ -74,6 +76,7 @@ class BatchTerms:
     poll: timedelta
     list_lag: timedelta
     stalled: timedelta
+    queue_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +213,9 @@ class BatchLane:
             return
         enqueued = await self.batches.enqueued(self.provider)
         most_bytes = self.terms.max_bytes
-        if enqueued.token_limit is not None:
-            limit_bytes = enqueued.token_limit * _BYTES_PER_TOKEN
+        limits = [limit for limit in (enqueued.token_limit, self.terms.queue_tokens) if limit is not None]
+        if limits:
+            limit_bytes = min(limits) * _BYTES_PER_TOKEN
             most_bytes = min(most_bytes, limit_bytes // _SHARE_OF_LIMIT)
             if enqueued.bytes and enqueued.bytes + most_bytes > limit_bytes:
                 await self.batches.postpone(batch, self.terms.poll)
