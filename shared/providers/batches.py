@@ -6,8 +6,8 @@ would make a second call harmless, so the caller lists the batches before every 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -184,7 +184,7 @@ class BatchProvider(Provider):
             raise Unavailable("the provider sent no list of batches", component=self.component, answered=True)
         return [_batch(batch) for batch in batches], bool(page.get("has_more"))
 
-    async def lines(self, file_id: str, offset: int) -> AsyncIterator[Line]:
+    async def lines(self, file_id: str, offset: int) -> AsyncGenerator[Line, None]:
         """Yield the lines of a file from an offset in bytes; the last one need not have an end.
 
         Raises:
@@ -192,19 +192,20 @@ class BatchProvider(Provider):
             NotThere: the provider has no such file any more.
         """
         rest, end = bytearray(), offset
-        async for block in self._content(file_id, offset):
-            rest += block
-            *whole, last = rest.split(b"\n")
-            if len(last) > _LONGEST_LINE_BYTES:
-                raise Unavailable("the provider sent an endless line", component=self.component, answered=True)
-            for line in whole:
-                end += len(line) + 1
-                yield Line(bytes(line), end)
-            rest = last
+        async with aclosing(self._content(file_id, offset)) as blocks:
+            async for block in blocks:
+                rest += block
+                *whole, last = rest.split(b"\n")
+                if len(last) > _LONGEST_LINE_BYTES:
+                    raise Unavailable("the provider sent an endless line", component=self.component, answered=True)
+                for line in whole:
+                    end += len(line) + 1
+                    yield Line(bytes(line), end)
+                rest = last
         if rest:
             yield Line(bytes(rest), end + len(rest))
 
-    async def _content(self, file_id: str, offset: int) -> AsyncIterator[bytes]:
+    async def _content(self, file_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         # An encoded reply would count the encoded bytes.
         headers = {"Range": f"bytes={offset}-", "Accept-Encoding": "identity"} if offset else {}
         try:

@@ -172,7 +172,8 @@ class Settings(BaseSettings):
         {}, description="tier=share pairs, comma-separated: price of a tier relative to standard; default: 0.5 each"
     )
     llm_batch_queue_tokens: PositiveInt | None = Field(
-        None, description="tokens of prompts that the provider accepts in all unfinished batches; for estimates only"
+        None,
+        description="tokens of prompts that the provider accepts in all unfinished batches; default: unknown",
     )
     llm_requests_per_minute: PositiveInt | None = Field(None, description="limit of all processes together")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="limit of prompts and replies together")

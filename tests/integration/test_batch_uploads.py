@@ -1,9 +1,17 @@
 """Uploads in the lane `batch`: accepted if the lane can be used, refused with a sentence otherwise."""
 
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
 import pytest
 from sqlalchemy import text
 
-from tests.support.api import calling
+from tests.support.api import calling, serving, work
+from tests.support.pages import commands_of, foreask_with_background
+from tests.support.waiting import eventually
 
 DOCUMENT = {"text": "The lighthouse stands on the cliff.", "external_id": "a.md", "lane": "batch"}
 
@@ -65,3 +73,35 @@ async def test_provider_without_usable_batches_is_refused_by_name(services, sett
 
     assert reply.status_code == 409
     assert f"The provider {lane.provider} cannot be used for batches: it forgets." in reply.json()["detail"]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """The corpus of the page on half prices, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    rows = ({"_id": str(n), "title": "T", "text": f"Article {n} of the wiki."} for n in range(30))
+    Path("corpus.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+@pytest.mark.usefixtures("corpus")
+async def test_documented_command_loads_corpus_at_half_price(services, settings, provider, monkeypatch, capsys):
+    (command,) = commands_of("half-price.md")
+    async with serving(configured(settings), services) as http:
+        monkeypatch.setenv("FOREASK_URL", str(http.base_url))
+        foreask = foreask_with_background(lambda: work(services, "parse", "index"), capsys, monkeypatch)
+        code, output = await foreask(command)
+        assert code == 0, output
+        assert (await http.get("/v1/collections/wiki")).json()["documents"] == {"searchable": 30}
+
+        soon = dict.fromkeys(("wait", "poll", "list_lag"), timedelta(milliseconds=20))
+        terms = replace(services.batch_lane.terms, enabled=True, min_lines=1, **soon)
+        lane = replace(services.batch_lane, terms=terms)
+
+        async def ready():
+            await lane.work(asyncio.Event())
+            await work(services, "index")
+            return (await http.get("/v1/collections/wiki")).json()["documents"] == {"ready": 30}
+
+        await eventually(ready, timeout=30)
+    assert provider.stats()["calls"] == 0
+    assert provider.batch_stats("of the wiki")["lines"] == 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection as AnyCollection
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import timedelta
 
 import structlog
@@ -50,11 +51,12 @@ class Collection:
     async def read(self, file_id: str, *, is_output: bool) -> None:
         """Settle the lines of a file after the part that is collected already."""
         group: list[Line] = []
-        async for line in self._api.lines(file_id, self._output_bytes if is_output else self._error_bytes):
-            group.append(line)
-            if len(group) == _SLICE:
-                await self._settle_group(group, is_output=is_output)
-                group = []
+        async with aclosing(self._api.lines(file_id, self._output_bytes if is_output else self._error_bytes)) as lines:
+            async for line in lines:
+                group.append(line)
+                if len(group) == _SLICE:
+                    await self._settle_group(group, is_output=is_output)
+                    group = []
         if group:
             await self._settle_group(group, is_output=is_output)
 
