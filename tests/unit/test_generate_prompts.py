@@ -174,6 +174,6 @@ def test_request_changes_only_with_prompt_version():
     )
 
 
-def test_strategy_depends_on_model():
+def test_only_small_models_use_per_question_strategy():
     assert strategy_for("smollm2-135m") == "per-question"
     assert strategy_for("gpt-5-mini") == "list"
