@@ -68,7 +68,7 @@ async def test_collection_view_counts_documents_by_state_and_points(client, serv
 
 
 @pytest.mark.parametrize("change", ["another document", "an edit"])
-async def test_points_include_document_that_just_finished(client, services, change):
+async def test_point_count_includes_document_that_just_finished(client, services, change):
     await client.post("/v1/documents", json={"text": "alpha beta gamma", "external_id": "a", "collection": "a"})
     await work(services)
     before = (await client.get("/v1/collections/a")).json()

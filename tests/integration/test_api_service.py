@@ -72,7 +72,7 @@ async def test_router_errors_are_problem_details(client, method, address, status
         assert reply.headers["allow"]
 
 
-async def test_other_methods_are_refused_with_own_methods(services, settings):
+async def test_refused_method_lists_methods_of_route(services, settings):
     app = application(settings, services)
     methods = defaultdict(set)
     for route in iter_route_contexts(app.routes):

@@ -1,4 +1,4 @@
-"""PostgreSQL, Qdrant or the uploads alone restored from an hour ago: the documented commands bring all in line."""
+"""Only PostgreSQL, Qdrant or the uploads are restored from an hour-old backup; documented commands repair the rest."""
 
 import asyncio
 import shutil
@@ -53,7 +53,7 @@ class Hour:
         await self.submit("waiting")  # a backup does not wait until all work is finished
 
     async def after(self):
-        async with self.services.database.begin() as connection:  # other documents need claims, too
+        async with self.services.database.begin() as connection:  # tokens of other documents' claims
             await connection.exec_driver_sql("SELECT nextval('fencing') FROM generate_series(1, 1000)")
         await work(self.services)
         await self.submit("added")
@@ -66,7 +66,7 @@ class Hour:
         await self.submit("unread")
 
     async def clean(self):
-        """Finish all deletions and sweeps, as the scheduler has an hour later."""
+        """Finish all deletions and sweeps, as the scheduler does within an hour."""
         for _ in range(3):  # a sweep is repeated after all leases have expired
             async with self.services.database.begin() as connection:
                 await connection.exec_driver_sql("UPDATE sweeps SET due_at = now()")

@@ -221,7 +221,7 @@ async def test_later_record_of_attempt_replaces_its_tier(services, library):
     assert (found.tier, found.calls, found.usage) == (Tier.STANDARD, 2, Usage(20, 2, 5, 1))
 
 
-async def test_costs_of_jobs_have_sums_of_their_own(services, library):
+async def test_costs_of_jobs_are_summed_separately(services, library):
     job = uuid4()
     cost = await _cost(services, library)
     async with services.database.begin() as connection:

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL and their log entries."""
+"""Errors of PostgreSQL: their classes, messages and log entries."""
 
 import asyncio
 import time

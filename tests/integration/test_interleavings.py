@@ -281,7 +281,7 @@ async def test_documents_of_large_batch_finish_together(services, library):
 
 
 async def pay_for(services, library, content):
-    """Pay the questions of a content, so that another upload of it needs no call."""
+    """Pay for the questions of a text, so that another upload of this text needs no call."""
     document = await library.add(content, "paid.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)

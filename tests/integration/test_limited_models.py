@@ -1,4 +1,4 @@
-"""Models that wait for the limiter, with the scripted provider."""
+"""Calls to models wait for the limiter; a scripted provider counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compromised extractor in a parser's child: its attempts, and the mechanisms that refuse them."""
+"""Attacks by a compromised extractor in a parser's child process, and the mechanisms that block them."""
 
 import asyncio
 import json
@@ -167,7 +167,7 @@ class TakenOver:
         self.without()
 
     def without(self, *means: str) -> None:
-        """Make later children find a kernel without some mechanisms."""
+        """Make later children run as on a kernel that lacks some mechanisms."""
         (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
 
     async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
@@ -176,7 +176,7 @@ class TakenOver:
         return dict(zip(attempts, json.loads(parsed.chunks[0].text), strict=True))
 
     async def parsed(self, attempts: Mapping[str, str], **options: Any) -> ParsedDocument:
-        """Return the document that the worker gets from the child that makes the attempts."""
+        """Return the document that the worker receives from the child that makes the attempts."""
         async with ParsingSandbox(**options) as sandbox:
             try:
                 return await self.parsed_in(sandbox, attempts)
@@ -316,7 +316,7 @@ os.waitpid(child, 0)
 
 @pytest.mark.parametrize(("protection", "read"), [("open", ["environ", "mem"]), ("closed", [])])
 def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
-    """Without Landlock, a child could read it; other processes of the same user could, too."""
+    """Without Landlock, a child or another process of the same user could read it."""
     command = [sys.executable, "-c", PROTECTED, protection]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == read

@@ -1,4 +1,4 @@
-"""Limits of a tenant in the API: requests over a limit are refused with advice; others are not affected."""
+"""Limits of a tenant in the API: requests over a limit are refused with advice; other tenants are not affected."""
 
 import asyncio
 import json

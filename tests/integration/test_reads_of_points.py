@@ -1,4 +1,4 @@
-"""Qdrant's possible replies to a search, mapped like replies to the client library."""
+"""Each kind of reply of Qdrant to a search gives the same result or error as with Qdrant's client library."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Migrations: revisions, locks and concurrent runs."""
+"""Migrations: revisions, locks, and several releases at the same time."""
 
 import asyncio
 import importlib
