@@ -25,7 +25,7 @@ SETTINGS = {
     "grace": 5,
     "log_level": "info",
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
-    "calibrate": False,  # its embeddings would be counted as a scenario's
+    "calibrate": False,  # otherwise its embeddings would be counted for a scenario
 }
 # `make test` runs these; all others are marked slow.
 FAST = (
@@ -57,7 +57,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 def fleet(
     provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
-    """A deployment that scenarios share one after another, because each start takes seconds of processor time."""
+    """A deployment that scenarios share, one at a time, because each start takes seconds of processor time."""
     tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
     settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")

@@ -1,4 +1,4 @@
-"""The broker is killed, emptied, silent or full: a lost wake-up costs only time."""
+"""The broker is killed, emptied, silent or full: lost wake-ups delay work but lose none."""
 
 import time
 

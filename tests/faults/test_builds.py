@@ -181,7 +181,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, start_
     builds.switch(2)
     scenario.update({name: scenario.documents[name] for name in sorted(scenario.documents)[:2]}, changed=1, version=2)
     scenario.submit({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
-    builds.switch(1)  # back, while these are processed
+    builds.switch(1)  # switch back while these are processed
     fleet.wait_until(builds.is_settled, "the builds did not settle")
     assert builds.differences(2).none
 
@@ -212,7 +212,7 @@ def _kill_a_switch(fleet: Fleet, scenario: Scenario, builds: BuildsOfScenario, p
 
 
 def _switch_concurrently(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
-    """Switch to both builds concurrently, several times: both requests succeed, and always one build is live."""
+    """Switch to both builds concurrently, several times: both requests succeed, and one build is live at any time."""
     for _ in range(ROUNDS):
         replies = [pool.submit(builds.post, number, "switch") for number in (1, 2)]
         while not all(reply.done() for reply in replies):

@@ -1,4 +1,4 @@
-"""A whole deployment as local processes: engines, a scripted provider, the API, workers, and their use of resources.
+"""A complete deployment of local processes (engines, a scripted provider, the API, workers) and its use of resources.
 
 Benchmarks measure it, and tests break it.
 """

@@ -209,7 +209,7 @@ class TwoReleases(Fleet):
         return self.clients[api].get("/health/ready").status_code == 200
 
     def restarts_of(self, name: str) -> tuple[int, bool]:
-        """Return how often a process was ended, and whether its successor is still starting."""
+        """Return the number of times a process was ended, and whether its successor is still starting."""
         return self._restarts[name], name in self._restarting
 
     def stop(self) -> None:
