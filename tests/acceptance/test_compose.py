@@ -52,7 +52,7 @@ async def main():
 asyncio.run(main())
 """
 # Run a command that can write only to these folders and to /dev/shm, as a container with a read-only root. The folder
-# of the test run may be on /dev/shm; it becomes read-only, too.
+# of the test run may be on /dev/shm; it also becomes read-only.
 READ_ONLY = """
 mount --bind "$TEST_RUN" "$TEST_RUN"
 while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done; shift

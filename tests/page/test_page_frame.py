@@ -1,4 +1,4 @@
-"""Features of all screens: a link's collection, a retry after a pause, requests to copy, messages to screen readers."""
+"""Features of all screens: collections in links, retries after a pause, requests to copy, screen reader messages."""
 
 import asyncio
 import json

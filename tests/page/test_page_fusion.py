@@ -1,4 +1,4 @@
-"""Weights that are changed in the page rank as on the server, with every fusion."""
+"""With changed weights, the page ranks chunks as the server does, for every fusion method."""
 
 import itertools
 import random

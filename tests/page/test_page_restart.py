@@ -1,4 +1,4 @@
-"""An upload of many files while the API is killed and restarted: the page catches up by itself."""
+"""The API is killed and restarted during an upload of many files: the page resumes without user action."""
 
 import asyncio
 import sys
