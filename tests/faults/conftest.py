@@ -25,7 +25,7 @@ SETTINGS = {
     "grace": 5,
     "log_level": "info",
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
-    "calibrate": False,  # otherwise its embeddings would be counted for a scenario
+    "calibrate": False,  # its embeddings would be counted as a scenario's
 }
 # `make test` runs these; all others are marked slow.
 FAST = (
