@@ -132,7 +132,7 @@ def cut_off(containers: Containers, service: str, container: str) -> int:
 def repair_volume(containers: Containers) -> None:
     """Give the volume to root, as an older image did; the API must report it, and the next start must repair it."""
     chown = ("--user", "root", "--entrypoint", "chown", "uploads", "-R", "root", "/data/uploads")
-    containers.compose("run", "--rm", "--no-deps", *chown)  # of these services, `uploads` alone may change owners
+    containers.compose("run", "--rm", "--no-deps", *chown)  # only the service `uploads` may change owners
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)

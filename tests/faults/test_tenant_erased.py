@@ -72,7 +72,7 @@ def remove_stray_files(fleet: Fleet) -> None:
 
 def kill_scheduler(fleet: Fleet) -> None:
     fleet.kill("scheduler-1")
-    fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
+    fleet.query("UPDATE deployment SET scheduler_until = now()")  # as if its lease of five seconds had expired
 
 
 def has_claims(fleet: Fleet, name: str) -> bool:
@@ -104,7 +104,7 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
     with fleet.paused(*GENERATING):
         kill_during_erasure(fleet, provider, scale)
         fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not finish", scale.timeout_seconds / 4)
-    time.sleep(1)  # for the settlement of the worker that was stopped
+    time.sleep(1)  # time for the settlement of the worker that was stopped
 
     record(
         erased,

@@ -159,7 +159,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_s
     fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
     fleet.signal("parse-1", signal.SIGCONT)
-    time.sleep(1)  # for the settlement that must be rejected
+    time.sleep(1)  # time for the settlement that must be rejected
     fleet.signal("parse-2", signal.SIGCONT)
 
     scenario.settle()

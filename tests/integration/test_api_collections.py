@@ -86,7 +86,7 @@ async def test_point_count_includes_document_that_just_finished(client, services
 
 
 async def test_point_count_is_never_below_confirmed_points(services, settings, provider, monkeypatch):
-    monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # no count is repeated
+    monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # counts are not repeated
     async with calling(settings, services) as client:
         await client.put("/v1/collections/a", json={})
         await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})

@@ -80,7 +80,7 @@ async def test_explain_option_adds_channels_weights_and_evidence(client, indexed
     assert found.metadata.explain.model_dump(exclude={"stages", "candidates", "expected"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
-        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
+        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel has a fifth best score
         "rewritten": None,
     }
     assert {name: hit.rank for name, hit in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}

@@ -346,7 +346,7 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
             child.send_signal(signal.SIGTERM)
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
-            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # over another connection
+            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # uses another connection
             child.wait(timeout=10)
             return ready, listed
 

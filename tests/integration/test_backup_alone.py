@@ -13,7 +13,7 @@ from shared.services import build
 from tests.support.api import serving, work
 from tests.support.backups import commands, run
 
-CHUNKS = 2  # of each document
+CHUNKS = 2  # number of chunks of each document
 
 
 def text_of(name, edition="first"):
@@ -182,7 +182,7 @@ async def test_restoring_only_ledger_serves_its_documents(hour, services, settin
 async def test_restoring_only_index_is_repaired_from_ledger(hour, services, settings):
     name, records = await stored_points(services)
     await hour.after()
-    await work(services, "parse", "index")  # the text of `unread` is found, and its questions are not written
+    await work(services, "parse", "index")  # `unread` is found by its text, but has no questions yet
     calls = hour.provider.stats()["calls"]
 
     await services.index._client.delete(name, models.FilterSelector(filter=models.Filter()), wait=True)
@@ -193,7 +193,7 @@ async def test_restoring_only_index_is_repaired_from_ledger(hour, services, sett
         await repair(client, services, settings)
 
         assert await in_line(client, services)
-    assert hour.provider.stats()["calls"] == calls + CHUNKS  # of `unread`, which had none
+    assert hour.provider.stats()["calls"] == calls + CHUNKS  # for the chunks of `unread`, which had no questions
 
 
 async def test_restoring_only_uploads_reports_and_completes_missing_ones(hour, services, settings):

@@ -162,7 +162,7 @@ async def test_tier_and_cache_of_reply_are_booked(services, settings, library, p
             (Tier.FLEX, 1, 100),
         ]
         assert {(s.usage.cached_tokens, s.usage.written_tokens) for s in sums} == {(11, 7)}
-        await services.ledger.costs.fold()  # then they are summed by day
+        await services.ledger.costs.fold()  # the second iteration reads the sums by day
 
     priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 0.0})
     async with calling(priced, services) as client:

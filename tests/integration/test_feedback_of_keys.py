@@ -166,7 +166,7 @@ async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
     while await services.ledger.builds.fill():
         pass
     await work(services)
-    assert await are_keys_questions(services) == [True, True]  # of the live build, and of the new one
+    assert await are_keys_questions(services) == [True, True]  # in the live build and in the new one
     assert await outcome(client, website, "What did the staff ask?", chunks["leave"], helpful=False) == "not_accepted"
 
     await edit(client, "What did the staff ask?", chunks["leave"])

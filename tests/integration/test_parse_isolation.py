@@ -285,7 +285,7 @@ async def test_child_used_by_one_tenant_serves_no_other(tmp_path):
 
         first = await child_reading(text, "acme")
         second = await child_reading(text, "beta")
-        assert first == second  # no library has read a file
+        assert first == second  # a child that has used no native library may serve another tenant
         assert await child_reading(page, "acme") == first
         assert await child_reading(text, "acme") == first
         assert await child_reading(text, "beta") != first
@@ -404,7 +404,7 @@ async def test_child_with_too_many_threads_is_killed(taken_over):
 async def test_threads_started_while_worker_stalls_are_counted(taken_over):
     loop = asyncio.get_running_loop()
 
-    def stall():  # at each step of the event loop, so also between a file's arrival at the child and the next step
+    def stall():  # runs at each step of the event loop, also right after a file has arrived at the child
         nonlocal stalling
         time.sleep(0.1)
         stalling = loop.call_soon(stall)

@@ -317,7 +317,7 @@ async def test_webhook_is_disabled_after_410_or_long_failure(open_client, servic
     assert len(receiver.received) == 2
     await make_due(services)
     await deliverer.deliver()
-    assert len(receiver.received) == 3  # one attempt for a failing webhook
+    assert len(receiver.received) == 3  # a failing webhook gets a single attempt
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
     await make_due(services)

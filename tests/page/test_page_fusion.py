@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-WEIGHTS = 50  # of each fusion
+WEIGHTS = 50  # sets of random weights for each fusion method
 SCRIPT = """async ([source, replies]) => {
     const { fused } = await import(source);
     return replies.map(({ candidates, weights, fusion }) => fused(candidates, weights, fusion));

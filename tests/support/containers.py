@@ -336,7 +336,7 @@ def running(
         for project in more:
             project.compose("rm", "--force", "--stop", "-v")
         containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
-        for project in more:  # its volumes; its networks were the first project's
+        for project in more:  # removes its volumes; its networks belonged to the first project
             project.compose("down", "--volumes", "--timeout", "5")
         for project in (containers, *more):
             project.client.close()

@@ -30,7 +30,7 @@ from tests.support.provider import Script
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
-_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # between two polls; polling must not distort the measurement
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # pauses between polls, because polling must not distort measurements
 
 
 class Process(Protocol):

@@ -671,7 +671,7 @@ def test_status_shows_tier_and_cached_share():
         "estimates": [],
         "usage": [
             generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500, "completion_tokens": 10},
-            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # of a server without tiers
+            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # from a server that does not report tiers
         ],
     }
     console = Console(file=io.StringIO(), width=200)

@@ -275,7 +275,7 @@ async def test_failed_drain_counts_its_leases_as_lost():
         await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
     assert shop.released == []
     assert shop.expired
-    assert len(shop.due) > 50  # it stopped soon, because its work may be paid
+    assert len(shop.due) > 50  # the drain stopped early, because its calls may cost money
 
 
 async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):

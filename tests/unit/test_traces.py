@@ -17,7 +17,7 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False, False),
         (ENDPOINT, True, False),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, False),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # to the SDK's default address
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # spans are sent to the SDK's default address
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "none"}, False, False),
         (ENDPOINT | {"OTEL_SDK_DISABLED": "True"}, False, False),
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "zipkin"}, False, True),
