@@ -101,7 +101,7 @@ class Forging(ParsingSandbox):
         return replace(document, chunks=(replace(chunk, language={"a": 1}),)) if chunk.text == UNSETTLED else document
 
 
-async def test_unsettleable_document_becomes_poison_and_stops_no_other(services, library):
+async def test_unsettleable_document_becomes_poison_without_stopping_others(services, library):
     bad = await library.add(UNSETTLED)
     quiet = [await library.add(f"A quiet text {number}.") for number in range(3)]
 

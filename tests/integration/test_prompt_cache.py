@@ -1,4 +1,4 @@
-"""The costs of the prompt cache, with a provider that bills by the rule of GPT-5.6."""
+"""Costs of the prompt cache, with a provider that bills like GPT-5.6."""
 
 from dataclasses import replace
 

@@ -175,7 +175,7 @@ def test_request_changes_only_with_prompt_version():
 
 
 def test_keys_of_thousand_chunks_ignore_transport():
-    """Paid questions are found under keys of earlier releases, whatever tier and cache a call asks for."""
+    """Paid questions are found under the keys of earlier releases, regardless of a call's tier and cache."""
     keys = hashlib.sha256()
     for n in range(1_000):
         content = ChunkContent.whole(f"Ship number {n} sails on day {n % 30}.", f"Harbour {n % 7}", (f"Part {n % 3}",))
