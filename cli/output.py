@@ -157,8 +157,13 @@ def _unserved(work: Json) -> list[str]:
 
 
 def _budget(work: Json) -> list[str]:
-    notice = (work.get("budget") or {}).get("notice")
-    return [f"[yellow]{notice}[/yellow]"] if notice else []
+    budget = work.get("budget") or {}
+    lines = [f"[yellow]{budget['notice']}[/yellow]"] if budget.get("notice") else []
+    if budget.get("cost_per_day") is not None and budget.get("unpriced_calls"):
+        lines.append(
+            f"[yellow]the cost of {budget['unpriced_calls']:,} calls today is unknown, and not counted[/yellow]"
+        )
+    return lines
 
 
 def _rate(work: Json) -> str:
@@ -179,12 +184,19 @@ def _limits(limits: list[Json] | None) -> RenderableType:
 
 
 def _usage(work: Json) -> list[Table]:
-    table = _table("usage", "model", "calls", "prompt tokens", "completion tokens", "cost")
+    table = _table("usage", "model", "tier", "calls", "prompt tokens", "cached", "completion tokens", "cost")
     for group in work["usage"]:
-        tokens = (f"{group['prompt_tokens']:,}", f"{group['completion_tokens']:,}")
         name = f"{group['collection'] or '(deleted)'}: {group['kind']}"
-        table.add_row(escape(name), escape(group["model"]), f"{group['calls']:,}", *tokens, _cost(group["cost"]))
+        prompt, calls = f"{group['prompt_tokens']:,}", f"{group['calls']:,}"
+        rest = (calls, prompt, _cached(group), f"{group['completion_tokens']:,}", _cost(group["cost"]))
+        table.add_row(escape(name), escape(group["model"]), group.get("tier", "standard"), *rest)
     return [table] if work["usage"] else []
+
+
+def _cached(group: Json) -> str:
+    """Return the share of the prompt tokens that came from the provider's cache; a previous release reports none."""
+    cached = group.get("cached_tokens", 0)
+    return f"{cached / group['prompt_tokens']:.0%}" if cached else ""
 
 
 def _cost(cost: float | None) -> str:
@@ -258,9 +270,32 @@ def estimate_line(estimate: Json) -> str:
     ]
     if costs:
         parts.append(f"costs {sum(costs):,.2f}" + (f" without {unknown[0]}, whose price is unknown" if unknown else ""))
+    else:
+        parts.append("the cost is unknown, because no price is set")
     if estimate["seconds"] is not None:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+    if estimate["paid_chunks"]:
+        parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate["margin"] is not None:
+        parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
+
+
+def tiers_table(estimate: Json) -> Table:
+    """Return the costs of an estimate by model and tier, with the durations of the server's own model."""
+    table = _table("model", "tier", "calls cost", "duration", "limited by")
+    for offer in estimate["tiers"]:
+        cost = "unknown" if offer["llm_cost"] is None else f"{offer['llm_cost']:,.2f}"
+        table.add_row(escape(offer["model"]), offer["tier"], cost, _duration_of(offer), offer["tightest"] or "")
+    return table
+
+
+def _duration_of(offer: Json) -> str:
+    if offer["seconds"] is None:
+        return ""
+    bound = {"flex": "at least ", "batch": "at most "}.get(offer["tier"], "")
+    fills = f" ({offer['fills']:,} fills)" if (offer["fills"] or 0) > 1 else ""
+    return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
 def print_load(console: Console, load: CorpusLoad) -> None:

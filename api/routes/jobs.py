@@ -110,7 +110,7 @@ async def events(
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
 async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Say that a load gets no more documents: it ends when its documents are finished."""
+    """Close a load: it accepts no more documents, and ends when its documents are finished."""
     return JsonReply(view(await services.ledger.jobs.close(tenant, job_id)))
 
 

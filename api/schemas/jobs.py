@@ -68,7 +68,7 @@ class JobView(ReplyModel):
     eta_seconds: int | None = Field(
         description="Time for the remaining documents at the rate of the last minute; null if none finished then"
     )
-    message: str | None = Field(description="What the job waits for, if it waits for a person or a client")
+    message: str | None = Field(description="Reason, if the job waits for a person or a client")
     error: str | None
     created_at: datetime
     ended_at: datetime | None = Field(description="null while it is open, and for builds")

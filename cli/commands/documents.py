@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, jobs, mcp, verify
+from cli.commands import accepted, ask, builds, calibrate, dead_letters, estimate, ingest, jobs, mcp, verify
 from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` on
 
 def register(app: typer.Typer) -> None:
     ingest.register(app)
+    estimate.register(app)
     ask.register(app)
     mcp.register(app)
     app.command()(status)

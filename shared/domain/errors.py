@@ -28,6 +28,7 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 
 _ENGINES = {"ledger", "broker", "qdrant"}
@@ -137,12 +138,13 @@ class BadReply(Permanent):
 class Refused(Permanent):
     """The provider rejects this request on every attempt (refusal, content filter).
 
-    `usage` has the tokens billed for the rejection; None if not reported.
+    `usage` has the tokens billed for the rejection, in this `tier`; None if not reported.
     """
 
-    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+    def __init__(self, message: str, *, usage: Usage | None = None, tier: Tier = Tier.STANDARD) -> None:
         super().__init__(message)
         self.usage = usage
+        self.tier = tier
 
 
 class Rejected(ForeaskError):

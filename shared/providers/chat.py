@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
+from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit."""
+    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit; `tier` is the reply's."""
 
     text: str
     finish_reason: str
     usage: Usage
+    tier: Tier = Tier.STANDARD
 
 
 class ChatModel(Protocol):
@@ -97,7 +99,7 @@ class OpenAIChat:
         async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
             async for event in events:
                 if event.usage is not None:
-                    yield Usage(event.usage.prompt_tokens, event.usage.completion_tokens)
+                    yield usage_of(event.usage.model_dump())
                 if event.choices and event.choices[0].delta.content:
                     yield event.choices[0].delta.content
 
@@ -109,10 +111,27 @@ def _completion(reply: Mapping[str, Any]) -> Completion:
         finish_reason = choice.get("finish_reason") or "stop"
     except (KeyError, IndexError, TypeError) as error:
         raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
-    billed = reply.get("usage") or {}
-    usage = Usage(int(billed.get("prompt_tokens") or 0), int(billed.get("completion_tokens") or 0))
+    usage, tier = usage_of(reply.get("usage")), tier_of_reply(reply.get("service_tier"))
     if message.get("refusal"):
-        raise Refused("the model refuses to write about this text", usage=usage)
+        raise Refused("the model refuses to write about this text", usage=usage, tier=tier)
     if finish_reason == "content_filter":
-        raise Refused("the provider's content filter stopped the reply", usage=usage)
-    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage)
+        raise Refused("the provider's content filter stopped the reply", usage=usage, tier=tier)
+    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage, tier=tier)
+
+
+def usage_of(billed: object) -> Usage:
+    """Return the tokens in the field `usage` of a reply; a provider may omit any of them, or send another type."""
+    if not isinstance(billed, dict):
+        return Usage()
+    prompt = _tokens(billed, "prompt_tokens")
+    details = billed.get("prompt_tokens_details")
+    if not isinstance(details, dict):
+        return Usage(prompt, _tokens(billed, "completion_tokens"))
+    cached = min(prompt, _tokens(details, "cached_tokens"))
+    written = min(prompt - cached, _tokens(details, "cache_write_tokens"))
+    return Usage(prompt, _tokens(billed, "completion_tokens"), cached, written)
+
+
+def _tokens(billed: Mapping[str, Any], name: str) -> int:
+    value = billed.get(name)
+    return value if type(value) is int and value > 0 else 0

@@ -44,7 +44,9 @@ async def test_api_reference_page_loads_own_files_only(client):
     assert len(files) == 3
     for file in files:
         assert (await client.get(file)).status_code == 200
-    assert "connect-src 'self'" in page.headers["content-security-policy"]
+    policy = page.headers["content-security-policy"]
+    assert "connect-src 'self'" in policy
+    assert "script-src 'self' 'sha256-" in policy
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def test_load_of_vanished_client_runs_until_closed(client, services, provi
     assert job.message.startswith("All 1 uploaded documents are finished. The job ends when its client closes it")
 
 
-async def test_second_load_of_same_key_is_refused_with_its_id(client, services):
+async def test_second_load_of_same_key_is_refused(client, services):
     job_id = await open_load(client, idempotency_key="export")
 
     reply = await client.post("/v1/jobs", json={"idempotency_key": "export"})
@@ -283,7 +283,7 @@ async def test_paused_reindex_starts_no_further_documents(client, services, prov
     assert (await shown(client, job_id)).state == "done"
 
 
-async def test_edit_of_a_document_moves_it_out_of_its_load(client, services):
+async def test_edit_moves_document_out_of_load(client, services):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     await upload(client, "a.md", "Another text about the harbour.")
@@ -321,7 +321,7 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     await act(client, build_id, "pause", 409)
 
 
-async def test_erasure_is_listed_and_removes_the_jobs_of_its_collection(client, services, provider):
+async def test_erasure_is_listed_and_removes_jobs(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     erasure = (await client.delete("/v1/collections/default")).json()["id"]
@@ -349,7 +349,7 @@ async def test_jobs_of_other_tenants_are_invisible(settings, services):
         assert (await client.get("/v1/jobs", headers=as_tenant("alice"))).json()["items"][0]["state"] == "running"
 
 
-async def test_events_of_a_job_follow_it_to_its_end(client, services, provider):
+async def test_events_follow_job_to_its_end(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     await act(client, job_id, "close")

@@ -6,7 +6,7 @@ from tests.page.conftest import visiting
 from tests.support.deployment import Deployment
 
 
-async def test_job_is_paused_resumed_and_cancelled_on_the_page(browser, deployment: Deployment):
+async def test_page_pauses_resumes_and_cancels_a_job(browser, deployment: Deployment):
     load = {"collection": "jobs-page", "documents": 40}
     job = deployment.client.post("/v1/jobs", json=load).raise_for_status().json()
     deployment.client.post(f"/v1/jobs/{job['id']}/pause").raise_for_status()

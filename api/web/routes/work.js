@@ -149,8 +149,9 @@ function failures() {
 function usage(all) {
   if (!all.length) return html`<p class="soft">No usage yet.</p>`;
   const words = { generate: "questions", embed: "embedding" };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>tier</th><th>calls</th><th>tokens</th><th>cached</th><th>cost</th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td><td>${each.tier}</td>
       <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
+      <td class="number">${each.cached_tokens ? `${Math.round((100 * each.cached_tokens) / each.prompt_tokens)} %` : ""}</td>
       <td class="number">${each.cost === null ? html`<span class="soft">price not set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -377,7 +377,12 @@ class Me(Model):
     answer: Json
     chat: str | None
     embedding: str | None
+    embeddings: list[Json]
+    prices: Json | None
     limits: Json
+    key_limits: Json
+    queries_kept_days: int
+    estimates: bool
 
 
 class LabelledSetSize(Model):

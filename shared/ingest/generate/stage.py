@@ -104,11 +104,11 @@ async def generate(
         generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
-        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls)
+        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls, paid.tier)
         return FailedAttempt(
             chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, chunk.tenant, paid.replies, cost
         )
-    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls)
+    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

@@ -29,7 +29,7 @@ VALUES (:id, :tenant, ({number}), :collection, :collection_id, :kind, {OPEN_JOB.
 RETURNING number
 
 -- name: reopen
--- Let an open load accept documents again.
+-- Make an open load accept documents again.
 UPDATE jobs SET closed_at = NULL, expected = coalesce(:expected, expected)
 WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
 

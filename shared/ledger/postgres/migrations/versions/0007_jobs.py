@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0005"
-down_revision = "0003"
+revision = "0007"
+down_revision = "0006"
 min_revision = "0003"
 
 
