@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from uuid import UUID
 
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
@@ -62,6 +63,24 @@ async def test_closed_load_is_done_when_its_documents_are(client, services, prov
     job = await shown(client, job_id)
     assert (job.state, job.done, job.total, job.documents) == ("done", 2, 2, {DocumentState.READY: 2})
     assert job.ended_at is not None
+
+
+async def test_cost_of_job_is_the_cost_of_its_calls(client, services, settings, provider):
+    job_id = await open_load(client)
+    assert (await shown(client, job_id)).cost is None
+    await upload(client, "a.md", job=job_id)
+    await upload(client, "alone.md", "A longer text about something else, which another client uploaded.")
+    await work(services)
+
+    costs = await services.ledger.costs.of_jobs("default", [UUID(job_id)])
+    document = next(d for d in (await client.get("/v1/documents")).json()["items"] if d["external_id"] == "a.md")
+    (generated,) = [cost for cost in costs if cost.kind == "generate"]
+    assert generated.calls == document["usage"]["calls"] == 1
+    assert generated.usage.prompt_tokens == document["usage"]["prompt_tokens"]
+    assert [cost.kind for cost in costs if cost.kind != "generate"] == ["embed"]
+    priced = settings.model_copy(update={"llm_input_price": 1.0, "llm_output_price": 2.0})
+    async with calling(priced, services) as other:
+        assert (await shown(other, job_id)).cost > 0
 
 
 async def test_load_with_failed_document_is_done_with_errors(client, services, provider):

@@ -5,7 +5,7 @@ import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
-import { ago, count, duration, plural } from "../parts/format.js";
+import { ago, count, duration, money, plural } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 
@@ -94,7 +94,7 @@ function one(job) {
         <span class="soft small">${STATES[job.state]} \u00b7 started ${ago(job.created_at)}${job.ended_at ? ` \u00b7 ended ${ago(job.ended_at)}` : ""}</span></span>
       ${buttons(job, name)}</p>
     ${bar(job.total ? job.done / job.total : 0, COLOURS[job.state] ?? "ready")}
-    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
+    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${job.cost === null ? "" : ` \u00b7 ${money(job.cost)}`}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
     ${job.message ? html`<p class="small">${job.message}</p>` : nothing}
     ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}</li>`;
 }
