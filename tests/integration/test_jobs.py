@@ -65,7 +65,7 @@ async def test_closed_load_is_done_when_its_documents_are(client, services, prov
     assert job.ended_at is not None
 
 
-async def test_cost_of_job_is_the_cost_of_its_calls(client, services, settings, provider):
+async def test_cost_of_job_is_its_calls(client, services, settings, provider):
     job_id = await open_load(client)
     assert (await shown(client, job_id)).cost is None
     await upload(client, "a.md", job=job_id)
