@@ -225,6 +225,8 @@ def _hold(limit: Json) -> str:
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
         return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider requested[/yellow]"
+    if limit.get("flex_pause_seconds"):
+        return f"[yellow]no capacity in the tier flex, next call in {duration(limit['flex_pause_seconds'])}[/yellow]"
     return ""
 
 

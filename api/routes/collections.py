@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -30,6 +30,7 @@ from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.states import DocumentState
+from shared.ingest.generate import cache_warning
 from shared.ledger import Collections
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
@@ -180,7 +181,7 @@ async def _views(
             options=options_view(collection.options),
             created_at=collection.created_at,
             languages=list(collection.languages),
-            notice=_notice(collection, services.embeddings),
+            notice=" ".join(filter(None, _notices(collection, services.embeddings))) or None,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
@@ -190,7 +191,12 @@ async def _views(
     ]
 
 
-def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
+def _notices(collection: Collection, embeddings: Mapping[str, Embedding]) -> Iterator[str | None]:
+    yield _notice_of_languages(collection, embeddings)
+    yield cache_warning(collection.options.prompt or "")
+
+
+def _notice_of_languages(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
     """Return a warning if the model supports only English and no text is in English; else None."""
     embedding = embeddings.get(collection.embedding_model)
     if embedding is None or not embedding.model.startswith(_ENGLISH_ONLY):

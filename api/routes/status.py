@@ -119,4 +119,5 @@ def _limit(use: LimitUse) -> LimitView:
         in_flight_limit=use.in_flight_limit,
         breaker=use.breaker,
         cooldown_seconds=round(use.cooldown.total_seconds(), 1),
+        flex_pause_seconds=round(use.flex_pause.total_seconds(), 1),
     )

@@ -117,7 +117,9 @@ class CollectionView(ReplyModel):
     options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
     languages: list[str] = Field(description="Languages of the texts so far (ISO 639-1)")
-    notice: str | None = Field(None, description="Warning if the embedding does not suit the texts")
+    notice: str | None = Field(
+        None, description="Warning if the embedding does not suit the texts, or a cache of prompts the prompt"
+    )
     documents: dict[DocumentState, int] = Field(
         description="Number of documents in each state; states without documents are absent"
     )

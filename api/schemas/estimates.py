@@ -124,9 +124,12 @@ class EstimateView(ReplyModel):
         description="Whether the number of calls is exact, because every chunk was counted and looked up"
     )
     llm_cost: float | None = Field(
-        description="Cost by the configured prices, or by the list price in dollars; null if the price is unknown"
+        description="Cost in the tier of the ingest (FOREASK_LLM_TIER) by the configured prices, or by the list price"
+        " in dollars; null if the price is unknown"
     )
-    embedding_cost: float | None = Field(description="Cost by FOREASK_EMBEDDING_PRICE; null if it is not set")
+    embedding_cost: float | None = Field(
+        description="Cost by FOREASK_EMBEDDING_PRICE, or by the list price in dollars; null if the price is unknown"
+    )
     seconds: float | None = Field(
         description="Duration at the configured limits; null if neither a limit nor a rate is known"
     )

@@ -42,6 +42,9 @@ class LimitView(ReplyModel):
     in_flight_limit: int | None
     breaker: Literal["closed", "open", "half-open"]
     cooldown_seconds: float = Field(description="Remaining wait that the provider requested")
+    flex_pause_seconds: float = Field(
+        description="Remaining pause of calls in the service tier flex, because the provider has no capacity left in it"
+    )
 
 
 class UsageView(ReplyModel):
@@ -222,6 +225,7 @@ class StatusView(ReplyModel):
                 "in_flight_limit": None,
                 "breaker": "closed",
                 "cooldown_seconds": 0.0,
+                "flex_pause_seconds": 0.0,
             }
         ],
     )

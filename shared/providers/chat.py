@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
 from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
+from shared.providers.prompt_cache import cache_fields
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
+
+
+_FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +28,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape."""
+    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape.
+
+    Args:
+        messages: the messages.
+        schema: shape of the reply.
+        max_tokens: maximum tokens of the reply.
+        temperature: randomness of the reply.
+        fixed_chars: number of characters at the start of the last message that all requests of its template share.
+    """
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    fixed_chars: int = 0
 
     def body(self, model: str) -> dict[str, Any]:
-        """Return the JSON of the chat completions API; the provider bills for the texts in it."""
+        """Return the JSON of the chat completions API; the provider bills for the texts in it.
+
+        Paid replies are found under it, so it contains nothing that only affects the price or the transport.
+        """
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],
@@ -81,27 +98,50 @@ class ChatModel(Protocol):
 
 
 class OpenAIChat:
-    """A `ChatModel` over `/chat/completions`."""
+    """A `ChatModel` over `/chat/completions`.
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    The tier and the options of the prompt cache are sent with a request, but are not part of `ChatRequest`: paid
+    replies are found under the request, whatever they cost.
+
+    Args:
+        provider: the connections.
+        model: name of the model.
+        tier: requested service tier, `STANDARD` or `FLEX`; the reply may be of another one.
+        explicit_cache: whether the provider's prompt cache is used as `prompt_cache` describes.
+    """
+
+    def __init__(
+        self, provider: Provider, model: str, tier: Tier = Tier.STANDARD, *, explicit_cache: bool = False
+    ) -> None:
         self._provider = provider
         self._model = model
+        self._explicit_cache = explicit_cache
+        self._sent = {} if tier is Tier.STANDARD else {"service_tier": tier.value}
+        self._timeout = None if tier is Tier.STANDARD else _FLEX_TIMEOUT
+
+    def in_tier(self, tier: Tier) -> OpenAIChat:
+        """Return the same model over the same connections in another service tier."""
+        return OpenAIChat(self._provider, self._model, tier, explicit_cache=self._explicit_cache)
 
     @property
     def name(self) -> str:
         return self._model
 
     async def complete(self, request: ChatRequest) -> Completion:
-        reply = await self._provider.post("/chat/completions", request.body(self._model))
+        reply = await self._provider.post("/chat/completions", self._body(request), self._timeout)
         return _completion(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
+        async with aclosing(self._provider.stream_chat(self._body(request))) as events:
             async for event in events:
                 if event.usage is not None:
                     yield usage_of(event.usage.model_dump())
                 if event.choices and event.choices[0].delta.content:
                     yield event.choices[0].delta.content
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body = request.body(self._model) | self._sent
+        return body | cache_fields(request, body) if self._explicit_cache else body
 
 
 def _completion(reply: Mapping[str, Any]) -> Completion:

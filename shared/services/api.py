@@ -104,6 +104,7 @@ def assemble(parts: Parts) -> ApiServices:
         ledger.collections,
         ledger.estimates,
         model=parts.chat.name,
+        tier=parts.settings.ingest_tier,
         embedding=parts.settings.embedding_model or "",
         limits=limiters.of_load,
         queue_tokens=parts.settings.llm_batch_queue_tokens,

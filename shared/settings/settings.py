@@ -152,6 +152,13 @@ class Settings(BaseSettings):
         None, description="path of the model's tokenizer.json, for exact token budgets; default: they are estimated"
     )
     llm_timeout: Duration = timedelta(seconds=120)
+    llm_tier: Literal["standard", "flex"] = Field(
+        "standard",
+        description="service tier of the ingest; flex: half the price, slower, and only while there is capacity",
+    )
+    llm_flex_wait: Duration | None = Field(
+        None, description="time without capacity in the tier flex after which standard is used; default: never"
+    )
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
     llm_input_price: float | None = Field(
         None,
@@ -267,6 +274,11 @@ class Settings(BaseSettings):
     @property
     def llm_url(self) -> str:
         return self.llm_base_url or OPENAI_URL
+
+    @property
+    def ingest_tier(self) -> Tier:
+        """The service tier in which the ingest calls the language model."""
+        return Tier(self.llm_tier)
 
     @property
     def tier_prices(self) -> Mapping[Tier, float]:

@@ -50,6 +50,15 @@ async def test_estimate_compares_tiers_and_models(application_with_openai):
     assert (batch["seconds"], batch["tightest"]) == (batch["fills"] * 24 * 3600, "batch queue")
 
 
+async def test_estimate_has_cost_of_ingest_tier(settings):
+    flexible = {"llm_base_url": "https://api.openai.com/v1", "llm_model": "gpt-4o-mini", "llm_tier": "flex"}
+    async with calling(settings.model_copy(update=flexible)) as client:
+        reply = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()
+
+    costs = {offer["tier"]: offer["llm_cost"] for offer in reply["tiers"]}
+    assert reply["llm_cost"] == costs["flex"] == pytest.approx(costs["standard"] / 2)
+
+
 async def test_file_estimate_stores_nothing(client, services, settings):
     one = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()["calls"]
     sent = [("file", (name, DOCUMENT.encode())) for name in ("a.md", "b.txt")]

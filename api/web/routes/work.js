@@ -132,7 +132,7 @@ function limits(all) {
       <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} per minute` : `${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
       <td class="number">${count(each.in_flight)}${each.in_flight_limit ? ` of ${count(each.in_flight_limit)}` : ""}</td>
-      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
+      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? `no flex capacity for ${duration(each.flex_pause_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
 }
 
 function failures() {

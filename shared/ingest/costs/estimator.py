@@ -116,6 +116,7 @@ class Estimator:
         collections: collections in the ledger.
         ledger: inputs of estimates.
         model: the language model.
+        tier: service tier of its calls.
         embedding: the embedding model of new collections.
         limits: returns the limits of a tenant and of an embedding model.
         queue_tokens: tokens of prompts that the provider accepts in all unfinished batches; None if unknown.
@@ -130,6 +131,7 @@ class Estimator:
         ledger: Estimates,
         *,
         model: str,
+        tier: Tier,
         embedding: str,
         limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
         queue_tokens: int | None = None,
@@ -140,6 +142,7 @@ class Estimator:
         self._collections = collections
         self._ledger = ledger
         self._model = model
+        self._ingest_tier = tier
         self._embedding = embedding
         self._limits = limits
         self._queue_tokens = queue_tokens
@@ -248,7 +251,7 @@ class Estimator:
         further = dict.fromkeys(model for model in planned.models if model != self._model)
         for model in further:
             tiers += [TierEstimate(model, tier, self._cost(model, tier, come_to), None, None) for tier in Tier]
-        standard = tiers[0]
+        of_ingest = next(each for each in tiers if each.tier is self._ingest_tier)
         return Estimate(
             documents=come_to.documents,
             chunks=come_to.chunks,
@@ -260,10 +263,10 @@ class Estimator:
             embedding_tokens=come_to.embed.prompt_tokens,
             points=come_to.points,
             exact=exact,
-            llm_cost=standard.llm_cost,
+            llm_cost=of_ingest.llm_cost,
             embedding_cost=self._price_of("embed", come_to.embed, planned.embedding),
-            seconds=standard.seconds,
-            tightest=standard.tightest,
+            seconds=of_ingest.seconds,
+            tightest=of_ingest.tightest,
             margin=wide,
             tiers=tuple(tiers),
         )
