@@ -174,6 +174,18 @@ async def test_paused_load_is_not_claimed_at_any_stage(client, services, provide
     assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
 
 
+async def test_status_names_pause_of_all_work(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await act(client, job_id, "pause")
+    status = (await client.get("/v1/status")).json()
+    assert status["pace"]["cause"] == "paused"
+    assert (status["stages"]["parse"]["due"], status["stages"]["parse"]["oldest_seconds"]) == (1, None)
+
+    await upload(client, "alone.md")
+    assert (await client.get("/v1/status")).json()["pace"]["cause"] != "paused"
+
+
 async def test_paused_load_leaves_other_documents_in_work(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "paused.md", job=job_id)
