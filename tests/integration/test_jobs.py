@@ -9,6 +9,7 @@ from api.schemas.problems import ProblemDetails
 from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
+from shared.ledger.jobs.intake import hold_load
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -133,6 +134,16 @@ async def test_reopened_load_accepts_documents_again(client, services):
 
     await upload(client, "b.md", job=job_id)
     assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 2}
+
+
+async def test_close_waits_for_uploads_in_progress(client, services, library):
+    job_id = await open_load(client)
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    async with services.database.begin() as connection:
+        await hold_load(connection, await library.collection(), UUID(job_id))
+        closing = asyncio.create_task(client.post(f"/v1/jobs/{job_id}/close"))
+        await eventually(lambda: run(services, waiting))
+    assert (await closing).json()["closed"]
 
 
 async def test_load_refuses_documents_of_other_collections_and_tenants(settings, services):
