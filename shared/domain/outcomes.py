@@ -58,7 +58,7 @@ def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, c
         usage - chunk.usage,
         calls - chunk.calls,
         tier,
-        chunk.job_id if isinstance(chunk, SentLine) else None,
+        chunk.job_id,
     )
 
 

@@ -77,6 +77,7 @@ class ChunkToGenerate:
         replies: replies paid by earlier attempts at this content.
         usage: tokens billed for the attempts at this chunk.
         calls: number of calls billed for the attempts at this chunk.
+        job_id: its document's job; None without a job.
     """
 
     lease: Lease
@@ -92,6 +93,7 @@ class ChunkToGenerate:
     usage: Usage = Usage()
     calls: int = 0
     traceparent: str | None = None
+    job_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class ChunkToIndex:
         has_text: whether Qdrant has its text with its vector in this version.
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
+        job_id: its document's job; None without a job.
     """
 
     lease: Lease
@@ -136,6 +139,7 @@ class ChunkToIndex:
     has_text: bool = False
     may_have_points: bool = False
     traceparent: str | None = None
+    job_id: UUID | None = None
 
     @property
     def location(self) -> IndexLocation:

@@ -1,4 +1,4 @@
-"""OpenAI's prompt cache: from GPT-5.6 on, a call says what is written to it.
+"""OpenAI's prompt cache: from GPT-5.6 on, a call selects the prefix that is written to it.
 
 By default such a model writes each prompt of 1,024 tokens or more to the cache, at 1.25 times the price, whether or not
 another call reads it. Prompts of the ingest differ after their instructions, so these writes would only cost money. In
@@ -28,7 +28,7 @@ _BREAKPOINT = {"mode": "explicit"}
 
 
 def has_explicit_cache(url: str, model: str) -> bool:
-    """Return whether calls to a model at this address can say what is cached: OpenAI's own, from GPT-5.6 on."""
+    """Return whether calls to this model can select the cached prefix: OpenAI's models, from GPT-5.6 on."""
     host = urlsplit(url).hostname or ""
     version = _VERSION.match(model)
     if version is None or not (host == _HOST or host.endswith(f".{_HOST}")):

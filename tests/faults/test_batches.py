@@ -30,6 +30,7 @@ _SPENT = """
 """
 _OPEN = "SELECT count(*) FROM batches WHERE ended_at IS NULL"
 _LINES = "SELECT count(*) FROM batch_lines"
+_FAILED = "SELECT count(*) FROM batches WHERE state = 'failed'"
 
 
 @pytest.mark.parametrize("point", AT_BATCHES)
@@ -80,3 +81,4 @@ def check(fleet, provider, scenario, scale, **more):
     (spent,) = fleet.query(_SPENT, scenario.collection)
     assert spent == {name: batches[name] for name in spent}
     assert fleet.query(_LINES)[0]["count"] == 0
+    assert fleet.query(_FAILED)[0]["count"] == 0

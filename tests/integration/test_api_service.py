@@ -72,7 +72,7 @@ async def test_router_errors_are_problem_details(client, method, address, status
         assert reply.headers["allow"]
 
 
-async def test_other_methods_are_refused_with_own_methods(services, settings):
+async def test_refused_method_lists_methods_of_route(services, settings):
     app = application(settings, services)
     methods = defaultdict(set)
     for route in iter_route_contexts(app.routes):
@@ -346,7 +346,7 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
             child.send_signal(signal.SIGTERM)
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
-            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # over another connection
+            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # uses another connection
             child.wait(timeout=10)
             return ready, listed
 

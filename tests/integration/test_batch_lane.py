@@ -445,6 +445,25 @@ async def test_cut_collection_resumes_at_committed_line(services, library, provi
     assert await spent(services) == billed(provider)
 
 
+async def test_killed_finish_needs_no_deleted_file(services, library, provider, lane, monkeypatch):
+    await prepared(services, library)
+
+    async def killed(self, batch, error):
+        raise LeaseLost
+
+    lane = replace(lane, terms=replace(TERMS, poll=HOUR))
+    await until(services, lane, "tenant IS NOT NULL", "running")
+    await rows(services, "UPDATE batches SET due_at = now()")
+    with monkeypatch.context() as patch:
+        patch.setattr(Batches, "finish", killed)
+        await work_on(lane)
+    assert provider.batch_stats()["files"] == 0
+    await rows(services, "UPDATE batches SET due_at = now()")
+    await work_on(lane)
+
+    assert await rows(services, "SELECT state, error FROM batches WHERE tenant IS NOT NULL") == [("done", None)]
+
+
 # --- other work on the same content ---
 
 

@@ -139,7 +139,7 @@ async def test_same_content_chunks_advance_in_slices(services, library, monkeypa
             assert again.chunks == []
             paid.append(again.paid_already)
 
-    assert max(sizes) <= 5  # and the chunk that was claimed
+    assert max(sizes) <= 5  # including the claimed chunk
     assert len(paid) == 2
     assert len(await services.ledger.work.claim_to_index(50)) == 11
 

@@ -493,7 +493,7 @@ async def waiting(services, count):
 
 
 async def test_queued_switches_do_not_deadlock(services, library):
-    """The first waited for a build that is no longer live; it must not hold a lock that the second one needs."""
+    """The first switch waited for a build that is no longer live; it must not hold a lock that the second one needs."""
     await library.add("A text.", "a.md")
     builds, switch = services.ledger.builds, Builds.switch.__wrapped__
     await builds.switch(*NAME, (await filled(services)).number)

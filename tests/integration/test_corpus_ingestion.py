@@ -1,4 +1,4 @@
-"""A corpus is uploaded once despite interruptions: rows are uploaded in batches over the API."""
+"""A corpus is uploaded in batches of rows, and interruptions cause no row to be uploaded twice."""
 
 import asyncio
 import time

@@ -162,7 +162,7 @@ async def test_tier_and_cache_of_reply_are_booked(services, settings, library, p
             (Tier.FLEX, 1, 100),
         ]
         assert {(s.usage.cached_tokens, s.usage.written_tokens) for s in sums} == {(11, 7)}
-        await services.ledger.costs.fold()  # then they are summed by day
+        await services.ledger.costs.fold()  # the second iteration reads the sums by day
 
     priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 0.0})
     async with calling(priced, services) as client:
@@ -221,7 +221,7 @@ async def test_later_record_of_attempt_replaces_its_tier(services, library):
     assert (found.tier, found.calls, found.usage) == (Tier.STANDARD, 2, Usage(20, 2, 5, 1))
 
 
-async def test_costs_of_jobs_have_sums_of_their_own(services, library):
+async def test_costs_of_jobs_are_summed_separately(services, library):
     job = uuid4()
     cost = await _cost(services, library)
     async with services.database.begin() as connection:

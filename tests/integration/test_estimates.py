@@ -1,4 +1,4 @@
-"""Estimates compared with actual costs: equal calls, tokens within a tenth."""
+"""Estimates match actual costs: calls exactly, tokens within a tenth."""
 
 import dataclasses
 

@@ -281,7 +281,7 @@ async def test_documents_of_large_batch_finish_together(services, library):
 
 
 async def pay_for(services, library, content):
-    """Pay the questions of a content, so that another upload of it needs no call."""
+    """Pay for the questions of a text, so that another upload of this text needs no call."""
     document = await library.add(content, "paid.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
@@ -539,7 +539,7 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provid
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     await services.ledger.work.settle_indexed(outcomes)
-    assert await services.ledger.work.finish([document.id]) != []  # the worker dies here
+    assert await services.ledger.work.finish([document.id]) != []  # the worker dies at this point
 
     async def seen():
         found = await services.ledger.documents.get("default", document.id)

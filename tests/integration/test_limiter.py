@@ -375,7 +375,7 @@ async def test_provider_rejections_do_not_open_breaker(pool, error):
     assert (await use(limiter)).breaker == "closed"
 
 
-async def test_tenant_limit_blocks_no_other_tenant(pool):
+async def test_tenant_limit_does_not_block_other_tenants(pool):
     limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
     slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Limits of a tenant in the API: requests over a limit are refused with advice; others are not affected."""
+"""Limits of a tenant in the API: requests over a limit are refused with advice; other tenants are not affected."""
 
 import asyncio
 import json
@@ -322,7 +322,7 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head)
             trickling = asyncio.create_task(trickle(writer, seconds))
-            reply = (await reader.read()).lower()  # until the connection is closed
+            reply = (await reader.read()).lower()  # returns when the connection is closed
             trickling.cancel()
             writer.close()
             assert reply.startswith(b"http/1.1 408")

@@ -534,7 +534,7 @@ async def passed_questions(services):
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 
-async def test_questions_are_filtered_against_text_without_questions(services, library, provider):
+async def test_questions_are_filtered_against_text_without_prepended_questions(services, library, provider):
     await enable_prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
@@ -548,7 +548,7 @@ async def test_questions_are_filtered_against_text_without_questions(services, l
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 
-async def test_text_rejected_with_questions_is_embedded_without_them(services, library, provider):
+async def test_text_rejected_with_prepended_questions_is_embedded_alone(services, library, provider):
     await enable_prepending(services)
     provider.script(refuse_containing=f"?\n{HARBOUR}")
     document = await library.add(HARBOUR, "a.md")

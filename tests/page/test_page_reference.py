@@ -1,4 +1,4 @@
-"""The reference of the API in a real browser, drawn from `/openapi.json`."""
+"""The API reference in a real browser, rendered from `/openapi.json`."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A query for differences between the tallies and the counted rows; it must always return nothing."""
+"""A query for differences between the tallies and the counted rows; it must always return no rows."""
 
 from __future__ import annotations
 

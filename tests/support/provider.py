@@ -335,7 +335,7 @@ class ScriptedEndpoints:
         return self.script.rewrite_fault if _rewrites(body) else ""
 
     def _rewriting(self, fields: dict[str, Any], prompt: str) -> str:
-        """Return the requested fields: scripted values, or else values made of the question's words."""
+        """Return the requested fields: scripted values, otherwise values composed of the question's words."""
         question = " ".join(_WORD.findall(prompt)[1:-1])
         defaults = {
             "hypothetical_answer": f"It is so: {question}.",
@@ -439,7 +439,7 @@ def _requested_questions(prompt: str) -> int:
 
 
 def questions_of(prompt: str, count: int) -> list[str]:
-    """Return deterministic, distinct questions, each made of the words of a different part of the text."""
+    """Return deterministic, distinct questions, each composed of words from a different part of the text."""
     words = _WORD.findall(prompt[-1500:]) or ["nothing"]
     step = max(1, len(words) // count)
     return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]

@@ -1,4 +1,4 @@
-"""The command line from its user's view: sentences, exit codes, help."""
+"""The command line as a user sees it: messages, exit codes, help."""
 
 import io
 import json
@@ -227,7 +227,7 @@ def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch
 
 
 class StaggeredServer(DemoServer):
-    """Finishes another document in each round, in the order of the uploads."""
+    """A server that finishes one more document in each round, in the order of the uploads."""
 
     def __init__(self):
         super().__init__("searchable")
@@ -261,7 +261,7 @@ def test_demo_waits_for_questions_of_answering_documents(tmp_path, monkeypatch):
     assert "This machine is slow" not in shown
 
 
-def test_demo_continues_after_bound_of_generation(tmp_path, monkeypatch):
+def test_demo_continues_after_generation_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "GENERATION_SECONDS", -1.0)
     server = StaggeredServer()
 
@@ -272,7 +272,7 @@ def test_demo_continues_after_bound_of_generation(tmp_path, monkeypatch):
     assert "This machine is slow or busy" in shown
 
 
-def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
+def test_demo_skips_waiting_if_everything_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
     shown = demo_output(server, tmp_path, monkeypatch)
@@ -281,7 +281,7 @@ def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
-def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
+def test_demo_does_not_wait_for_changed_documentation(tmp_path, monkeypatch):
     class WithChange(DemoServer):
         def upload(self, path, *, external_id, **options):
             stored = super().upload(path, external_id=external_id, **options)
@@ -453,7 +453,7 @@ def test_answer_names_skipped_stages():
 
 @pytest.fixture
 def queries(monkeypatch):
-    """The bodies of the queries to a server that replies with an explanation."""
+    """Return a list that receives the bodies of queries; the server replies with an explanation."""
     requests = []
     rank = {"rank": 1, "score": 0.82}
     chunk = {
@@ -671,7 +671,7 @@ def test_status_shows_tier_and_cached_share():
         "estimates": [],
         "usage": [
             generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500, "completion_tokens": 10},
-            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # of a server without tiers
+            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # from a server that does not report tiers
         ],
     }
     console = Console(file=io.StringIO(), width=200)

@@ -148,7 +148,7 @@ def test_uniform_calls_are_estimated_together(sizes):
     assert tokens_per_char == pytest.approx(0.25, rel=0.05)
 
 
-def test_twins_add_questions_without_calls():
+def test_duplicate_chunks_add_questions_without_calls():
     count = Quantities(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
     total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
     assert (total.calls, total.generate) == (1, Usage(500, 100))
@@ -190,7 +190,7 @@ def test_cached_and_written_tokens_have_their_list_prices():
 
 
 @pytest.mark.parametrize("own", [{"llm_model": "gpt-4-turbo"}, {"llm_input_price": 10.0, "llm_output_price": 30.0}])
-def test_tokens_without_price_of_cache_cost_like_others(own):
+def test_cache_tokens_without_own_price_cost_full_price(own):
     model = settings(llm_base_url=OPENAI_URL, **own)
     usages = (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
     assert [price(model, "generate", usage) for usage in usages] == [10.0] * 3

@@ -25,7 +25,7 @@ async def test_tenant_with_fewest_slots_gets_free_slot():
     assert sorted(order) == ["loud"] * 6 + ["other"] + ["quiet"] * 2
 
 
-async def test_other_tenant_waits_for_no_slow_file():
+async def test_slow_file_does_not_delay_other_tenant():
     slots = FairSemaphore(2)
     held = [slots.one("slow"), slots.one("slow")]
     for slot in held:

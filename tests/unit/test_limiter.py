@@ -68,7 +68,7 @@ def test_undeclared_limits_do_not_restrict_calls():
         (Stopping(), CallOutcome.ABANDONED),
     ],
 )
-def test_error_class_decides_effect_on_provider(error, outcome):
+def test_error_class_determines_effect_on_provider(error, outcome):
     assert outcome_of(error) is outcome
 
 

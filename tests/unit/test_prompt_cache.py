@@ -1,4 +1,4 @@
-"""What is written to OpenAI's prompt cache, and which prompts it cannot read."""
+"""Prefixes that are written to OpenAI's prompt cache, and prompts that cannot be read from it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_long_instructions_end_with_breakpoint():
     assert "".join(part["text"] for part in parts) == messages[-1]["content"]
 
 
-def test_instructions_behind_placeholder_are_not_cached():
+def test_instructions_after_placeholder_are_not_cached():
     _, fields = fields_of("{title} " + LONG + "{text}")
     assert "messages" not in fields
 

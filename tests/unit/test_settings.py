@@ -55,7 +55,7 @@ def test_keys_are_hashed_and_tenant_may_have_two(monkeypatch):
 @pytest.mark.parametrize(
     "value", ["acme", ":key", "acme:short", "ACME:" + KEY, "acme:sha256:" + "a" * 63, "acme:sha256:"]
 )
-def test_unusable_key_is_rejected_unshown(monkeypatch, value):
+def test_unusable_key_is_rejected_without_being_shown(monkeypatch, value):
     monkeypatch.setenv("FOREASK_API_KEYS", value)
 
     with pytest.raises(ValidationError) as caught:

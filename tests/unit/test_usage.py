@@ -52,11 +52,11 @@ def test_usage_is_read_despite_wrong_types(billed, usage):
         (["flex"], Tier.STANDARD),
     ],
 )
-def test_tier_of_reply_decides_never_the_request(field, tier):
+def test_tier_of_reply_overrides_requested_tier(field, tier):
     assert tier_of_reply(field) is tier
 
 
-def test_sums_of_usage_include_cache():
+def test_usage_sums_include_cached_and_written_tokens():
     both = Usage(10, 1, 5, 2) + Usage(20, 2, 6, 3)
     assert both == Usage(30, 3, 11, 5)
     assert both - Usage(20, 2, 6, 3) == Usage(10, 1, 5, 2)

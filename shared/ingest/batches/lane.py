@@ -403,6 +403,8 @@ class BatchLane:
 
     async def _collect_lines(self, batch: Batch) -> str | None:
         """Settle all lines; return an error if a result file is lost."""
+        if not await self.batches.unanswered(batch, 1):
+            return None  # a process that ended after it had settled all lines may have deleted the files
         collection = Collection(self.api, self.batches, self.lines, self.wakeups, batch)
         error = None
         for is_output, file_id in ((True, batch.output_file_id), (False, batch.error_file_id)):
