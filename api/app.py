@@ -27,6 +27,7 @@ from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
+    budgets,
     builds,
     calibration,
     chat,
@@ -90,6 +91,7 @@ _TAGS = [
     {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."},
     {"name": "feedback", "description": "Accept users' questions as questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
+    {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
     {"name": "jobs", "description": "Long work with progress: loads, reindexes, builds, evaluations and erasures."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
@@ -119,6 +121,7 @@ _PARTS = (
     asked,
     status,
     usage,
+    budgets,
     events,
     jobs,
     keys,
@@ -138,6 +141,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     router = APIRouter()
     for part in _PARTS:
         router.include_router(part.router)
+    router.include_router(budgets.operator_router)
     router.include_router(erasures.operator_router)
     return (*refusals(router.routes), *router.routes)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.budgets import Reserve
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.documents import ReadyQuestion
@@ -77,6 +78,7 @@ class ChunkToGenerate:
         replies: replies paid by earlier attempts at this content.
         usage: tokens billed for the attempts at this chunk.
         calls: number of calls billed for the attempts at this chunk.
+        reserve: highest use of its next call, which its claim has reserved; None if no budget covers it.
     """
 
     lease: Lease
@@ -92,6 +94,7 @@ class ChunkToGenerate:
     usage: Usage = Usage()
     calls: int = 0
     traceparent: str | None = None
+    reserve: Reserve | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.builds.build_comparison import BuildComparison
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
@@ -50,6 +51,7 @@ class Ledger:
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
+    budgets: Budgets
     estimates: Estimates
     counters: Counters
     keys: Keys
@@ -63,6 +65,7 @@ class Ledger:
 __all__ = [
     "Audit",
     "Backlogs",
+    "Budgets",
     "BuildComparison",
     "Builds",
     "Calibrations",

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
+from shared.domain.budgets import BudgetTerms
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
-from shared.ingest.costs.budgets import Budgets
 from shared.ingest.options import IngestDefaults
 from shared.ledger import (
     Audit,
     Backlogs,
+    Budgets,
     BuildComparison,
     Builds,
     Calibrations,
@@ -46,7 +47,7 @@ from shared.ledger import (
 )
 from shared.ledger.postgres.database import Database
 from shared.process import metrics
-from shared.services.ingest import budgets_of, ingest_defaults
+from shared.services.ingest import budget_terms, ingest_defaults
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
@@ -112,7 +113,8 @@ class Parts:
             query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
-            costs=self._costs,
+            costs=Costs(database, self._terms),
+            budgets=Budgets(database, self._terms),
             estimates=Estimates(database),
             counters=Counters(database),
             keys=Keys(database),
@@ -259,12 +261,8 @@ class Parts:
         }
 
     @cached_property
-    def budgets(self) -> Budgets:
-        return budgets_of(self.settings, self._costs)
-
-    @cached_property
-    def _costs(self) -> Costs:
-        return Costs(self.database)
+    def _terms(self) -> BudgetTerms:
+        return budget_terms(self.settings)
 
     @cached_property
     def _work(self) -> Work:
@@ -276,6 +274,6 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
-            used_up=self.budgets.used_up,
+            terms=self._terms,
             embeddings=list(self.embeddings),
         )

@@ -11,6 +11,7 @@ from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
@@ -739,7 +740,7 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(late, "scripted", [reply], Usage(1, 1), 1)
+        await services.ledger.work.keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
     again = Retry(timedelta(), "cut short")
     failed = FailedAttempt(late.lease, again, content_key=late.content_key, tenant=late.tenant, replies=[reply])
     await services.ledger.work.settle_generated([failed])

@@ -663,7 +663,7 @@ def test_status_shows_tier_and_cached_share():
     work = {
         "stages": {"parse": stage},
         "unserved": [],
-        "budget": {"cost_per_day": 1.0, "unpriced_calls": 7, "notice": None},
+        "budgets": [{"notice": "The daily budget of 1 is used up."}, {"notice": None}],
         "dead": 0,
         "eta_seconds": None,
         "chunks_per_minute": 0,
@@ -683,4 +683,4 @@ def test_status_shows_tier_and_cached_share():
         ["flex", "252", "2,000", "25%", "10", "0.5000"],
         ["m", "standard", "252", "3,000", "10", "0.5000"],
     ]
-    assert "the cost of 7 calls today is unknown, and not counted" in shown
+    assert "The daily budget of 1 is used up." in shown

@@ -351,6 +351,23 @@ class NewKey(Key):
     key: str = Field(repr=False)
 
 
+class Budget(Model):
+    """A budget of the ingest and its use; amounts are tokens, or money in the currency of the prices."""
+
+    id: str
+    collection: str | None
+    job_id: str | None
+    period: str
+    unit: str
+    set_by: str
+    limit: float
+    spent: float
+    reserved: float
+    exhausted: bool
+    ends_at: datetime | None
+    notice: str | None
+
+
 class Webhook(Model):
     id: str
     url: str

@@ -49,12 +49,16 @@ _OF_COUNTED = f"""
     OR counted = 'jobs' AND part = ANY(ARRAY(SELECT id::text FROM jobs WHERE {_OF_NAME}))
 """
 
+# Budgets of the collection, and of jobs under its name, with their reservations.
+_OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
+
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
+    "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
     "evaluations": _delete_where("evaluations", _OF_NAME),
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
@@ -70,6 +74,7 @@ TABLES_OF_TENANT = (
     "spent",
     "spent_changes",
     "abandoned_calls",
+    "budgets",
     "api_keys",
     "queries",
     "accepted_questions",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,28 +10,30 @@ from typing import Any
 import orjson
 
 from shared.domain.queues import WorkQueue
+from shared.ledger.budgets import fragments
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-_UNDIVIDED = {"models": "", "of_model": "TRUE"}
+_UNDIVIDED = {"models": "", "of_model": "TRUE", "has_room": "TRUE"}
 _OF_MODEL = {
     "table": "chunks",
     "models": """CROSS JOIN (
         SELECT DISTINCT embedding_model AS name FROM collections
         WHERE CAST(:embeddings AS text[]) IS NULL OR embedding_model = ANY(CAST(:embeddings AS text[]))) m""",
     "of_model": "w.embedding_model = m.name",
+    "has_room": "TRUE",
 }
 # Values of the placeholders `{INDEX_NAME}` of `demand.sql`, by index of open rows.
 _INDEXES = {
     "documents": _UNDIVIDED | {"table": "documents", "is_open": "{TO_PARSE:w}"},
-    "chunks": _UNDIVIDED | {"table": "chunks", "is_open": "{TO_GENERATE:w}"},
+    "chunks": _UNDIVIDED | {"table": "chunks", "is_open": "{TO_GENERATE:w}", "has_room": "{lane_has_room:p}"},
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
     "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS:w}"},
 }
 SQL = statements.load(
     __file__,
-    states.FRAGMENTS,
+    {**states.FRAGMENTS, **fragments.FRAGMENTS},
     **{f"{index}_{name}": value for index, values in _INDEXES.items() for name, value in values.items()},
 )
 _ROWS = {"parse": SQL.parse, "generate": SQL.generate, "index": SQL.index}
@@ -55,20 +57,19 @@ class Demand:
         self._database = database
 
     async def rows(
-        self, stage: WorkQueue, most: int, *, held: Iterable[str] = (), embeddings: Sequence[str] | None = None
+        self, stage: WorkQueue, most: int, *, embeddings: Sequence[str] | None = None
     ) -> dict[str, OpenRows]:
         """Count the rows of a stage by tenant.
 
         Args:
             stage: the stage.
             most: number after which the due rows of a tenant's lane are not counted further.
-            held: tenants whose due rows are not counted.
             embeddings: embeddings whose chunks to index are counted; None: all.
 
         Raises:
             Unavailable: the ledger cannot be reached.
         """
-        parameters: dict[str, Any] = {"most": most, "held": list(held)}
+        parameters: dict[str, Any] = {"most": most}
         if stage == "index":
             parameters["embeddings"] = None if embeddings is None else list(embeddings)
         found = await self._database.rows(_ROWS[stage], parameters)
