@@ -57,6 +57,7 @@ class Script:
     condensed: str = ""  # the question that a conversation is condensed into
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
     rerank_list: bool = False  # results as a bare list with the field `score`
+    billed_replies: list[int] = field(default_factory=list)  # lowest and highest number of billed tokens of a reply
     share_no_capacity: float = 0.0  # flex calls that are refused because no capacity is left
     no_capacity: dict[str, Any] = field(default_factory=lambda: {"status": 429, "code": "resource_unavailable"})
     refuses_tier: bool = False  # calls with a service tier get status 400
@@ -72,6 +73,7 @@ class Stats:
     spoilt: Counter[str] = field(default_factory=Counter)  # useless replies among `answered`, by prompt
     abandoned: Counter[str] = field(default_factory=Counter)  # `answered` after the caller had disconnected, by prompt
     prompts: dict[str, str] = field(default_factory=dict)  # text of a prompt by its key in the counters
+    billed: Counter[str] = field(default_factory=Counter)  # tokens of all replies to chats, by the field of `usage`
     embeddings: int = 0
     embedded_inputs: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -129,6 +131,7 @@ class ScriptedEndpoints:
                 "abandoned": s.abandoned.total() + sum(chat.transport is None for chat in self._chats),
                 # Repeated calls whose earlier reply reached a connected caller.
                 "repeated": sum(max(0, n - s.spoilt[key] - s.abandoned[key] - 1) for key, n in s.answered.items()),
+                "billed": dict(s.billed),
                 "embeddings": s.embeddings,
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
@@ -214,6 +217,8 @@ class ScriptedEndpoints:
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
             self.stats.spoilt[key] += 1
         tier = s.reply_tier or body.get("service_tier")
+        usage = self._billed(body, self._reply_tokens(body, content), tier) | s.usage
+        self.stats.billed.update({name: usage[name] for name in ("prompt_tokens", "completion_tokens")})
         reply = orjson.dumps(
             {
                 "id": f"chatcmpl-{key}",
@@ -223,7 +228,7 @@ class ScriptedEndpoints:
                 "choices": [
                     {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
                 ],
-                "usage": self._billed(body, len(content) // 4, tier) | s.usage,
+                "usage": usage,
             }
             | ({"service_tier": tier} if tier else {})
         )
@@ -231,6 +236,12 @@ class ScriptedEndpoints:
         if 0 <= draw < s.share_drip:
             return await _drip(request, reply)
         return web.Response(body=reply, content_type="application/json")
+
+    def _reply_tokens(self, body: dict[str, Any], content: str) -> int:
+        """Return the number of billed tokens of a reply; a model that thinks bills more than its text."""
+        if not self.script.billed_replies:
+            return len(content) // 4
+        return min(self._random.randint(*self.script.billed_replies), body["max_completion_tokens"])
 
     def _fault(self) -> web.Response | None:
         s = self.script
