@@ -431,6 +431,8 @@ def print_job(console: Console, job: Job) -> None:
     console.print(jobs_table([job]))
     if job.documents:
         console.print(f"documents: {_counts(job.documents)}")
+    if job.cost is not None:
+        say(console, f"costs {_cost(job.cost)}")
     for sentence in (job.message, job.error):
         if sentence:
             say(console, sentence)

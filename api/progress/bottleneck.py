@@ -20,7 +20,7 @@ def pace(
     workers: Mapping[str, int],
     budgets: Sequence[Budget],
 ) -> PaceView:
-    """Return the first bottleneck: an unavailable component, a breaker, a cooldown, a limit, a budget, or workers.
+    """Return the first bottleneck: an unavailable part, a breaker, a cooldown, a limit, a budget, a pause, or workers.
 
     Args:
         backlog: open work of the tenant.
@@ -38,7 +38,11 @@ def pace(
     if not any(_open(backlog, stage) for stage in backlog.stages):
         return PaceView(cause="idle", sentence="No work is waiting.", **facts)
     cause, sentence = (
-        _of_limits(uses) or _of_budgets(budgets, backlog) or _of_workers(backlog, workers) or _of_work(backlog)
+        _of_limits(uses)
+        or _of_budgets(budgets, backlog)
+        or _of_pauses(backlog)
+        or _of_workers(backlog, workers)
+        or _of_work(backlog)
     )
     return PaceView(cause=cause, sentence=_sentence(sentence), **facts)
 
@@ -84,6 +88,14 @@ def _of_budgets(budgets: Sequence[Budget], backlog: Backlog) -> tuple[str, str] 
     if not _open(backlog, "generate"):
         return None
     return next((("budget", budget.notice) for budget in budgets if budget.notice is not None), None)
+
+
+def _of_pauses(backlog: Backlog) -> tuple[str, str] | None:
+    """Return the pause of jobs if all open work belongs to them: no due row can be claimed, and none is in progress."""
+    stages = backlog.stages.values()
+    if any(w.oldest is not None or w.in_flight or w.later for w in stages):
+        return None
+    return "paused", "all open work belongs to paused jobs."
 
 
 def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str] | None:

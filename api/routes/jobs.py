@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -23,10 +23,13 @@ from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.schemas.problems import ProblemDetails
 from api.state import CollectionCacheDep, ProgressFeedsDep, ServicesDep, ShutdownDep
 from shared.domain.errors import Forbidden
-from shared.domain.jobs import JobKind, JobState, PauseReason
+from shared.domain.jobs import Job, JobKind, JobState, PauseReason
 from shared.domain.keys import Scope
 from shared.domain.queues import WORK_QUEUES
+from shared.ledger.work.costs import JobCost
 from shared.services.api import ApiServices
+from shared.services.ingest import price
+from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
@@ -54,7 +57,7 @@ async def begin(body: JobBody, tenant: Writer, services: ServicesDep, collection
         collection, key=body.idempotency_key, expected=body.documents, reopen=body.reopen
     )
     headers = {"location": f"/v1/jobs/{opened.job.id}"}
-    return JsonReply(view(opened.job), 201 if opened.is_new else 200, headers)
+    return JsonReply(await _view(opened.job, tenant, services), 201 if opened.is_new else 200, headers)
 
 
 @router.get("", response_model=JobPage, responses=problems(400, 401, 422, 503))
@@ -70,13 +73,13 @@ async def page(
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
-    return JsonReply(JobPage(items=[view(job) for job in jobs], next_cursor=following))
+    return JsonReply(JobPage(items=await _views(jobs, tenant, services), next_cursor=following))
 
 
 @router.get("/{job_id}", response_model=JobView, responses=problems(401, 404, 422, 503))
 async def get(job_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Return a job with its progress."""
-    return JsonReply(view(await services.ledger.jobs.get(tenant, job_id)))
+    return JsonReply(await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services))
 
 
 @router.get(
@@ -110,8 +113,8 @@ async def events(
 
 @router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
 async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Say that a load gets no more documents: it ends when its documents are finished."""
-    return JsonReply(view(await services.ledger.jobs.close(tenant, job_id)))
+    """Close a load: it accepts no more documents, and ends when its documents are finished."""
+    return JsonReply(await _view(await services.ledger.jobs.close(tenant, job_id), tenant, services))
 
 
 @router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
@@ -121,7 +124,7 @@ async def pause(request: Request, job_id: UUID, tenant: Writer, services: Servic
     Work in progress is finished. A paused load accepts documents. A reindex needs a key with the scope `manage`.
     """
     await _require_scope(request, job_id, tenant, services)
-    return JsonReply(view(await services.ledger.jobs.pause(tenant, job_id, PauseReason.USER)))
+    return JsonReply(await _view(await services.ledger.jobs.pause(tenant, job_id, PauseReason.USER), tenant, services))
 
 
 @router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
@@ -130,7 +133,7 @@ async def resume(request: Request, job_id: UUID, tenant: Writer, services: Servi
     await _require_scope(request, job_id, tenant, services)
     job = await services.ledger.jobs.resume(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES)
-    return JsonReply(view(job))
+    return JsonReply(await _view(job, tenant, services))
 
 
 @router.post(
@@ -145,7 +148,28 @@ async def cancel(request: Request, job_id: UUID, tenant: Writer, services: Servi
     await _require_scope(request, job_id, tenant, services)
     job = await services.ledger.jobs.cancel(tenant, job_id)
     services.wakeups.wake(*WORK_QUEUES)  # documents in progress, if it was paused
-    return JsonReply(view(job), 202)
+    return JsonReply(await _view(job, tenant, services), 202)
+
+
+async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
+    (shown,) = await _views([job], tenant, services)
+    return shown
+
+
+async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
+    costs = await services.ledger.costs.of_jobs(tenant, [job.id for job in jobs])
+    prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
+    return [view(job, prices.get(job.id)) for job in jobs]
+
+
+def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:
+    """Return the price of each job's calls with a known price."""
+    prices: dict[UUID, float] = {}
+    for cost in costs:
+        each = price(settings, cost.kind, cost.usage, cost.model, cost.tier)
+        if each is not None:
+            prices[cost.job_id] = round(prices.get(cost.job_id, 0.0) + each, 8)
+    return prices
 
 
 async def _require_scope(request: Request, job_id: UUID, tenant: str, services: ApiServices) -> None:
@@ -167,7 +191,7 @@ async def _follow(
     sent, sent_at = None, time.monotonic()
     with feeds.joined(tenant):  # it counts as a listener
         while not shutdown.stopping:
-            shown = view(await services.ledger.jobs.get(tenant, job_id))
+            shown = await _view(await services.ledger.jobs.get(tenant, job_id), tenant, services)
             if shown != sent:
                 yield event("job", shown)
                 sent, sent_at = shown, time.monotonic()

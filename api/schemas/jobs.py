@@ -48,6 +48,7 @@ class JobView(ReplyModel):
         total=1250,
         documents={"queued": 600, "searchable": 10, "ready": 639, "failed": 1},
         eta_seconds=95,
+        cost=0.0412,
         message=None,
         error=None,
         created_at="2026-10-01T09:00:00Z",
@@ -68,7 +69,10 @@ class JobView(ReplyModel):
     eta_seconds: int | None = Field(
         description="Time for the remaining documents at the rate of the last minute; null if none finished then"
     )
-    message: str | None = Field(description="What the job waits for, if it waits for a person or a client")
+    cost: float | None = Field(
+        description="Costs of the calls of a load or a reindex with a known price; null if there are none"
+    )
+    message: str | None = Field(description="Reason, if the job waits for a person or a client")
     error: str | None
     created_at: datetime
     ended_at: datetime | None = Field(description="null while it is open, and for builds")
@@ -81,7 +85,7 @@ class JobPage(ReplyModel):
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
-def view(job: Job) -> JobView:
+def view(job: Job, cost: float | None) -> JobView:
     return JobView(
         id=job.id,
         kind=job.kind,
@@ -93,6 +97,7 @@ def view(job: Job) -> JobView:
         total=job.total,
         documents=dict(job.documents),
         eta_seconds=None if job.eta is None else round(job.eta.total_seconds()),
+        cost=cost,
         message=_message(job),
         error=job.error,
         created_at=job.created_at,

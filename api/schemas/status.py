@@ -22,7 +22,7 @@ _WRITTEN = "Part of the prompt tokens that was written to this cache"
 class StageView(ReplyModel):
     """Documents that wait for `parse`, chunks that wait for `generate` and `index`."""
 
-    due: int = Field(description="Ready to start")
+    due: int = Field(description="Ready to start, or waiting for a paused job")
     in_flight: int = Field(description="Being processed")
     later: int = Field(description="Waiting for a retry")
     oldest_seconds: float | None = Field(description="Age of the oldest due item")
@@ -136,7 +136,7 @@ class HistoryReply(ReplyModel):
     items: list[MinuteView] = Field(description="All minutes, oldest first; the last minute is incomplete")
 
 
-PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "no_worker", "working"]
+PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "paused", "no_worker", "working"]
 
 
 class PaceView(ReplyModel):

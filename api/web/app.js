@@ -19,6 +19,7 @@ const ROUTES = [
   [/^\/lab\/compare(?:\/(?<id>[^/]+))?$/, () => import("./routes/compare.js")],
   [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
   [/^\/work$/, () => import("./routes/work.js")],
+  [/^\/jobs$/, () => import("./routes/jobs.js")],
   [/^\/api$/, () => import("./routes/api.js")],
 ];
 const SCREENS = /** @type {const} */ ([
@@ -26,11 +27,12 @@ const SCREENS = /** @type {const} */ ([
   ["/documents", "Documents", "d", "read"],
   ["/questions", "Questions", "q", "manage"],
   ["/work", "Work", "w", "read"],
+  ["/jobs", "Jobs", "j", "read"],
   ["/lab/explain", "Explain", "e", "ask"],
   ["/lab/try", "Try", "t", "write"],
   ["/lab/compare", "Compare", "c", "manage"],
 ]);
-const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
+const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
 
 const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
 

@@ -117,7 +117,7 @@ def resume(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
 
 
 def close(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Close a load whose client is gone: it ends when its documents are finished."""
+    """Close a load whose client does not close it: it ends when its documents are finished."""
     with client_of(url, key) as client:
         _print_state(client.close_job(job))
 

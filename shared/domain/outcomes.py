@@ -57,6 +57,7 @@ def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int, 
         usage - chunk.usage,
         calls - chunk.calls,
         tier,
+        chunk.job_id,
     )
 
 

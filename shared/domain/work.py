@@ -78,6 +78,7 @@ class ChunkToGenerate:
         replies: replies paid by earlier attempts at this content.
         usage: tokens billed for the attempts at this chunk.
         calls: number of calls billed for the attempts at this chunk.
+        job_id: its document's job; None without a job.
         reserve: highest use of its next call, which its claim has reserved; None if no budget covers it.
     """
 
@@ -94,6 +95,7 @@ class ChunkToGenerate:
     usage: Usage = Usage()
     calls: int = 0
     traceparent: str | None = None
+    job_id: UUID | None = None
     reserve: Reserve | None = None
 
 
@@ -110,6 +112,7 @@ class ChunkToIndex:
         has_text: whether Qdrant has its text with its vector in this version.
         may_have_points: whether an earlier claim may have written question points in this version.
         traceparent: span of the request that submitted its version; None if tracing was off.
+        job_id: its document's job; None without a job.
     """
 
     lease: Lease
@@ -139,6 +142,7 @@ class ChunkToIndex:
     has_text: bool = False
     may_have_points: bool = False
     traceparent: str | None = None
+    job_id: UUID | None = None
 
     @property
     def location(self) -> IndexLocation:

@@ -124,7 +124,15 @@ class EstimatingServer:
     def estimate(self, body):
         self.kept_estimates += body.get("keep", False)
         tokens = dict.fromkeys(("prompt_tokens", "completion_tokens", "embeddings", "embedding_tokens", "points"), 7)
-        rest = {"exact": False, "llm_cost": 12.5, "embedding_cost": None, "seconds": 7_200.0, "tightest": "llm tokens"}
+        rest = {
+            "exact": False,
+            "paid_chunks": 0,
+            "margin": None,
+            "llm_cost": 12.5,
+            "embedding_cost": None,
+            "seconds": 7_200.0,
+            "tightest": "llm tokens",
+        }
         return {"documents": 1, "chunks": 2, "calls": self.calls} | tokens | rest
 
 

@@ -16,6 +16,7 @@ from shared.providers.chat import OpenAIChat
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import NEUTRAL, LimitedChat
 from shared.providers.provider import Provider
+from shared.services import build
 from tests.support.api import work
 from tests.support.waiting import eventually
 
@@ -174,3 +175,17 @@ async def test_flex_call_may_take_longer_than_timeout(provider):
         await standard.complete(NEUTRAL)
     assert (await standard.in_tier(Tier.FLEX).complete(NEUTRAL)).tier is Tier.FLEX
     await connection.aclose()
+
+
+@pytest.mark.parametrize(("tier", "sent"), [("standard", {}), ("flex", {"service_tier": "flex"})])
+async def test_setting_decides_tier_of_ingest_alone(settings, provider, tier, sent):
+    changed = settings.model_copy(update={"llm_tier": tier, "llm_flex_wait": timedelta(hours=1)})
+    async with build("all", changed) as services:
+        model, _ = services.generator.model_now()
+        for chat in (model, LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)):
+            await chat.complete(NEUTRAL)
+        assert services.generator.flex_wait == timedelta(hours=1)
+
+    of_ingest, of_query = provider.stats()["bodies"]
+    assert {name: of_ingest[name] for name in of_ingest if name not in of_query} == sent
+    assert "service_tier" not in of_query

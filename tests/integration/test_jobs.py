@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from uuid import UUID
 
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
 from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
+from shared.ledger.jobs.intake import hold_load
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
@@ -64,6 +66,24 @@ async def test_closed_load_is_done_when_its_documents_are(client, services, prov
     assert job.ended_at is not None
 
 
+async def test_cost_of_job_is_its_calls(client, services, settings, provider):
+    job_id = await open_load(client)
+    assert (await shown(client, job_id)).cost is None
+    await upload(client, "a.md", job=job_id)
+    await upload(client, "alone.md", "A longer text about something else, which another client uploaded.")
+    await work(services)
+
+    costs = await services.ledger.costs.of_jobs("default", [UUID(job_id)])
+    document = next(d for d in (await client.get("/v1/documents")).json()["items"] if d["external_id"] == "a.md")
+    (generated,) = [cost for cost in costs if cost.kind == "generate"]
+    assert generated.calls == document["usage"]["calls"] == 1
+    assert generated.usage.prompt_tokens == document["usage"]["prompt_tokens"]
+    assert [cost.kind for cost in costs if cost.kind != "generate"] == ["embed"]
+    priced = settings.model_copy(update={"llm_input_price": 1.0, "llm_output_price": 2.0})
+    async with calling(priced, services) as other:
+        assert (await shown(other, job_id)).cost > 0
+
+
 async def test_load_with_failed_document_is_done_with_errors(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.pdf", BROKEN_PDF, job=job_id)
@@ -86,7 +106,7 @@ async def test_load_of_vanished_client_runs_until_closed(client, services, provi
     assert job.message.startswith("All 1 uploaded documents are finished. The job ends when its client closes it")
 
 
-async def test_second_load_of_same_key_is_refused_with_its_id(client, services):
+async def test_second_load_of_same_key_is_refused(client, services):
     job_id = await open_load(client, idempotency_key="export")
 
     reply = await client.post("/v1/jobs", json={"idempotency_key": "export"})
@@ -114,6 +134,16 @@ async def test_reopened_load_accepts_documents_again(client, services):
 
     await upload(client, "b.md", job=job_id)
     assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 2}
+
+
+async def test_close_waits_for_uploads_in_progress(client, services, library):
+    job_id = await open_load(client)
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+    async with services.database.begin() as connection:
+        await hold_load(connection, await library.collection(), UUID(job_id))
+        closing = asyncio.create_task(client.post(f"/v1/jobs/{job_id}/close"))
+        await eventually(lambda: run(services, waiting))
+    assert (await closing).json()["closed"]
 
 
 async def test_load_refuses_documents_of_other_collections_and_tenants(settings, services):
@@ -153,6 +183,18 @@ async def test_paused_load_is_not_claimed_at_any_stage(client, services, provide
         await work(services, stage)
 
     assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
+
+
+async def test_status_names_pause_of_all_work(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await act(client, job_id, "pause")
+    status = (await client.get("/v1/status")).json()
+    assert status["pace"]["cause"] == "paused"
+    assert (status["stages"]["parse"]["due"], status["stages"]["parse"]["oldest_seconds"]) == (1, None)
+
+    await upload(client, "alone.md")
+    assert (await client.get("/v1/status")).json()["pace"]["cause"] != "paused"
 
 
 async def test_paused_load_leaves_other_documents_in_work(client, services, provider):
@@ -283,7 +325,7 @@ async def test_paused_reindex_starts_no_further_documents(client, services, prov
     assert (await shown(client, job_id)).state == "done"
 
 
-async def test_edit_of_a_document_moves_it_out_of_its_load(client, services):
+async def test_edit_moves_document_out_of_load(client, services):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     await upload(client, "a.md", "Another text about the harbour.")
@@ -321,7 +363,7 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     await act(client, build_id, "pause", 409)
 
 
-async def test_erasure_is_listed_and_removes_the_jobs_of_its_collection(client, services, provider):
+async def test_erasure_is_listed_and_removes_jobs(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     erasure = (await client.delete("/v1/collections/default")).json()["id"]
@@ -349,7 +391,7 @@ async def test_jobs_of_other_tenants_are_invisible(settings, services):
         assert (await client.get("/v1/jobs", headers=as_tenant("alice"))).json()["items"][0]["state"] == "running"
 
 
-async def test_events_of_a_job_follow_it_to_its_end(client, services, provider):
+async def test_events_follow_job_to_its_end(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
     await act(client, job_id, "close")

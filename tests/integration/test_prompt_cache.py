@@ -6,6 +6,8 @@ import pytest
 
 from shared.domain.collections import CollectionOptions
 from shared.providers.chat import OpenAIChat
+from shared.providers.limiter.models import NEUTRAL
+from shared.services import build
 from tests.support.api import as_tenant, calling, with_keys, work
 
 DOCUMENTS = 4
@@ -71,3 +73,11 @@ async def test_collection_reports_prompt_that_no_cache_reads(services, settings,
 
     assert notices[0] is None
     assert notices[1].startswith("The prompt has {text} in front of instructions")
+
+
+@pytest.mark.parametrize(("url", "explicit"), [("https://api.openai.com/v1", True), ("http://127.0.0.1:9/v1", False)])
+async def test_address_and_model_decide_cache_options(settings, url, explicit):
+    changed = {"llm_base_url": url, "llm_model": "gpt-5.6-luna", "llm_tier": "flex"}
+    async with build("all", settings.model_copy(update=changed)) as services:
+        models = (services.generator.model, services.generator.flex)
+        assert ["prompt_cache_key" in model._body(NEUTRAL) for model in models] == [explicit] * 2

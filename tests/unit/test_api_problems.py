@@ -1,6 +1,7 @@
 """Every error has a status, explains the remedy, and reveals no internals."""
 
 from datetime import timedelta
+from uuid import UUID
 
 import orjson
 import pytest
@@ -19,6 +20,8 @@ def made(cls):
         return cls("It is unavailable.", component="qdrant")
     if issubclass(cls, InvalidFields):
         return cls([{"field": "top_k", "message": "Too many."}])
+    if issubclass(cls, errors.JobIsOpen):
+        return cls("It is open.", UUID(int=1))
     return cls("A sentence.")
 
 

@@ -325,6 +325,7 @@ class Job(Model):
     total: int
     documents: dict[str, int]
     eta_seconds: int | None
+    cost: float | None = None
     message: str | None
     error: str | None
     created_at: datetime

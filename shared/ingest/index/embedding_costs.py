@@ -36,7 +36,15 @@ class EmbeddingCosts:
     def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int) -> None:
         token = chunk.lease.token
         cost = self._costs.get(token) or Cost(
-            token, chunk.tenant, chunk.collection_id, chunk.document_id, "embed", chunk.embedding_model, Usage(), 0
+            token,
+            chunk.tenant,
+            chunk.collection_id,
+            chunk.document_id,
+            "embed",
+            chunk.embedding_model,
+            Usage(),
+            0,
+            job_id=chunk.job_id,
         )
         self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
 

@@ -21,7 +21,7 @@ SQL = statements.load(
     __file__,
     states.FRAGMENTS,
     most_numbers=str(lanes.MOST_NUMBERS),
-    finished_state=states.FINISH_JOB.target("f.has_errors"),
+    finished_state=states.FINISH_JOB.sets("j.state = {JobState.CANCELLING}", "f.has_errors"),
 )
 
 log = structlog.get_logger()

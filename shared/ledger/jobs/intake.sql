@@ -29,7 +29,7 @@ VALUES (:id, :tenant, ({number}), :collection, :collection_id, :kind, {OPEN_JOB.
 RETURNING number
 
 -- name: reopen
--- Let an open load accept documents again.
+-- Make an open load accept documents again.
 UPDATE jobs SET closed_at = NULL, expected = coalesce(:expected, expected)
 WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
 
@@ -65,7 +65,7 @@ WITH closed AS (
     GROUP BY c.id HAVING NOT coalesce(bool_or({UNFINISHED_DOCUMENTS:t}), false)
 )
 UPDATE jobs j
-SET state = CASE j.state WHEN {JobState.CANCELLING} THEN {FINISH_CANCEL.target} ELSE {finished_state} END,
-    pause_reason = NULL, closed_at = coalesce(j.closed_at, now()), ended_at = now(), documents = f.documents
+SET {finished_state}, pause_reason = NULL, closed_at = coalesce(j.closed_at, now()), ended_at = now(),
+    documents = f.documents
 FROM finished f WHERE j.id = f.id AND j.ended_at IS NULL AND {is_closed}
 RETURNING j.id, j.tenant, j.kind, j.state

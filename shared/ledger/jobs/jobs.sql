@@ -37,7 +37,7 @@ FROM jobs j WHERE j.tenant = :tenant
 {builds} UNION ALL {evaluations} UNION ALL {erasures} UNION ALL {loads_and_reindexes}
 
 -- part: shown
--- Chosen jobs, the newest first, with the counters of their documents, and what finished in the last minute.
+-- Chosen jobs, the newest first, with the counters of their documents, and the number that finished in the last minute.
 , counters AS (
     SELECT t.counted, t.part, t.state, sum(t.rows)::bigint AS rows FROM (
         SELECT t.counted, t.part, t.state, t.rows FROM chosen p JOIN tallies t

@@ -105,6 +105,7 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
         calls=row["calls"],
         traceparent=row["traceparent"],
+        job_id=row["job_id"],
     )
 
 
@@ -137,6 +138,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         has_text=row["has_text"],
         may_have_points=row["may_have_points"],
         traceparent=row["traceparent"],
+        job_id=row["job_id"],
     )
 
 

@@ -54,8 +54,7 @@ jobs
     PAUSE_JOB            running -> paused
     RESUME_JOB           paused -> running
     CANCEL_JOB           running, paused -> cancelling
-    FINISH_CANCEL        cancelling -> cancelled
-    FINISH_JOB           running, paused -> done_with_errors | done
+    FINISH_JOB           running, paused, cancelling -> cancelled | done_with_errors | done
 """
 
 from __future__ import annotations
@@ -246,8 +245,12 @@ OPEN_JOB = _job((None,), JobState.RUNNING)
 PAUSE_JOB = _job((JobState.RUNNING,), JobState.PAUSED)
 RESUME_JOB = _job((JobState.PAUSED,), JobState.RUNNING)
 CANCEL_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.CANCELLING)
-FINISH_CANCEL = _job((JobState.CANCELLING,), JobState.CANCELLED)
-FINISH_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.DONE_WITH_ERRORS, JobState.DONE)
+FINISH_JOB = _job(
+    (JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING),
+    JobState.CANCELLED,
+    JobState.DONE_WITH_ERRORS,
+    JobState.DONE,
+)
 
 # Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
 # states, and the expressions of each transition.

@@ -147,7 +147,7 @@ UPDATE chunks w
 SET {leased}
 FROM once, documents d JOIN collections l ON l.id = d.collection_id
 WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
-RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options,
+RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
           (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
           w.completion_tokens, w.calls,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
@@ -194,8 +194,7 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
 SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
-       w.embedding_model,
-       l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
+       d.job_id, w.embedding_model, l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
        (SELECT t.content {content_row}) AS content,
        coalesce(d.live_version <> w.version, false) AS hidden,
        l.followed OR NOT ({is_live:l}) AS of_several_builds,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,6 +57,18 @@ class CostOfDay:
     calls: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """Costs of a job's calls of a kind to a model, in a tier."""
+
+    job_id: UUID
+    kind: CostKind
+    model: str
+    tier: Tier
+    usage: Usage
+    calls: int
+
+
 class Costs:
     """The costs of all tenants.
 
@@ -73,6 +86,12 @@ class Costs:
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.sums, {"tenant": tenant})).all()
         return [CostSum(s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
+
+    async def of_jobs(self, tenant: str, job_ids: Sequence[UUID]) -> list[JobCost]:
+        """Return the costs of some of a tenant's jobs, by kind, model and tier."""
+        async with self._database.begin() as connection:
+            found = (await connection.execute(SQL.of_jobs, {"tenant": tenant, "jobs": list(job_ids)})).all()
+        return [JobCost(s.job_id, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
 
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
         """Return a tenant's costs of the last `days` days including today, oldest first."""

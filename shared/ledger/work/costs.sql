@@ -63,12 +63,12 @@ SELECT count(*) FROM deleted
 
 -- part: costs
 -- The costs of all tenants by day: the changes that are not added up yet, and the sums.
-(SELECT tenant, collection_id, kind, model, day, tier, prompt_tokens, completion_tokens, cached_tokens, written_tokens,
-        calls
+(SELECT tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
+        written_tokens, calls
  FROM spent_changes
  UNION ALL
- SELECT tenant, collection_id, kind, model, day, tier, prompt_tokens, completion_tokens, cached_tokens, written_tokens,
-        calls
+ SELECT tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens, completion_tokens, cached_tokens,
+        written_tokens, calls
  FROM spent_by_day)
 
 -- part: totals
@@ -88,6 +88,12 @@ FROM {costs} s LEFT JOIN collections l ON l.id = s.collection_id
 WHERE s.tenant = :tenant
 GROUP BY l.name, s.kind, s.model, s.tier HAVING {not_empty}
 ORDER BY l.name, s.kind DESC, s.model, s.tier DESC
+
+-- name: of_jobs
+-- Sum up the costs of some of a tenant's jobs.
+SELECT s.job_id, s.kind, s.model, s.tier, {totals}
+FROM {costs} s WHERE s.tenant = :tenant AND s.job_id = ANY(CAST(:jobs AS uuid[]))
+GROUP BY s.job_id, s.kind, s.model, s.tier HAVING {not_empty}
 
 -- name: days
 -- Sum up a tenant's costs of the last days, by day in UTC.

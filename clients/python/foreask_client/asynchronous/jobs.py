@@ -46,7 +46,7 @@ class JobsApi(Connection):
         return self.events_of(Stream(f"{_path(job_id)}/events"))
 
     async def close_job(self, job_id: str) -> Job:
-        """Say that a load gets no more documents: it ends when its documents are finished."""
+        """Close a load: it accepts no more documents, and ends when its documents are finished."""
         return await self.send(post(f"{_path(job_id)}/close", Job, repeatable=True))
 
     async def pause_job(self, job_id: str) -> Job:

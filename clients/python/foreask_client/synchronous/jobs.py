@@ -46,7 +46,7 @@ class JobsApi(Connection):
         return self.events_of(Stream(f"{_path(job_id)}/events"))
 
     def close_job(self, job_id: str) -> Job:
-        """Say that a load gets no more documents: it ends when its documents are finished."""
+        """Close a load: it accepts no more documents, and ends when its documents are finished."""
         return self.send(post(f"{_path(job_id)}/close", Job, repeatable=True))
 
     def pause_job(self, job_id: str) -> Job:

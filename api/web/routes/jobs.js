@@ -1,0 +1,112 @@
+// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { ROOT, get, post } from "../api.js";
+import { redraw } from "../store.js";
+import { bar } from "../parts/bars.js";
+import { ago, count, duration, money, plural } from "../parts/format.js";
+import { may } from "../parts/permissions.js";
+import { notify, problemCard } from "../parts/notice.js";
+
+export const title = "Jobs";
+const INTERVAL = 2000; // milliseconds between two polls
+const KINDS = { load: "Load", reindex: "Reindex", build: "Build", evaluation: "Evaluation", erasure: "Erasure" };
+const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
+const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
+
+/** @type {{items: Api["JobView"][] | null, next: string | null, older: Api["JobView"][], problem: any}} */
+const jobs = { items: null, next: null, older: [], problem: null };
+let clock = 0;
+let visit = 0; // ends the polling of an earlier visit
+
+export async function load() {
+  clearTimeout(clock);
+  visit += 1;
+  Object.assign(jobs, { older: [], next: null });
+  await poll();
+}
+
+export function unload() {
+  clearTimeout(clock);
+  visit += 1;
+}
+
+async function poll() {
+  const now = visit;
+  if (!document.hidden) {
+    try {
+      const page = await get("/v1/jobs");
+      jobs.items = page.items;
+      if (!jobs.older.length) jobs.next = page.next_cursor;
+      jobs.problem = null;
+    } catch (problem) {
+      jobs.problem = problem;
+    }
+    redraw();
+  }
+  if (now !== visit) return;
+  clearTimeout(clock);
+  clock = window.setTimeout(poll, Math.max(INTERVAL, (jobs.problem?.again ?? 0) - Date.now()));
+}
+
+async function more() {
+  try {
+    const page = await get(`/v1/jobs?cursor=${encodeURIComponent(jobs.next ?? "")}`);
+    jobs.older.push(...page.items);
+    jobs.next = page.next_cursor;
+    redraw();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** @param {Api["JobView"]} job @param {"pause" | "resume" | "cancel" | "close"} action */
+async function act(job, action) {
+  try {
+    await post(`/v1/jobs/${job.id}/${action}`);
+    await poll();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+export function view() {
+  const { items, older, next, problem } = jobs;
+  if (!items) return html`<section class="column">${problemCard(problem, load)}</section>`;
+  const shown = new Set(items.map((each) => each.id));
+  const all = [...items, ...older.filter((each) => !shown.has(each.id))];
+  return html`<section class="column wide">
+    ${problemCard(problem, load)}
+    <h2>Jobs</h2>
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code> and a reindex start one.</p>`}
+    ${next ? html`<button @click=${more}>Show older jobs</button>` : nothing}
+  </section>`;
+}
+
+/** @param {Api["JobView"]} job */
+function one(job) {
+  const name = `${KINDS[job.kind]}${job.collection ? ` of ${job.collection}` : ""}`;
+  const failed = (job.documents.failed ?? 0) + (job.documents.degraded ?? 0);
+  return html`<li class="card" aria-label=${name}>
+    <p class="bar-line"><span class="grow"><strong>${KINDS[job.kind]}</strong>
+        ${job.collection ? html`of <a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(job.collection)}`}>${job.collection}</a>` : nothing}
+        <span class="soft small">${STATES[job.state]} \u00b7 started ${ago(job.created_at)}${job.ended_at ? ` \u00b7 ended ${ago(job.ended_at)}` : ""}</span></span>
+      ${buttons(job, name)}</p>
+    ${bar(job.total ? job.done / job.total : 0, COLOURS[job.state] ?? "ready")}
+    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${job.cost === null ? "" : ` \u00b7 ${money(job.cost)}`}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
+    ${job.message ? html`<p class="small">${job.message}</p>` : nothing}
+    ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}</li>`;
+}
+
+/** Render the actions that the key may do. @param {Api["JobView"]} job @param {string} name */
+function buttons(job, name) {
+  const isOwn = job.kind === "load" ? may("write") : job.kind === "reindex" && may("manage");
+  if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
+  /** @param {"pause" | "resume" | "close"} action @param {string} words */
+  const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;
+  const question = "Cancel this job? Its queued documents are discarded.";
+  return html`${job.kind === "load" && !job.closed ? button("close", "Close") : nothing}
+    ${job.state === "running" ? button("pause", "Pause") : button("resume", "Resume")}
+    <button class="quiet" aria-label=${`Cancel: ${name}`} @click=${() => confirm(question) && act(job, "cancel")}>Cancel</button>`;
+}
