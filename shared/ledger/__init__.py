@@ -19,6 +19,7 @@ from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.runs.claims import RunClaims
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -56,6 +57,7 @@ class Ledger:
     heartbeats: Heartbeats
     webhooks: Webhooks
     evaluations: Evaluations
+    runs: RunClaims
 
 
 __all__ = [
@@ -81,6 +83,7 @@ __all__ = [
     "Keys",
     "Ledger",
     "QueryLog",
+    "RunClaims",
     "Tenants",
     "Webhooks",
     "Work",

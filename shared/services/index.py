@@ -1,12 +1,15 @@
-"""An index worker: embeds questions and chunks, writes them to Qdrant, and calibrates collections concurrently."""
+"""An index worker: embeds questions and chunks, and writes them to Qdrant; concurrently it calibrates and does runs."""
 
 from __future__ import annotations
 
+from shared.domain.runs import RunKind
 from shared.ingest.index.stage import Indexer, index_stage
+from shared.maintenance.runs.evaluating import Evaluating
+from shared.maintenance.runs.runner import Runner
 from shared.providers.limiter.models import LimitedEmbedder
 from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
-from shared.services.query import calibrator_of
+from shared.services.query import calibrator_of, evaluated_retriever_of
 from shared.services.worker import WorkerServices
 
 
@@ -19,7 +22,17 @@ def assemble(parts: Parts) -> WorkerServices:
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
         calibrator=calibrator_of(parts),
+        runner=runner_of(parts),
     )
+
+
+def runner_of(parts: Parts) -> Runner:
+    """Return a runner; the stack stops it and releases its claims."""
+    ledger = parts.ledger
+    evaluating = Evaluating(ledger.evaluations, ledger.collections, evaluated_retriever_of(parts))
+    runner = Runner(ledger.runs, {RunKind.EVALUATION: evaluating.work})
+    parts.stack.push_async_callback(runner.aclose)
+    return runner
 
 
 def indexers_of(parts: Parts) -> dict[str, Indexer]:

@@ -39,6 +39,7 @@ from shared.ledger import (
     Keys,
     Ledger,
     QueryLog,
+    RunClaims,
     Tenants,
     Webhooks,
     Work,
@@ -119,6 +120,12 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            runs=RunClaims(
+                database,
+                worker=self._worker,
+                lease=self.settings.tuning.lease,
+                embeddings=list(self.embeddings),
+            ),
         )
 
     @cached_property
@@ -265,11 +272,16 @@ class Parts:
         return Costs(self.database)
 
     @cached_property
+    def _worker(self) -> str:
+        """The name of this process in its claims."""
+        return f"{socket.gethostname()}:{os.getpid()}"
+
+    @cached_property
     def _work(self) -> Work:
         settings = self.settings
         return Work(
             self.database,
-            worker=f"{socket.gethostname()}:{os.getpid()}",
+            worker=self._worker,
             lease=settings.tuning.lease,
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),

@@ -24,6 +24,7 @@ from shared.ledger.documents import build_sync
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
+from shared.ledger.feedback.evaluations import EvaluationRequest
 from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
@@ -130,7 +131,7 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.start(tenant, "default", "harbours", 1)
+        await services.ledger.evaluations.start(collection, "harbours", EvaluationRequest([question], ["text"], "text"))
     await services.cleaner.clean()
 
 
@@ -298,7 +299,8 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
-        await services.ledger.evaluations.start("default", name, "set", 0)
+        of = await services.ledger.collections.get("default", name)
+        await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
     assert await check(tenant="default", collection="default")
 
     erasure = await services.ledger.erasures.start("default", "default")
@@ -312,7 +314,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations"):
+    for table in ("labelled_sets", "evaluations", "runs"):
         assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)

@@ -50,6 +50,7 @@ _OF_PARTS = {
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
+    "runs": _delete_where("runs", _OF_NAME),
     "evaluations": _delete_where("evaluations", _OF_NAME),
     "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
     "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
@@ -69,6 +70,7 @@ TABLES_OF_TENANT = (
     "outdated_objects",
     "tally_changes",
     "labelled_sets",
+    "runs",
     "evaluations",
     "webhook_deliveries",
     "webhooks",

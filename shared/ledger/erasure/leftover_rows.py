@@ -32,7 +32,11 @@ _HAS_ID = "CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[]))"
 SQL = statements.load(__file__, slice=_SLICE, is_unused=UNUSED, stored_in=STORED_IN)
 
 _UNUSED = {"completions": SQL.unused_completions, "paid_replies": SQL.unused_replies}
-_UNDER_NAME = {"labelled_sets": SQL.labelled_sets_under_name, "evaluations": SQL.evaluations_under_name}
+_UNDER_NAME = {
+    "labelled_sets": SQL.labelled_sets_under_name,
+    "evaluations": SQL.evaluations_under_name,
+    "runs": SQL.runs_under_name,
+}
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 
 

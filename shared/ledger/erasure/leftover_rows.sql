@@ -36,6 +36,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count evaluations under the name of a collection that does not exist.
 {under_name:evaluations}
 
+-- name: runs_under_name
+-- Count open runs under the name of a collection that does not exist.
+{under_name:runs}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t
