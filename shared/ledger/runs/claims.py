@@ -1,8 +1,8 @@
 """Claims on runs: a run is queued, an index worker claims it under a lease, and another one follows if the worker dies.
 
-`runs` has a narrow row for each open run; the table of its kind has everything else. A claim is fair: the next one goes
-to the tenant with the fewest claimed runs. A worker that lost its lease cannot write a result, because each statement
-about a result needs the token of the newest claim.
+`runs` has a narrow row for each open run; the table of its kind has everything else. A claim is fair: it selects a
+run of the tenant with the fewest claimed runs. A worker that lost its lease cannot write a result, because each
+statement about a result needs the token of the newest claim.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _MOST = 4
 PHASES = {phase.name: f"'{phase}'" for phase in RunPhase}
 ENDED = "ended AS (DELETE FROM runs WHERE id = :id AND token = :token RETURNING id)"
 
-# The table of each kind, and the assignment that forgets what only a worker needs.
+# The table of each kind, and the assignment that clears the columns of an ended run.
 _TABLES: Mapping[RunKind, tuple[str, str]] = {RunKind.EVALUATION: ("evaluations", "request = NULL")}
 _SQL_OF = {
     kind: statements.load(
-        __file__, PHASES, table=table, forget=forget, ended=ENDED, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT)
+        __file__, PHASES, table=table, clear=clear, ended=ENDED, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT)
     )
-    for kind, (table, forget) in _TABLES.items()
+    for kind, (table, clear) in _TABLES.items()
 }
 SQL = _SQL_OF[RunKind.EVALUATION]  # of statements about `runs` alone, which are the same for every kind
 

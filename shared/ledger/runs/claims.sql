@@ -49,4 +49,4 @@ UPDATE {table} t SET phase = {QUEUED} FROM released WHERE t.id = released.id
 -- name: fail
 -- End a run with the reason of its failure.
 WITH {ended}
-UPDATE {table} t SET phase = {FAILED}, error = :error, ended_at = now(), {forget} FROM ended WHERE t.id = ended.id
+UPDATE {table} t SET phase = {FAILED}, error = :error, ended_at = now(), {clear} FROM ended WHERE t.id = ended.id

@@ -42,7 +42,7 @@ class Evaluating:
 
         Raises:
             NotFound: the collection was deleted.
-            Conflict: another build went live during the evaluation.
+            Conflict: another build became live during the evaluation.
             Transient: an engine or a provider was unavailable for too long.
         """
         request = await retried(self.evaluations.request_of)(claim)
