@@ -33,8 +33,8 @@ from api.schemas.problems import ProblemDetails
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
+from shared.domain.verification import VerificationCounts
 from shared.maintenance.gate import Gate, GateReport
-from shared.maintenance.verification import VerificationCounts
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)

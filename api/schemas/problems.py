@@ -33,5 +33,6 @@ class ProblemDetails(ReplyModel):
     field: str | None = Field(None, description="Field of the request to correct")
     errors: list[FieldError] | None = None
     component: str | None = Field(
-        None, description="Unavailable component: `ledger`, `broker`, `qdrant`, `llm` or `embedding`"
+        None,
+        description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
     )

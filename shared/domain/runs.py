@@ -9,6 +9,7 @@ from uuid import UUID
 
 class RunKind(StrEnum):
     EVALUATION = "evaluation"
+    VERIFICATION = "verification"
 
 
 class RunPhase(StrEnum):
@@ -16,6 +17,7 @@ class RunPhase(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 OPEN_PHASES = (RunPhase.QUEUED, RunPhase.RUNNING)

@@ -19,7 +19,8 @@ from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
-from shared.ledger.runs.claims import RunClaims
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -58,6 +59,7 @@ class Ledger:
     webhooks: Webhooks
     evaluations: Evaluations
     runs: RunClaims
+    verifications: Verifications
 
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "QueryLog",
     "RunClaims",
     "Tenants",
+    "Verifications",
     "Webhooks",
     "Work",
 ]

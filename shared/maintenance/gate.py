@@ -18,9 +18,10 @@ import numpy as np
 from shared.domain.builds import Build
 from shared.domain.collections import Collection
 from shared.domain.errors import InvalidInput
+from shared.domain.verification import VerificationCounts
 from shared.ledger import Ledger
 from shared.ledger.builds.build_comparison import DocumentComparison
-from shared.maintenance.verification import Verification, VerificationCounts
+from shared.maintenance.verification import Verification
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.calibrate.weights import ndcg

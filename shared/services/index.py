@@ -6,6 +6,7 @@ from shared.domain.runs import RunKind
 from shared.ingest.index.stage import Indexer, index_stage
 from shared.maintenance.runs.evaluating import Evaluating
 from shared.maintenance.runs.runner import Runner
+from shared.maintenance.runs.verifying import Verifying
 from shared.providers.limiter.models import LimitedEmbedder
 from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
@@ -30,7 +31,10 @@ def runner_of(parts: Parts) -> Runner:
     """Return a runner; the stack stops it and releases its claims."""
     ledger = parts.ledger
     evaluating = Evaluating(ledger.evaluations, ledger.collections, evaluated_retriever_of(parts))
-    runner = Runner(ledger.runs, {RunKind.EVALUATION: evaluating.work})
+    verifying = Verifying(
+        ledger.verifications, ledger.collections, ledger.audit, parts.index, lambda: parts.wakeups.wake("index")
+    )
+    runner = Runner(ledger.runs, {RunKind.EVALUATION: evaluating.work, RunKind.VERIFICATION: verifying.work})
     parts.stack.push_async_callback(runner.aclose)
     return runner
 

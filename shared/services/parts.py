@@ -41,6 +41,7 @@ from shared.ledger import (
     QueryLog,
     RunClaims,
     Tenants,
+    Verifications,
     Webhooks,
     Work,
 )
@@ -120,6 +121,7 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            verifications=Verifications(database),
             runs=RunClaims(
                 database,
                 worker=self._worker,

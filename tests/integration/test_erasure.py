@@ -16,7 +16,9 @@ from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
+from shared.domain.runs import RunKind
 from shared.domain.usage import Usage
+from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
@@ -132,6 +134,7 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
         await services.ledger.evaluations.start(collection, "harbours", EvaluationRequest([question], ["text"], "text"))
+        await services.ledger.verifications.start(collection, repair=False)
     await services.cleaner.clean()
 
 
@@ -301,6 +304,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
         await services.ledger.evaluations.save_set("default", name, "set", [])
         of = await services.ledger.collections.get("default", name)
         await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
+        await services.ledger.verifications.start(of, repair=False)
     assert await check(tenant="default", collection="default")
 
     erasure = await services.ledger.erasures.start("default", "default")
@@ -314,8 +318,8 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations", "runs"):
-        assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
+    for table in ("labelled_sets", "evaluations", "verifications", "runs"):
+        assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)
     assert await run(services, DIFFERENCES) == []
@@ -374,6 +378,27 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):
         await services.ledger.erasures.start_document(document.id)
+
+
+async def test_document_erasure_removes_its_findings(services, provider, library, check):
+    documents = [await library.add(f"The text {number}.", f"{number}.md") for number in range(2)]
+    await work(services)
+    ledger = services.ledger
+    await ledger.verifications.start(await library.collection(), repair=True)
+    claim = await ledger.runs.claim([RunKind.VERIFICATION])
+    findings = [DifferingPoint("missing", "not stored", str(uuid4()), document.id, None) for document in documents]
+    unknown = DifferingPoint("orphaned", "its document is not in the ledger", str(uuid4()), None, None)
+    await ledger.verifications.save(
+        claim, Position(), VerificationCounts(), findings=[*findings, unknown], intended=findings
+    )
+    assert "postgresql verifications" in await check(document_id=documents[0].id)
+
+    await finished(services, await ledger.erasures.start_document(documents[0].id))
+
+    assert await check(document_id=documents[0].id) == {}
+    saved = await ledger.verifications.newest("default", "default")
+    assert saved.findings == [findings[1], unknown]
+    assert (await ledger.verifications.saved(claim)).intended == findings[1:]
 
 
 async def test_query_logged_while_erasure_waits_names_no_chunk(services, provider, library):

@@ -13,7 +13,7 @@ from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import Conflict
 from shared.domain.runs import RunKind
 from shared.ledger.feedback.evaluations import EvaluationRequest
-from shared.ledger.runs.claims import RunClaims
+from shared.ledger.runs.run_claims import RunClaims
 from tests.support.api import as_tenant, running, serving, with_keys, work
 from tests.support.waiting import eventually
 from workers.loop import WorkerLoop

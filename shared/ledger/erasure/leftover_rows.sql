@@ -40,6 +40,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count open runs under the name of a collection that does not exist.
 {under_name:runs}
 
+-- name: verifications_under_name
+-- Count verifications under the name of a collection that does not exist.
+{under_name:verifications}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t

@@ -2,7 +2,7 @@
 
 Both belong to a collection's name, not to one of its builds, so that every build is measured with the same questions. A
 run is queued with a copy of its questions, so that a later change of the set does not change it. Workers claim it: see
-`shared.ledger.runs.claims`.
+`shared.ledger.runs.run_claims`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from shared.ledger.documents import build_sync
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
-from shared.ledger.runs import claims
+from shared.ledger.runs import run_claims
 
 LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
 _RETAINED_RUNS = 100  # runs of a collection; older ones are deleted when another is queued
 
-SQL = statements.load(__file__, {**states.FRAGMENTS, **claims.PHASES}, ended=claims.ENDED)
+SQL = statements.load(__file__, {**states.FRAGMENTS, **run_claims.PHASES}, ended=run_claims.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Evaluations:
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, collection)
+            await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
             return await _saved(connection, of, _merged(questions))
 
@@ -126,7 +126,7 @@ class Evaluations:
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, collection)
+            await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
             row = (await connection.execute(SQL.get_set, of)).mappings().first()
             stored = row["questions"] if row else []
@@ -180,7 +180,7 @@ class Evaluations:
         """
         tenant, name, embeddings = collection.tenant, collection.name, [collection.embedding_model]
         of = {"tenant": tenant, "collection": name}
-        run = claims.NewRun(uuid4(), RunKind.EVALUATION, tenant, name, embeddings)
+        run = run_claims.NewRun(uuid4(), RunKind.EVALUATION, tenant, name, embeddings)
         row = {
             "id": run.id,
             "labelled_set": labelled_set,
@@ -188,8 +188,8 @@ class Evaluations:
             "request": json.dumps(asdict(request)),
         }
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, name)
-            await claims.enqueue(connection, run)
+            await build_sync.hold_live(connection, tenant, name)
+            await run_claims.enqueue(connection, run)
             queued = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
             await connection.execute(SQL.delete_oldest_runs, of | {"retained": _RETAINED_RUNS})
         return _run(queued)
@@ -200,7 +200,7 @@ class Evaluations:
         Raises:
             LeaseLost: the run was deleted, or another worker has claimed it.
         """
-        rows = await self._database.rows(SQL.get_request, claims.of(claim))
+        rows = await self._database.rows(SQL.get_request, run_claims.of(claim))
         if not rows:
             raise LeaseLost
         return EvaluationRequest(**known_fields(rows[0]["request"], EvaluationRequest.__dataclass_fields__))
@@ -209,7 +209,7 @@ class Evaluations:
         """Save the progress of a claimed run; without effect if it was deleted or another worker has claimed it."""
         async with self._database.begin() as connection:
             await connection.execute(
-                SQL.save_progress, claims.of(claim) | {"strategy": strategy, "done": done, "total": total}
+                SQL.save_progress, run_claims.of(claim) | {"strategy": strategy, "done": done, "total": total}
             )
 
     async def finish(self, claim: RunClaim, results: Mapping[str, Any]) -> None:
@@ -220,7 +220,7 @@ class Evaluations:
             "rows": json.dumps(results["rows"]),  # lists read them alone: to parse a hundred results would take seconds
         }
         async with self._database.begin() as connection:
-            await connection.execute(SQL.finish_run, claims.of(claim) | row)
+            await connection.execute(SQL.finish_run, run_claims.of(claim) | row)
 
     async def run_of(self, tenant: str, collection: str, run: UUID) -> EvaluationRun:
         """Return a run.
@@ -244,16 +244,11 @@ class Evaluations:
         Raises:
             NotFound: the collection has no such run.
         """
-        if not await self._database.rows(SQL.delete_run, {"tenant": tenant, "collection": collection, "id": run}):
-            raise _no_run(run)
-
-
-async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> None:
-    """Lock a collection until the transaction ends, so that a concurrent erasure finds the written rows."""
-    await build_sync.hold(connection, tenant, collection)
-    builds = await build_sync.builds_of(connection, tenant, collection)
-    if not builds or not builds[0]["is_live"]:
-        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
+        async with self._database.begin() as connection:
+            await run_claims.withdraw(connection, run, tenant, collection)
+            of = {"tenant": tenant, "collection": collection, "id": run}
+            if not (await connection.execute(SQL.delete_run, of)).all():
+                raise _no_run(run)
 
 
 async def _saved(

@@ -88,7 +88,5 @@ SELECT {run_columns}, json_build_object('rows', rows) AS results FROM evaluation
 WHERE {of_collection} ORDER BY created_at DESC, id DESC
 
 -- name: delete_run
--- Delete a run; its worker stops when it extends its lease next.
-WITH deleted AS (DELETE FROM evaluations WHERE {of_collection} AND id = :id RETURNING id),
-     ended AS (DELETE FROM runs WHERE id IN (SELECT id FROM deleted))
-SELECT id FROM deleted
+-- Delete a run.
+DELETE FROM evaluations WHERE {of_collection} AND id = :id RETURNING id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import tenacity
@@ -21,6 +22,13 @@ def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     requested = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else 0.0
     return max(requested, _PAUSE(state))
+
+
+def retried_until(is_hopeless: Callable[[], bool]) -> tenacity.AsyncRetrying:
+    """Return retries that end when a function returns True; for work whose progress renews its time."""
+    return tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(is_retried), stop=lambda _: is_hopeless(), wait=_pause, reraise=True
+    )
 
 
 retried = tenacity.retry(

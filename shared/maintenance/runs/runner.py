@@ -10,7 +10,7 @@ import structlog
 
 from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient
 from shared.domain.runs import RunClaim, RunKind
-from shared.ledger.runs.claims import RunClaims
+from shared.ledger.runs.run_claims import RunClaims
 from shared.maintenance.runs.retries import retried
 
 _EXTEND_SECONDS = 1.0  # a deleted run stops within this time

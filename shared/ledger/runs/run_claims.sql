@@ -7,6 +7,10 @@ SELECT count(*) FROM runs WHERE tenant = :tenant AND kind = :kind AND token IS N
 INSERT INTO runs (id, kind, tenant, collection, embeddings)
 VALUES (:id, :kind, :tenant, :collection, CAST(:embeddings AS text[]))
 
+-- name: withdraw
+-- End an open run of a collection.
+DELETE FROM runs WHERE id = :id AND tenant = :tenant AND collection = :collection RETURNING id
+
 -- part: held
 -- The numbers of runs that workers work on.
 held AS (SELECT kind, tenant, count(*) AS runs FROM runs WHERE leased_until > now() GROUP BY kind, tenant)
@@ -32,21 +36,6 @@ WHERE id = (SELECT r.id {claimable}
             ORDER BY coalesce(h.runs, 0), r.created_at, r.id LIMIT 1)
 RETURNING id, kind, tenant, collection, token, lost_leases
 
--- name: show_running
--- Show that a worker works on a run.
-UPDATE {table} SET phase = {RUNNING} WHERE id = :id
-
 -- name: extend
 -- Extend a lease; return no row if the run was deleted, or another worker has claimed it.
 UPDATE runs SET leased_until = now() + CAST(:lease AS interval) WHERE id = :id AND token = :token RETURNING id
-
--- name: release
--- Release a claim, so that another worker may claim the run.
-WITH released AS (
-    UPDATE runs SET token = NULL, leased_by = NULL, leased_until = NULL WHERE id = :id AND token = :token RETURNING id)
-UPDATE {table} t SET phase = {QUEUED} FROM released WHERE t.id = released.id
-
--- name: fail
--- End a run with the reason of its failure.
-WITH {ended}
-UPDATE {table} t SET phase = {FAILED}, error = :error, ended_at = now(), {clear} FROM ended WHERE t.id = ended.id

@@ -11,6 +11,7 @@ from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -31,14 +32,17 @@ PHASES = {phase.name: f"'{phase}'" for phase in RunPhase}
 ENDED = "ended AS (DELETE FROM runs WHERE id = :id AND token = :token RETURNING id)"
 
 # The table of each kind, and the assignment that clears the columns of an ended run.
-_TABLES: Mapping[RunKind, tuple[str, str]] = {RunKind.EVALUATION: ("evaluations", "request = NULL")}
-_SQL_OF = {
-    kind: statements.load(
-        __file__, PHASES, table=table, clear=clear, ended=ENDED, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT)
-    )
+_TABLES: Mapping[RunKind, tuple[str, str]] = {
+    RunKind.EVALUATION: ("evaluations", "request = NULL"),
+    RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
+}
+CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
+SQL = statements.load(__file__, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT))
+# The statements about a claimed run and its row in the table of its kind.
+_PHASES_OF = {
+    kind: statements.load(Path(__file__).with_name("run_phases.sql"), PHASES, table=table, clear=clear, ended=ENDED)
     for kind, (table, clear) in _TABLES.items()
 }
-SQL = _SQL_OF[RunKind.EVALUATION]  # of statements about `runs` alone, which are the same for every kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,15 @@ class NewRun:
     tenant: str
     collection: str
     embeddings: Sequence[str]
+
+
+async def withdraw(connection: AsyncConnection, run: UUID, tenant: str, collection: str) -> bool:
+    """End an open run of a collection, whose worker then stops; return False if it has ended.
+
+    Every transaction changes the run's narrow row before the row in the table of its kind.
+    """
+    found = await connection.execute(SQL.withdraw, {"id": run, "tenant": tenant, "collection": collection})
+    return bool(found.all())
 
 
 async def enqueue(connection: AsyncConnection, run: NewRun) -> None:
@@ -100,7 +113,8 @@ class RunClaims:
             if row is None:
                 return None
             claim = RunClaim(**{**row, "kind": RunKind(row["kind"])})
-            await connection.execute(_SQL_OF[claim.kind].show_running, {"id": claim.id})
+            phases = _PHASES_OF[claim.kind]
+            await connection.execute(phases.show_running, {"id": claim.id})
         return claim
 
     async def extend(self, claim: RunClaim) -> bool:
@@ -109,13 +123,15 @@ class RunClaims:
 
     async def release(self, claim: RunClaim) -> None:
         """End a claim without a result: the run is queued again. A later claim is not affected."""
+        phases = _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
-            await connection.execute(_SQL_OF[claim.kind].release, of(claim))
+            await connection.execute(phases.release, of(claim))
 
     async def fail(self, claim: RunClaim, error: str) -> None:
         """End a run with the reason of its failure, unless another worker has claimed it."""
+        phases = _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
-            await connection.execute(_SQL_OF[claim.kind].fail, of(claim) | {"error": error})
+            await connection.execute(phases.fail, of(claim) | {"error": error})
 
 
 def of(claim: RunClaim) -> dict[str, Any]:
