@@ -9,6 +9,7 @@ from uuid import UUID
 
 class RunKind(StrEnum):
     EVALUATION = "evaluation"
+    GATE = "gate"
     VERIFICATION = "verification"
 
 

@@ -19,6 +19,7 @@ from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.runs.gates import Gates
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
 from shared.ledger.tenants.deployment import DeploymentIdentity
@@ -59,6 +60,7 @@ class Ledger:
     webhooks: Webhooks
     evaluations: Evaluations
     runs: RunClaims
+    gates: Gates
     verifications: Verifications
 
 
@@ -81,6 +83,7 @@ __all__ = [
     "Estimates",
     "Evaluations",
     "Feedback",
+    "Gates",
     "Heartbeats",
     "Keys",
     "Ledger",

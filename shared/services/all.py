@@ -44,7 +44,7 @@ def assemble(parts: Parts) -> AllServices:
         parser=parse.parser_of(parts),
         generator=generate.generator_of(parts),
         indexers=index.indexers_of(parts),
-        make_runner=partial(index.runner_of, parts),
+        make_runner=partial(index.runner_of, parts, served.calibrator),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

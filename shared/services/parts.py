@@ -35,6 +35,7 @@ from shared.ledger import (
     Estimates,
     Evaluations,
     Feedback,
+    Gates,
     Heartbeats,
     Keys,
     Ledger,
@@ -122,6 +123,7 @@ class Parts:
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
             verifications=Verifications(database),
+            gates=Gates(database),
             runs=RunClaims(
                 database,
                 worker=self._worker,

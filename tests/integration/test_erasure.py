@@ -28,6 +28,7 @@ from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.feedback.evaluations import EvaluationRequest
 from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.runs.gates import GateRequest
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
@@ -135,6 +136,8 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
         await services.ledger.evaluations.start(collection, "harbours", EvaluationRequest([question], ["text"], "text"))
         await services.ledger.verifications.start(collection, repair=False)
+        build = (await services.ledger.builds.list(tenant, "default"))[0]
+        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
     await services.cleaner.clean()
 
 
@@ -305,6 +308,8 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
         of = await services.ledger.collections.get("default", name)
         await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
         await services.ledger.verifications.start(of, repair=False)
+        build = (await services.ledger.builds.list("default", name))[0]
+        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
     assert await check(tenant="default", collection="default")
 
     erasure = await services.ledger.erasures.start("default", "default")
@@ -318,7 +323,7 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations", "verifications", "runs"):
+    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs"):
         assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)

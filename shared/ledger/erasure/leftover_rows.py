@@ -37,6 +37,7 @@ _UNDER_NAME = {
     "evaluations": SQL.evaluations_under_name,
     "runs": SQL.runs_under_name,
     "verifications": SQL.verifications_under_name,
+    "gates": SQL.gates_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

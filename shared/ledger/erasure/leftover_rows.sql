@@ -44,6 +44,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count verifications under the name of a collection that does not exist.
 {under_name:verifications}
 
+-- name: gates_under_name
+-- Count gates under the name of a collection that does not exist.
+{under_name:gates}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t

@@ -34,6 +34,7 @@ ENDED = "ended AS (DELETE FROM runs WHERE id = :id AND token = :token RETURNING 
 # The table of each kind, and the assignment that clears the columns of an ended run.
 _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.EVALUATION: ("evaluations", "request = NULL"),
+    RunKind.GATE: ("gates", "request = '{}'"),
     RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}

@@ -1,4 +1,4 @@
-"""Runs are queued and claimed by workers; before, evaluations and verifications belonged to an API process."""
+"""Runs are queued and claimed by workers; before, evaluations, gates and verifications belonged to an API process."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ def upgrade() -> None:
         sa.Column("reopened", postgresql.JSONB(), nullable=False, server_default="[]"),
     )
     op.create_index("ix_verifications_collection", "verifications", ["tenant", "collection", "created_at"])
+    op.create_table(
+        "gates",
+        *_run_columns(),
+        sa.Column("build_id", sa.Uuid(), nullable=False),
+        sa.Column("build", sa.Integer(), nullable=False),
+        sa.Column("request", postgresql.JSON(), nullable=False),  # labelled questions; empty when it has ended
+        sa.Column("counts", postgresql.JSONB(), nullable=False, server_default="{}"),
+        sa.Column("report", postgresql.JSONB()),
+    )
+    op.create_index("ix_gates_build", "gates", ["build_id", "created_at"])
     # Questions, strategies, baseline and notes; null when the run has ended. `json` keeps the order.
     op.add_column("evaluations", sa.Column("request", postgresql.JSON()))
     # Their processes cannot finish them any more: they write only to runs that are running.
