@@ -23,7 +23,6 @@ from uuid import uuid4
 
 import httpx
 import numpy as np
-import psutil
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
@@ -137,13 +136,8 @@ def parts(times: dict[str, float]) -> dict[str, float]:
 
 def cpu_seconds(deployment: Deployment) -> dict[str, float]:
     """Return the processor seconds of each process until now, including its children's."""
-    pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
-    seconds = {}
-    for name, pid in {**pids, **deployment.stack.pids(), "client": os.getpid()}.items():
-        process = psutil.Process(pid)
-        family = [process] if name == "client" else [process, *process.children(recursive=True)]
-        seconds[name] = sum(times.user + times.system for times in (one.cpu_times() for one in family))
-    return seconds
+    client = os.times()
+    return {**deployment.cpu_seconds(), **deployment.engine_cpu_seconds(), "client": client.user + client.system}
 
 
 def measure(deployment: Deployment, clients: int, requests: int, texts: ZipfTexts) -> None:

@@ -52,7 +52,7 @@ class CliClient(foreask_client.Client):
             yield from super().events_of(replace(stream, fails=False))
 
     def upload_batch(
-        self, documents: Sequence[Mapping[str, Any] | bytes], *, collection: str = "default"
+        self, documents: Sequence[Mapping[str, Any] | bytes], *, collection: str = "default", job: str | None = None
     ) -> list[BatchLine]:
         """Upload documents and return the result of each, in order.
 
@@ -60,7 +60,7 @@ class CliClient(foreask_client.Client):
             Unavailable: some documents were not stored after all attempts.
         """
         with self._sentences():
-            lines = super().upload_batch(documents, collection=collection)
+            lines = super().upload_batch(documents, collection=collection, job=job)
         open_line = next((line for line in lines if is_transient(line.status)), None)
         if open_line is not None:
             raise Unavailable(problem_of(open_line), component="api")

@@ -1,4 +1,4 @@
-"""Ingestion of a corpus: upload its rows in batches and follow its collection until no document is pending."""
+"""Ingestion of a corpus: upload its rows in batches and follow its job until no document is pending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foreask_client import BatchLine
 
 from cli.client import CliClient, problem_of
 from cli.corpus import Corpus, CorpusRow, Truncated
-from shared.domain.errors import NotFound, Transient
+from shared.domain.errors import Transient
 
 BATCHES_AT_ONCE = 4
 _BATCH_ROWS = 500
@@ -84,7 +84,9 @@ class _RowBatch:
         return len(self.lines) >= _BATCH_ROWS or self.size_bytes >= _BATCH_BYTES
 
 
-def upload_rows(client: CliClient, corpus: Corpus, collection: str, load: CorpusLoad) -> Iterator[None]:
+def upload_rows(
+    client: CliClient, corpus: Corpus, collection: str, load: CorpusLoad, job: str | None = None
+) -> Iterator[None]:
     """Upload every row, several batches at once, and yield after each batch.
 
     Rows with the same external id are uploaded one after another, and the last one wins. An interrupted upload can be
@@ -102,7 +104,7 @@ def upload_rows(client: CliClient, corpus: Corpus, collection: str, load: Corpus
             while len(running) == BATCHES_AT_ONCE or any(not batch.ids.isdisjoint(other.ids) for _, other in running):
                 _record_first(running, load)
                 yield
-            running.append((pool.submit(client.upload_batch, batch.lines, collection=collection), batch))
+            running.append((pool.submit(client.upload_batch, batch.lines, collection=collection, job=job), batch))
         while running:
             _record_first(running, load)
             yield
@@ -146,14 +148,12 @@ def _batches(rows: Iterable[CorpusRow], load: CorpusLoad) -> Iterator[_RowBatch]
 
 def follow(
     client: CliClient,
-    collection: str,
+    job: str,
     until: Until,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Mapping[str, int]]:
-    """Yield the number of documents of a collection in each state, until none is pending.
-
-    A corpus may have millions of documents, so the collection's counts are read. They include other loads' documents.
+    """Yield the number of documents of a job in each state, until none is pending.
 
     Raises:
         Unavailable: the server was unavailable for more than ten rounds.
@@ -162,7 +162,7 @@ def follow(
     while True:
         started = clock()
         try:
-            states = states_of(client, collection)
+            states = client.job(job).documents
             failures = 0
         except Transient:
             failures += 1
@@ -178,11 +178,3 @@ def follow(
 def pending_documents(states: Mapping[str, int], until: Until) -> int:
     """Return the number of documents that are not yet searchable, or with `ready` that lack their questions."""
     return sum(states.get(state, 0) for state in (*_NOT_SEARCHABLE, *(("searchable",) if until == "ready" else ())))
-
-
-def states_of(client: CliClient, collection: str) -> Mapping[str, int]:
-    """Return the number of documents in each state; empty if the collection does not exist."""
-    try:
-        return client.collection(collection).documents
-    except NotFound:
-        return {}

@@ -99,13 +99,19 @@ class UploadBatch:
 
 
 def upload(
-    client: CliClient, files: Mapping[str, Path], collection: str, lane: Lane | None, batch: UploadBatch
+    client: CliClient,
+    files: Mapping[str, Path],
+    collection: str,
+    lane: Lane | None,
+    batch: UploadBatch,
+    *,
+    job: str | None = None,
 ) -> Iterator[str]:
     """Upload the files, several at once, and yield each external id when the server has stored or rejected it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
 
     def upload_one(name: str) -> Document:
-        return client.upload(files[name], collection=collection, external_id=name, lane=lane)
+        return client.upload(files[name], collection=collection, external_id=name, lane=lane, job=job)
 
     try:
         running = {pool.submit(upload_one, name): name for name in files}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk
+from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk, Job
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
 from rich import box
@@ -23,6 +23,7 @@ from shared.domain.keys import Key as LedgerKey
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
+_ONE_LINE = {"id", "kind", "state", "progress", "left", "health"}  # columns that are never folded
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
@@ -156,8 +157,13 @@ def _unserved(work: Json) -> list[str]:
 
 
 def _budget(work: Json) -> list[str]:
-    notice = (work.get("budget") or {}).get("notice")
-    return [f"[yellow]{notice}[/yellow]"] if notice else []
+    budget = work.get("budget") or {}
+    lines = [f"[yellow]{budget['notice']}[/yellow]"] if budget.get("notice") else []
+    if budget.get("cost_per_day") is not None and budget.get("unpriced_calls"):
+        lines.append(
+            f"[yellow]the cost of {budget['unpriced_calls']:,} calls today is unknown, and not counted[/yellow]"
+        )
+    return lines
 
 
 def _rate(work: Json) -> str:
@@ -178,12 +184,19 @@ def _limits(limits: list[Json] | None) -> RenderableType:
 
 
 def _usage(work: Json) -> list[Table]:
-    table = _table("usage", "model", "calls", "prompt tokens", "completion tokens", "cost")
+    table = _table("usage", "model", "tier", "calls", "prompt tokens", "cached", "completion tokens", "cost")
     for group in work["usage"]:
-        tokens = (f"{group['prompt_tokens']:,}", f"{group['completion_tokens']:,}")
         name = f"{group['collection'] or '(deleted)'}: {group['kind']}"
-        table.add_row(escape(name), escape(group["model"]), f"{group['calls']:,}", *tokens, _cost(group["cost"]))
+        prompt, calls = f"{group['prompt_tokens']:,}", f"{group['calls']:,}"
+        rest = (calls, prompt, _cached(group), f"{group['completion_tokens']:,}", _cost(group["cost"]))
+        table.add_row(escape(name), escape(group["model"]), group.get("tier", "standard"), *rest)
     return [table] if work["usage"] else []
+
+
+def _cached(group: Json) -> str:
+    """Return the share of the prompt tokens that came from the provider's cache; a previous release reports none."""
+    cached = group.get("cached_tokens", 0)
+    return f"{cached / group['prompt_tokens']:.0%}" if cached else ""
 
 
 def _cost(cost: float | None) -> str:
@@ -212,6 +225,8 @@ def _hold(limit: Json) -> str:
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
         return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider requested[/yellow]"
+    if limit.get("flex_pause_seconds"):
+        return f"[yellow]no capacity in the tier flex, next call in {duration(limit['flex_pause_seconds'])}[/yellow]"
     return ""
 
 
@@ -257,9 +272,32 @@ def estimate_line(estimate: Json) -> str:
     ]
     if costs:
         parts.append(f"costs {sum(costs):,.2f}" + (f" without {unknown[0]}, whose price is unknown" if unknown else ""))
+    else:
+        parts.append("the cost is unknown, because no price is set")
     if estimate["seconds"] is not None:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+    if estimate["paid_chunks"]:
+        parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate["margin"] is not None:
+        parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
+
+
+def tiers_table(estimate: Json) -> Table:
+    """Return the costs of an estimate by model and tier, with the durations of the server's own model."""
+    table = _table("model", "tier", "calls cost", "duration", "limited by")
+    for offer in estimate["tiers"]:
+        cost = "unknown" if offer["llm_cost"] is None else f"{offer['llm_cost']:,.2f}"
+        table.add_row(escape(offer["model"]), offer["tier"], cost, _duration_of(offer), offer["tightest"] or "")
+    return table
+
+
+def _duration_of(offer: Json) -> str:
+    if offer["seconds"] is None:
+        return ""
+    bound = {"flex": "at least ", "batch": "at most "}.get(offer["tier"], "")
+    fills = f" ({offer['fills']:,} fills)" if (offer["fills"] or 0) > 1 else ""
+    return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
 def print_load(console: Console, load: CorpusLoad) -> None:
@@ -358,6 +396,25 @@ def builds_table(builds: Iterable[Build]) -> Table:
     return table
 
 
+def jobs_table(jobs: Iterable[Job]) -> Table:
+    table = _table("id", "kind", "state", "progress", "left", "collection")
+    for job in jobs:
+        state = f"{job.state} ({job.pause_reason})" if job.pause_reason else job.state
+        left = "" if job.eta_seconds is None else duration(job.eta_seconds)
+        table.add_row(job.id, job.kind, state, f"{job.done:,} of {job.total:,}", left, job.collection or "")
+    return table
+
+
+def print_job(console: Console, job: Job) -> None:
+    """Print a job with the numbers of its documents, and the reason if it waits or failed."""
+    console.print(jobs_table([job]))
+    if job.documents:
+        console.print(f"documents: {_counts(job.documents)}")
+    for sentence in (job.message, job.error):
+        if sentence:
+            say(console, sentence)
+
+
 def print_gate(console: Console, report: Json) -> None:
     """Print the report of a gate: quality and latency of both builds, and the reasons against the new one."""
     documents, points = report["documents"]["documents"], report["points"]["points"]
@@ -390,7 +447,7 @@ def letter_counts(documents: int, chunks: int) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "health"))
+        table.add_column(column, overflow="fold", no_wrap=column in _ONE_LINE)
     return table
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: engines and a scripted provider for the session, and services wired to them."""
+"""Fixtures of all tests: engines and a scripted provider for the session, and services that use them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
 
 @pytest.fixture(scope="session")
 def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """PostgreSQL, Valkey and Qdrant's engine, for the whole session."""
+    """PostgreSQL, Valkey and Qdrant's engine, running for the whole session."""
     folder = tmp_path_factory.mktemp("stack")
     with Stack(provider_process.settings(), folder, durable=False) as stack:
         yield stack
@@ -135,7 +135,7 @@ async def empty(services: AllServices) -> None:
     for name in tuple(services.index._existing):
         await services.index.drop_collection(name)  # an empty one has 18 MB
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
-    # Collections of Qdrant are shared: each test has its own, so that no point of an earlier test is found.
+    # Collections of Qdrant are shared: each test has its own, so that it finds no points of earlier tests.
     services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"
     await forget(services)
 

@@ -81,6 +81,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
+        Step("jobs", every, ledger.jobs.settle),
         Step("fill", every, ledger.builds.fill),
         Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse, until_tomorrow
+from shared.domain.errors import Conflict
 from shared.domain.keys import KeyLimits
 from shared.domain.usage import CostKind, Usage
 from shared.ingest.costs.budgets import Budget
@@ -39,6 +40,7 @@ class _Account:
         kind: word for the owner in messages.
         unsent: tokens of this process that are not in Valkey yet, by kind of the calls and model.
         read_at: time of the last read of the sums, in monotonic seconds; None: never.
+        unpriced: a called model whose price is unknown; None if there was none.
     """
 
     owner: str
@@ -49,12 +51,14 @@ class _Account:
     cost: float = 0.0
     unsent: dict[tuple[CostKind, str], Usage] = field(default_factory=lambda: defaultdict(Usage))
     read_at: float | None = None
+    unpriced: str | None = None
 
     def require_left(self) -> None:
         """Check that the budget is not used up.
 
         Raises:
             TooManyRequests: the budget is used up.
+            Conflict: the budget is in money, and a called model has no price.
         """
         unsent = sum(usage.prompt_tokens + usage.completion_tokens for usage in self.unsent.values())
         tokens, cost = self.budget.tokens_per_day, self.budget.cost_per_day
@@ -62,6 +66,11 @@ class _Account:
             raise _used_up(f"{tokens:,} tokens", self.kind)
         if cost is not None and self.cost >= cost:
             raise _used_up(f"{cost:g} (in the currency of the prices)", self.kind)
+        if cost is not None and self.unpriced is not None:
+            raise Conflict(
+                f"The queries of this {self.kind} may spend {cost:g} per day, but the price of {self.unpriced} is"
+                " unknown. The operator must set its price, or replace the limit by a limit in tokens."
+            )
 
 
 class QueryBudgets:
@@ -89,6 +98,7 @@ class QueryBudgets:
 
         Raises:
             TooManyRequests: a budget is used up until midnight.
+            Conflict: a budget in money cannot be kept, because a model has no price.
         """
         limits = self._settings.limits_of(tenant)
         budgets = (
@@ -137,14 +147,17 @@ class QueryBudgets:
                     tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in spent.values())
                     cost = 0.0
                     if account.budget.cost_per_day is not None:  # list prices are loaded once, which takes 0.3 s
-                        cost = await asyncio.to_thread(self._cost, spent)
+                        cost, unpriced = await asyncio.to_thread(self._cost, spent)
+                        account.unpriced = account.unpriced or unpriced
                     await self._add(account, tokens, cost)
         finally:
             self._sending = None
 
-    def _cost(self, spent: dict[tuple[CostKind, str], Usage]) -> float:
-        """Return the cost of tokens; calls with unknown prices add nothing."""
-        return sum(self._price_of(kind, usage, model) or 0.0 for (kind, model), usage in spent.items())
+    def _cost(self, spent: dict[tuple[CostKind, str], Usage]) -> tuple[float, str | None]:
+        """Return the cost of tokens with known prices, and a model whose price is unknown."""
+        prices = [(model, self._price_of(kind, usage, model)) for (kind, model), usage in spent.items()]
+        unpriced = next((model for model, price in prices if price is None), None)
+        return sum(price for _, price in prices if price is not None), unpriced
 
 
 def _used_up(amount: str, kind: str) -> TooManyRequests:

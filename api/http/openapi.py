@@ -35,6 +35,7 @@ _FORM: dict[str, Any] = {
             "example": '["How many days of leave do I get?"]',
         },
         "lane": {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"},
+        "job": {"type": "string", "format": "uuid", "description": "id of an open load"},
     },
 }
 

@@ -27,6 +27,7 @@ from shared.domain.errors import (
     Forbidden,
     ForeaskError,
     InvalidInput,
+    JobIsOpen,
     NotFound,
     Permanent,
     RateLimited,
@@ -124,6 +125,8 @@ def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
         problem["field"] = error.field
     if isinstance(error, InvalidFields):
         problem["errors"] = list(error.errors)
+    if isinstance(error, JobIsOpen):
+        problem["job_id"] = str(error.job_id)
     if isinstance(error, Unavailable):
         problem["component"] = error.component
     return problem

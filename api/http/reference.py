@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from pathlib import Path
 
 import fastapi_offline
@@ -13,11 +16,7 @@ from fastapi.staticfiles import StaticFiles
 _FILES = Path(fastapi_offline.__file__).parent / "static"
 _ADDRESS = "/docs"
 _FILES_ADDRESS = f"{_ADDRESS}/files"
-# The page starts Swagger UI with an inline script, and Swagger UI sets styles of elements.
-_POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
-    " connect-src 'self'; frame-ancestors 'none'"
-)
+_INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def install(app: FastAPI) -> None:
@@ -34,5 +33,18 @@ def install(app: FastAPI) -> None:
             swagger_css_url=f"{root}{_FILES_ADDRESS}/swagger-ui.css",
             swagger_favicon_url=f"{root}{_FILES_ADDRESS}/favicon.png",
         )
-        page.headers["content-security-policy"] = _POLICY
+        page.headers["content-security-policy"] = _policy(bytes(page.body).decode())
         return page
+
+
+def _policy(page: str) -> str:
+    """Return the policy: the page's inline script, which starts Swagger UI, may run, because its hash is listed.
+
+    Swagger UI sets styles of elements, which no hash can allow.
+    """
+    digests = [hashlib.sha256(script.encode()).digest() for script in _INLINE_SCRIPT.findall(page)]
+    hashes = "".join(f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src 'self'{hashes}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+        " connect-src 'self'; frame-ancestors 'none'"
+    )

@@ -55,11 +55,20 @@ def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
         return "cooldown", f"the {use.component} provider requested a wait of {seconds} s."
     used = [(share, use) for use in uses if (share := _share(use)) > _NEARLY]
     if not used:
-        return None
+        return _of_flex(uses)
     _, use = max(used, key=lambda one: one[0])
     if use.limit is not None:
         return "limit", f"{use.name}: {use.used:,} of {use.limit:,} per minute are used."
     return "limit", f"{use.name}: {use.in_flight:,} of at most {use.in_flight_limit:,} calls are running."
+
+
+def _of_flex(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
+    for use in uses:
+        if use.flex_pause.total_seconds() > 0:
+            seconds = max(1, round(use.flex_pause.total_seconds()))
+            sentence = f"the {use.component} provider has no capacity left in the service tier flex"
+            return "cooldown", f"{sentence}; the next call is made in {seconds} s."
+    return None
 
 
 def _share(use: LimitUse) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -30,6 +30,7 @@ from api.state import CollectionCacheDep, ServicesDep, SizesDep
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.states import DocumentState
+from shared.ingest.generate import cache_warning
 from shared.ledger import Collections
 from shared.services.api import ApiServices
 from shared.settings import Embedding, Settings
@@ -111,11 +112,12 @@ async def reindex(name: CollectionName, tenant: Manager, services: ServicesDep) 
     """Parse every document again, generate its questions and index it. Until then queries see the old content.
 
     Questions of an unchanged chunk, prompt and model are reused: the language model is called only for the others.
+    The reindex is a job: GET /v1/jobs/{id} has its progress. While it is open, a second one is answered 409.
     """
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
-    documents = await services.ledger.documents.reindex(collection)
+    started = await services.ledger.documents.reindex(collection)
     services.wakeups.wake("parse")
-    return JsonReply(ReindexReply(documents=documents), 202)
+    return JsonReply(ReindexReply(documents=started.documents, job_id=started.job_id), 202)
 
 
 def _options(change: CollectionChange) -> CollectionOptions:
@@ -179,7 +181,7 @@ async def _views(
             options=options_view(collection.options),
             created_at=collection.created_at,
             languages=list(collection.languages),
-            notice=_notice(collection, services.embeddings),
+            notice=" ".join(filter(None, _notices(collection, services.embeddings))) or None,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=None if count is None else count.number,
             points_age_seconds=None if count is None else round(count.age.total_seconds(), 3),
@@ -189,7 +191,12 @@ async def _views(
     ]
 
 
-def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
+def _notices(collection: Collection, embeddings: Mapping[str, Embedding]) -> Iterator[str | None]:
+    yield _notice_of_languages(collection, embeddings)
+    yield cache_warning(collection.options.prompt or "")
+
+
+def _notice_of_languages(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
     """Return a warning if the model supports only English and no text is in English; else None."""
     embedding = embeddings.get(collection.embedding_model)
     if embedding is None or not embedding.model.startswith(_ENGLISH_ONLY):

@@ -107,6 +107,7 @@ async def submit_batch(
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
+    job: Annotated[UUID | None, Query(description="Id of an open load: see POST /v1/jobs")] = None,
 ) -> Response:
     """Upload many small documents of one collection in the bulk lane: one JSON object per line.
 
@@ -117,7 +118,7 @@ async def submit_batch(
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
-    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope)
+    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope, job)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -66,10 +67,10 @@ async def estimate(
     """
     if body.migrate is not None:
         collection = await services.ledger.collections.get(tenant, body.collection)
-        made = await _of_rebuild(collection, body.migrate, services)
+        made = await _of_rebuild(collection, body.migrate, services, body.models)
     else:
         assert body.documents is not None
-        made = await _of_load(tenant, body.collection, body.documents, services)
+        made = await _of_load(tenant, body.collection, body.documents, services, body.models)
     if body.keep:
         collection = await collection_cache.ensure(tenant, body.collection)
         await services.ledger.estimates.keep(collection.id, made)
@@ -109,9 +110,11 @@ async def estimate_files(request: Request, tenant: Writer, services: ServicesDep
     return JsonReply(FormEstimateView(estimate=shown, left_out=left_out))
 
 
-async def _of_rebuild(collection: Collection, migration: MigrationBody, services: ApiServices) -> Estimate:
+async def _of_rebuild(
+    collection: Collection, migration: MigrationBody, services: ApiServices, models: Sequence[str]
+) -> Estimate:
     options, embedding = migrated(collection, migration, services)
-    return await services.estimator.estimate_rebuild(collection, options, embedding)
+    return await services.estimator.estimate_rebuild(collection, options, embedding, models)
 
 
 def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
@@ -132,7 +135,8 @@ def migrated(collection: Collection, migration: MigrationBody, services: ApiServ
     return options, embedding
 
 
-async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices) -> Estimate:
+async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices, models: Sequence[str]) -> Estimate:
     collection = await services.ledger.collections.find(tenant, name)
     sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
-    return await services.estimator.estimate_load(tenant, collection, PlannedLoad(load.count, load.bytes, sample))
+    planned = PlannedLoad(load.count, load.bytes, sample)
+    return await services.estimator.estimate_load(tenant, collection, planned, models)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from datetime import timedelta
 from uuid import UUID
@@ -22,6 +23,7 @@ from shared.domain import keys
 from shared.domain.errors import Conflict, Forbidden, InvalidInput
 from shared.domain.keys import UNLIMITED, Key, KeyLimits, KeySpecification, Scope
 from shared.services.api import ApiServices
+from shared.services.ingest import require_prices
 from shared.vectors.filters import caller_conditions
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
@@ -44,6 +46,8 @@ async def make(
     """
     new = _new_key(body, tenant)
     _require_may_create(request.state.caller, new, services)
+    if new.limits.cost_per_day is not None:  # list prices are loaded once, which takes 0.3 s
+        await asyncio.to_thread(require_prices, services.settings, "cost_per_day")
     key = keys.draw()
     created = await services.ledger.keys.make(new, keys.hash_of(key))
     key_cache.forget()

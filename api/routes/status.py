@@ -84,10 +84,13 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         collection=spent.collection,
         kind=spent.kind,
         model=spent.model,
+        tier=spent.tier.value,
         prompt_tokens=spent.usage.prompt_tokens,
+        cached_tokens=spent.usage.cached_tokens,
+        written_tokens=spent.usage.written_tokens,
         completion_tokens=spent.usage.completion_tokens,
         calls=spent.calls,
-        cost=price(services.settings, spent.kind, spent.usage, spent.model),
+        cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier),
     )
 
 
@@ -116,4 +119,5 @@ def _limit(use: LimitUse) -> LimitView:
         in_flight_limit=use.in_flight_limit,
         breaker=use.breaker,
         cooldown_seconds=round(use.cooldown.total_seconds(), 1),
+        flex_pause_seconds=round(use.flex_pause.total_seconds(), 1),
     )

@@ -14,6 +14,7 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
 from api.state import ServicesDep
+from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
 from shared.ledger.work.costs import CostOfDay
 from shared.services.ingest import price
@@ -38,17 +39,17 @@ async def usage(
 
 
 def _groups(settings: Settings, costs: Iterable[CostOfDay], by: UsageKey) -> list[UsageGroupView]:
-    groups: dict[tuple[object, CostKind], list[CostOfDay]] = {}
+    groups: dict[tuple[object, CostKind, Tier], list[CostOfDay]] = {}
     for cost in costs:
-        groups.setdefault((getattr(cost, by), cost.kind), []).append(cost)
+        groups.setdefault((getattr(cost, by), cost.kind, cost.tier), []).append(cost)
     return [
-        _group(settings, members, by, kind)
-        for (_, kind), members in sorted(groups.items(), key=lambda item: (str(item[0][0] or ""), item[0][1]))
+        _group(settings, members, by)
+        for _, members in sorted(groups.items(), key=lambda item: (str(item[0][0] or ""), *item[0][1:]))
     ]
 
 
-def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey, kind: CostKind) -> UsageGroupView:
-    prices = [price(settings, kind, member.usage, member.model) for member in members]
+def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey) -> UsageGroupView:
+    prices = [price(settings, member.kind, member.usage, member.model, member.tier) for member in members]
     priced = [each for each in prices if each is not None]
     total = sum((member.usage for member in members), Usage())
     first = members[0]
@@ -56,8 +57,11 @@ def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey, kind:
         day=first.day if by == "day" else None,
         collection=first.collection if by == "collection" else None,
         model=first.model if by == "model" else None,
-        kind=kind,
+        kind=first.kind,
+        tier=first.tier.value,
         prompt_tokens=total.prompt_tokens,
+        cached_tokens=total.cached_tokens,
+        written_tokens=total.written_tokens,
         completion_tokens=total.completion_tokens,
         calls=sum(member.calls for member in members),
         cost=round(sum(priced), 8) if priced else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Literal
+from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -116,7 +117,9 @@ class CollectionView(ReplyModel):
     options: CollectionOptionsView = Field(description="A null option uses the server's setting")
     created_at: datetime
     languages: list[str] = Field(description="Languages of the texts so far (ISO 639-1)")
-    notice: str | None = Field(None, description="Warning if the embedding does not suit the texts")
+    notice: str | None = Field(
+        None, description="Warning if the embedding does not suit the texts, or a cache of prompts the prompt"
+    )
     documents: dict[DocumentState, int] = Field(
         description="Number of documents in each state; states without documents are absent"
     )
@@ -133,9 +136,10 @@ class CollectionView(ReplyModel):
 
 
 class ReindexReply(ReplyModel):
-    model_config = example(documents=1250)
+    model_config = example(documents=1250, job_id="0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51")
 
     documents: int = Field(description="Number of documents that start a new version")
+    job_id: UUID = Field(description="Id of the job, for GET /v1/jobs/{id}")
 
 
 class CollectionPage(ReplyModel):

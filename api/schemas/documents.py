@@ -84,6 +84,7 @@ class DocumentFields(DocumentDescription):
     lane: Literal["interactive", "bulk"] = Field(
         "interactive", description="`bulk` documents are processed after `interactive` documents"
     )
+    job: Annotated[UUID, Field(strict=False)] | None = Field(None, description="Id of an open load: see POST /v1/jobs")
 
 
 class DocumentContent(BodyModel):
@@ -188,8 +189,8 @@ class IngestUsage(ReplyModel):
     completion_tokens: int
     calls: int
     cost: float | None = Field(
-        description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars;"
-        " null if the price of the model is unknown"
+        description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars,"
+        " without discounts of service tiers and prompt caches; null if the price of the model is unknown"
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.schemas.collections import CollectionChange
 from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
+from shared.domain.tiers import Tier
 
 MOST_SAMPLES = 1_000
 
@@ -53,6 +54,9 @@ class EstimateBody(BodyModel):
     collection: CollectionName = "default"
     documents: LoadBody | None = Field(None, description="Documents to upload")
     migrate: MigrationBody | None = Field(None, description="Options of a rebuild of the collection")
+    models: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
+        [], max_length=10, description="Further language models of the provider, to compare their list prices"
+    )
     keep: bool = Field(
         default=False,
         description="Store the estimate; GET /v1/status then compares it with the actual costs from now on",
@@ -65,10 +69,30 @@ class EstimateBody(BodyModel):
         return self
 
 
+class TierEstimateView(ReplyModel):
+    """The calls with a model in a tier."""
+
+    model: str
+    tier: Tier
+    llm_cost: float | None = Field(
+        description="Cost of the calls; null if the price is unknown. Models other than the server's have their list"
+        " price in dollars, for the same number of tokens"
+    )
+    seconds: float | None = Field(
+        description="Duration at the limits; null if unknown. It is the shortest one for `flex`, which waits for free"
+        " capacity, and the longest one for `batch`"
+    )
+    tightest: str | None = Field(description="The limit that determines the duration")
+    fills: int | None = Field(
+        description="How often the calls fill the provider's queue of batches (FOREASK_LLM_BATCH_QUEUE_TOKENS)"
+    )
+
+
 class EstimateView(ReplyModel):
     model_config = example(
         documents=12000,
         chunks=25100,
+        paid_chunks=0,
         calls=25100,
         prompt_tokens=17900000,
         completion_tokens=3100000,
@@ -80,10 +104,16 @@ class EstimateView(ReplyModel):
         embedding_cost=None,
         seconds=1990.0,
         tightest="llm tokens",
+        margin=0.04,
+        tiers=[
+            {"model": "gpt-4.1-mini", "tier": "flex", "llm_cost": 5.34, "seconds": 1990.0, "tightest": "llm tokens"}
+            | {"fills": None}
+        ],
     )
 
     documents: int
     chunks: int
+    paid_chunks: int = Field(0, description="Chunks whose questions are paid for already")
     calls: int = Field(description="Calls to the language model; paid questions are reused without a call")
     prompt_tokens: int
     completion_tokens: int
@@ -94,13 +124,22 @@ class EstimateView(ReplyModel):
         description="Whether the number of calls is exact, because every chunk was counted and looked up"
     )
     llm_cost: float | None = Field(
-        description="Cost by the configured prices, or by the list price in dollars; null if the price is unknown"
+        description="Cost in the tier of the ingest (FOREASK_LLM_TIER) by the configured prices, or by the list price"
+        " in dollars; null if the price is unknown"
     )
-    embedding_cost: float | None = Field(description="Cost by FOREASK_EMBEDDING_PRICE; null if it is not set")
+    embedding_cost: float | None = Field(
+        description="Cost by FOREASK_EMBEDDING_PRICE, or by the list price in dollars; null if the price is unknown"
+    )
     seconds: float | None = Field(
         description="Duration at the configured limits; null if neither a limit nor a rate is known"
     )
     tightest: str | None = Field(description="The limit that determines the duration")
+    margin: float | None = Field(
+        None,
+        description="Half of the 90 % interval of calls, tokens and costs, relative to them: 0.1 means ±10 %. null if"
+        " the estimate is exact, or without a sample of several documents",
+    )
+    tiers: list[TierEstimateView] = Field([], description="The server's model and each requested one in every tier")
 
 
 class FormEstimateFields(BaseModel):
@@ -119,6 +158,7 @@ class FormEstimateView(ReplyModel):
         estimate={
             "documents": 2,
             "chunks": 9,
+            "paid_chunks": 0,
             "calls": 9,
             "prompt_tokens": 6400,
             "completion_tokens": 1100,
@@ -130,6 +170,8 @@ class FormEstimateView(ReplyModel):
             "embedding_cost": None,
             "seconds": 2.4,
             "tightest": "llm tokens",
+            "margin": None,
+            "tiers": [],
         },
         left_out=["scan.pdf"],
     )

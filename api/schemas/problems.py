@@ -36,3 +36,4 @@ class ProblemDetails(ReplyModel):
         None,
         description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
     )
+    job_id: str | None = Field(None, description="Open job that the request would repeat")

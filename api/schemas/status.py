@@ -11,6 +11,11 @@ from api.schemas.common import ReplyModel, example
 from api.schemas.estimates import KeptEstimateView
 
 UsageKey = Literal["day", "collection", "model"]
+UsageTier = Literal["standard", "flex", "batch"]
+
+_TIER = "Service tier in which the provider served the calls"
+_CACHED = "Part of the prompt tokens that was read from the provider's prompt cache"
+_WRITTEN = "Part of the prompt tokens that was written to this cache"
 
 
 class StageView(ReplyModel):
@@ -37,31 +42,40 @@ class LimitView(ReplyModel):
     in_flight_limit: int | None
     breaker: Literal["closed", "open", "half-open"]
     cooldown_seconds: float = Field(description="Remaining wait that the provider requested")
+    flex_pause_seconds: float = Field(
+        description="Remaining pause of calls in the service tier flex, because the provider has no capacity left in it"
+    )
 
 
 class UsageView(ReplyModel):
-    """Costs of all calls of a kind to a model for a collection, independent of their results."""
+    """Costs of all calls of a kind to a model in a tier, for a collection, independent of their results."""
 
     collection: str | None = Field(description="Name of the collection; null if it was deleted")
     kind: Literal["generate", "embed"]
     model: str
+    tier: UsageTier = Field(description=_TIER)
     prompt_tokens: int
+    cached_tokens: int = Field(description=_CACHED)
+    written_tokens: int = Field(description=_WRITTEN)
     completion_tokens: int
     calls: int = Field(description="Number of calls; an embedding call for several collections counts for one of them")
     cost: float | None = Field(
-        description="Cost by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the price of the embedding, or by"
-        " the list price in dollars; null if the price is unknown"
+        description="Cost in this tier by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the price of the"
+        " embedding, or by the list price in dollars; null if the price is unknown"
     )
 
 
 class UsageGroupView(ReplyModel):
-    """Costs of calls of a kind, grouped by day, collection or model. The other two fields are null."""
+    """Costs of calls of a kind in a tier, grouped by day, collection or model. The other two fields are null."""
 
     day: date | None = Field(description="Day in UTC")
     collection: str | None = Field(description="Name of the collection; with `by=collection`, null if it was deleted")
     model: str | None
     kind: Literal["generate", "embed"]
+    tier: UsageTier = Field(description=_TIER)
     prompt_tokens: int
+    cached_tokens: int = Field(description=_CACHED)
+    written_tokens: int = Field(description=_WRITTEN)
     completion_tokens: int
     calls: int
     cost: float | None = Field(description="Cost of the calls with a known price; null if there are none")
@@ -78,7 +92,10 @@ class UsageReply(ReplyModel):
                 "collection": None,
                 "model": None,
                 "kind": "generate",
+                "tier": "standard",
                 "prompt_tokens": 104200,
+                "cached_tokens": 0,
+                "written_tokens": 0,
                 "completion_tokens": 14350,
                 "calls": 252,
                 "cost": 0.0242,
@@ -125,6 +142,7 @@ class BudgetView(ReplyModel):
     cost_per_day: float | None = Field(description="Cost of ingestion")
     tokens: int = Field(description="Tokens used today")
     cost: float = Field(description="Cost today, without calls with an unknown price")
+    unpriced_calls: int = Field(description="Number of calls today with an unknown price")
     notice: str | None = Field(description="Effect of an exhausted budget; null while the budget is not exhausted")
 
 
@@ -180,14 +198,24 @@ class StatusView(ReplyModel):
                 "collection": "handbook",
                 "kind": "generate",
                 "model": "gpt-5-mini",
+                "tier": "standard",
                 "prompt_tokens": 104200,
+                "cached_tokens": 0,
+                "written_tokens": 0,
                 "completion_tokens": 14350,
                 "calls": 252,
                 "cost": 0.0242,
             }
         ],
         estimates=[],
-        budget={"tokens_per_day": 1000000, "cost_per_day": None, "tokens": 118550, "cost": 0.0242, "notice": None},
+        budget={
+            "tokens_per_day": 1000000,
+            "cost_per_day": None,
+            "tokens": 118550,
+            "cost": 0.0242,
+            "unpriced_calls": 0,
+            "notice": None,
+        },
         limits=[
             {
                 "name": "llm requests",
@@ -197,6 +225,7 @@ class StatusView(ReplyModel):
                 "in_flight_limit": None,
                 "breaker": "closed",
                 "cooldown_seconds": 0.0,
+                "flex_pause_seconds": 0.0,
             }
         ],
     )

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from uuid import UUID
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
@@ -59,13 +60,22 @@ class Batch:
         collection: their collection.
         quotas: limits of the tenant.
         scope: scope of the request; the log names its route.
+        job_id: their load; None without one.
     """
 
-    def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, scope: Scope) -> None:
+    def __init__(
+        self,
+        services: ApiServices,
+        collection: Collection,
+        quotas: Quotas,
+        scope: Scope,
+        job_id: UUID | None = None,
+    ) -> None:
         self._services = services
         self._quotas = quotas
         self._collection = collection
         self._scope = scope
+        self._job_id = job_id
         self._stopped: Transient | None = None  # a component is unavailable: further lines are not tried
 
     async def receive(self, lines: AsyncGenerator[Line, None]) -> AsyncGenerator[bytes, None]:
@@ -116,7 +126,13 @@ class Batch:
         unstored = Upload("", len(content), hashlib.sha256(content).digest())
         filename, media_type = filename_of(body.filename), media_type_of(body.media_type)
         new = new_document(
-            body, unstored, self._collection, filename=filename, media_type=media_type, lane=LANES["bulk"]
+            body,
+            unstored,
+            self._collection,
+            filename=filename,
+            media_type=media_type,
+            lane=LANES["bulk"],
+            job_id=self._job_id,
         )
         return _Document(line, new, content)
 

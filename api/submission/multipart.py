@@ -22,7 +22,7 @@ from shared.storage.uploads import Upload
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-_FIELDS = frozenset({"collection", "external_id", "title", "metadata", "questions", "lane"})
+_FIELDS = frozenset({"collection", "external_id", "title", "metadata", "questions", "lane", "job"})
 _JSON_FIELDS = frozenset({"metadata", "questions"})
 _BOUNDARY_MAX = 256
 

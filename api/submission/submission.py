@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 import orjson
 import structlog
@@ -113,7 +114,13 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     filename, media_type = filename_of(raw.filename), media_type_of(raw.media_type)
     collection = await collection_cache.ensure(tenant, fields.collection)
     return new_document(
-        fields, raw.upload, collection, filename=filename, media_type=media_type, lane=LANES[fields.lane]
+        fields,
+        raw.upload,
+        collection,
+        filename=filename,
+        media_type=media_type,
+        lane=LANES[fields.lane],
+        job_id=fields.job,
     )
 
 
@@ -125,6 +132,7 @@ def new_document(
     filename: str | None,
     media_type: str | None,
     lane: int,
+    job_id: UUID | None,
 ) -> NewDocument:
     """Assemble the descriptive fields of a document.
 
@@ -156,6 +164,7 @@ def new_document(
             }
         ),
         lane=lane,
+        job_id=job_id,
         traceparent=traces.traceparent(),
     )
 

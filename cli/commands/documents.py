@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, mcp, verify
+from cli.commands import accepted, ask, builds, calibrate, dead_letters, estimate, ingest, jobs, mcp, verify
 from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` on
 
 def register(app: typer.Typer) -> None:
     ingest.register(app)
+    estimate.register(app)
     ask.register(app)
     mcp.register(app)
     app.command()(status)
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
     verify.register(app)
     calibrate.register(app)
     builds.register(app)
+    jobs.register(app)
 
 
 def status(  # noqa: PLR0917 - all are options
@@ -157,9 +159,10 @@ def _field(text: str) -> tuple[str, str]:
 def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
     """Parse a collection again, generate its questions and index it. Unchanged questions are not paid for again."""
     with client_of(url, key) as client:
-        documents = client.reindex(collection)["documents"]
+        started = client.reindex(collection)
         print(
-            f"{documents} documents are processed again; queries see their current versions until then: foreask status"
+            f"{started['documents']} documents are processed again; queries see their current versions until then:"
+            f" foreask jobs watch {started['job_id']}"
         )
 
 

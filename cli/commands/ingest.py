@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,6 +82,8 @@ def ingest(
     One file of JSON lines (.jsonl, .jsonl.gz) or Parquet is a corpus, and each row is a document. Its columns are named
     by the options, or have the names of BEIR: _id, text, title. To continue an interrupted load, repeat the command.
 
+    The upload is a job: `foreask jobs` lists, pauses or cancels it. The same command continues an interrupted upload.
+
     The cost is estimated first. On a terminal, a load of more than 1,000 calls needs a confirmation. Exit code: 0; 1 if
     a file or a row was not uploaded; 3 if a document failed.
     """
@@ -89,10 +96,29 @@ def ingest(
     console = console_of()
     with client_of(url, key) as client:
         if corpus is not None:
-            _ingest_corpus(client, console, corpus, collection=collection, wait=wait, yes=yes)
+            key_of_load = load_key(collection, paths, asdict(columns))
+            _ingest_corpus(client, console, corpus, collection=collection, job_key=key_of_load, wait=wait, yes=yes)
         else:
             selection = files.select(paths, include=include or (), exclude=exclude or ())
-            _ingest_files(client, console, selection, collection=collection, lane=lane, wait=wait, yes=yes)
+            key_of_load = load_key(collection, paths, {"include": include, "exclude": exclude})
+            _ingest_files(
+                client, console, selection, collection=collection, lane=lane, job_key=key_of_load, wait=wait, yes=yes
+            )
+
+
+def load_key(collection: str, paths: Sequence[str], options: Mapping[str, object]) -> str:
+    """Return the idempotency key of a load: the same source and options in the same collection have the same key."""
+    source = [collection, [str(Path(path).absolute()) for path in paths], options]
+    return f"foreask-ingest-{hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()[:32]}"
+
+
+def _open_job(client: CliClient, console: Console, collection: str, key: str, documents: int) -> str:
+    """Open the load of a source, or continue it; return its id."""
+    from cli import output
+
+    job = client.open_load(collection=collection, idempotency_key=key, documents=documents, reopen=True)
+    output.say(console, f"job {job.id}" + (f": {job.message}" if job.state == "paused" else ""))
+    return job.id
 
 
 def _ingest_files(
@@ -102,6 +128,7 @@ def _ingest_files(
     *,
     collection: str,
     lane: Lane | None,
+    job_key: str,
     wait: WaitFor,
     yes: bool,
 ) -> None:
@@ -112,11 +139,12 @@ def _ingest_files(
     client.health()  # without a server this is one error instead of one for each file
     _confirm_files(client, console, selection, collection, yes=yes)
     batch = UploadBatch(len(selection.files))
+    job = _open_job(client, console, collection, job_key, batch.total)
     try:
-        _upload(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
+        _upload(client, console, selection, batch, collection=collection, lane=lane, job=job, wait=wait)
     except KeyboardInterrupt:
         output.print_batch(console, batch)
-        output.say(console, "The server continues with the uploaded files: see `foreask status`.")
+        output.say(console, f"The server continues with the uploaded files: see `foreask jobs watch {job}`.")
         raise typer.Exit(INTERRUPTED) from None
     output.print_batch(console, batch)
     if batch.rejected:
@@ -146,6 +174,7 @@ def _upload(
     *,
     collection: str,
     lane: Lane | None,
+    job: str,
     wait: WaitFor,
 ) -> None:
     from cli.ingestion import follow, upload
@@ -153,8 +182,9 @@ def _upload(
 
     until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
     with Meter(console) as meter:
-        for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
+        for _ in upload(client, selection.files, collection, lane.value if lane else None, batch, job=job):
             meter.show(batch.count(until))
+        client.close_job(job)
         if wait is not WaitFor.NO and batch.documents:
             for count in follow(client, batch, until):
                 meter.show(count)
@@ -173,7 +203,7 @@ def _print_selection(console: Console, selection: Selection) -> None:
 
 
 def _ingest_corpus(
-    client: CliClient, console: Console, corpus: Corpus, *, collection: str, wait: WaitFor, yes: bool
+    client: CliClient, console: Console, corpus: Corpus, *, collection: str, job_key: str, wait: WaitFor, yes: bool
 ) -> None:
     from cli import estimates, output
     from cli.corpus import Truncated
@@ -185,8 +215,9 @@ def _ingest_corpus(
     if survey.sample and not _is_confirmed(client, console, collection, estimates.of_corpus(survey), yes=yes):
         raise typer.Exit(NOT_UPLOADED)
     load = CorpusLoad(survey.rows)
+    job = _open_job(client, console, collection, job_key, survey.rows)
     try:
-        failed = _follow_corpus(client, console, corpus, load, collection=collection, wait=wait)
+        failed = _follow_corpus(client, console, corpus, load, collection=collection, job=job, wait=wait)
     except (KeyboardInterrupt, Truncated) as error:
         output.print_load(console, load)
         if isinstance(error, Truncated):
@@ -202,23 +233,23 @@ def _ingest_corpus(
 
 
 def _follow_corpus(
-    client: CliClient, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, wait: WaitFor
+    client: CliClient, console: Console, corpus: Corpus, load: CorpusLoad, *, collection: str, job: str, wait: WaitFor
 ) -> int:
-    """Upload a corpus, follow it, and return the number of documents of the collection that failed meanwhile."""
-    from cli.corpus_ingestion import follow, pending_documents, states_of, upload_rows
+    """Upload a corpus, follow its job, and return the number of its failed documents."""
+    from cli.corpus_ingestion import follow, pending_documents, upload_rows
     from cli.meter import Stages
 
-    before = states_of(client, collection)
     with Stages(console) as stages:
-        for _ in upload_rows(client, corpus, collection, load):
+        for _ in upload_rows(client, corpus, collection, load, job):
             stages.show("uploaded", load.done, load.total)
+        client.close_job(job)
         if wait is WaitFor.NO or load.done == load.rejected:
             return 0
         until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-        for states in follow(client, collection, until):
+        for states in follow(client, job, until):
             documents = sum(states.values())
             stages.show(until, documents - pending_documents(states, until), documents)
-    return max(0, states.get("failed", 0) - before.get("failed", 0))
+    return states.get("failed", 0)
 
 
 def _is_confirmed(client: CliClient, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:

@@ -287,6 +287,7 @@ class Shard:
         """Replay the rest and serve the optimized shard."""
         self._replay(optimized, len(self._recorded or ()))
         self._recorded = None
+        _sync(self.directory / f"shard-{self._number + 1}")
         optimized.flush()
         before = self._engine_directory()
         self._number += 1

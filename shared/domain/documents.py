@@ -26,7 +26,7 @@ class ReadyQuestion:
 class NewDocument:
     """A submitted document whose bytes are already in the upload store.
 
-    `traceparent` names the span of the request; None if tracing is off.
+    `traceparent` names the span of the request; None if tracing is off. `job_id` names its load; None without a load.
     """
 
     collection: Collection
@@ -41,6 +41,7 @@ class NewDocument:
     content_hash: bytes
     lane: int = 0
     traceparent: str | None = None
+    job_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

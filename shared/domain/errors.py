@@ -4,9 +4,11 @@ ForeaskError
 ├── Transient     try again, not before `retry_after`
 │   ├── RateLimited          a provider answered 429
 │   │   └── TenantLimited    the tenant's own limits are used up
+│   ├── NoCapacity           a provider has no capacity left in the requested service tier
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
 │   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
+│   │       └── UnsupportedTier  it does not offer the requested service tier
 │   ├── LeaseLost            this process may no longer hold the work: another one may do it
 │   └── Stopping             this process ends: another one does the work
 ├── Permanent     a dead letter, with a reason that a person can read
@@ -17,6 +19,7 @@ ForeaskError
     ├── InvalidInput
     ├── NotFound
     ├── Conflict
+    │   └── JobIsOpen        a job with the same key is open
     ├── TooLarge
     ├── Unauthorized         the caller is not authenticated
     └── Forbidden            the caller is authenticated, but may not do this
@@ -25,7 +28,9 @@ ForeaskError
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 
 _ENGINES = {"ledger", "broker", "qdrant"}
@@ -73,6 +78,16 @@ class TenantLimited(RateLimited):
     """The tenant's own limits are used up now, even if the provider's limits are not."""
 
 
+class NoCapacity(Transient):
+    """A provider has no capacity left in the requested service tier: it refuses the call, and does not bill it.
+
+    Calls in other tiers continue, and the provider is healthy.
+    """
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message, retry_after=retry_after, burns_attempt=False)
+
+
 class Unavailable(Transient):
     """An engine or provider cannot be reached, timed out or answered 5xx.
 
@@ -97,6 +112,10 @@ class TimedOut(Unavailable):
 
 class Misconfigured(Unavailable):
     """A provider rejects the key or has no such model: every call fails until an operator changes it."""
+
+
+class UnsupportedTier(Misconfigured):
+    """A provider does not offer the requested service tier; calls in the standard tier continue."""
 
 
 class LeaseLost(Transient):
@@ -135,12 +154,13 @@ class BadReply(Permanent):
 class Refused(Permanent):
     """The provider rejects this request on every attempt (refusal, content filter).
 
-    `usage` has the tokens billed for the rejection; None if not reported.
+    `usage` has the tokens billed for the rejection, in this `tier`; None if not reported.
     """
 
-    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+    def __init__(self, message: str, *, usage: Usage | None = None, tier: Tier = Tier.STANDARD) -> None:
         super().__init__(message)
         self.usage = usage
+        self.tier = tier
 
 
 class Rejected(ForeaskError):
@@ -161,6 +181,14 @@ class NotFound(Rejected):
 
 class Conflict(Rejected):
     """The current state forbids the request; the message says what to do."""
+
+
+class JobIsOpen(Conflict):
+    """A job with the same key is open; `job_id` names it."""
+
+    def __init__(self, message: str, job_id: UUID) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class TooLarge(Rejected):

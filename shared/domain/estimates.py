@@ -8,7 +8,31 @@ from datetime import datetime
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TierEstimate:
+    """The calls with a model in a tier.
+
+    Args:
+        model: the language model.
+        tier: the tier.
+        llm_cost: price of the calls; None if unknown. Other models than the configured one have their list price, and
+            their tokens are assumed to be the same.
+        seconds: duration at the limits; None if unknown. It is the shortest possible one in the tier `flex`, and the
+            longest one in the tier `batch`.
+        tightest: the limit that takes longest.
+        fills: number of times that the calls fill the provider's queue of batches; None if unknown, or in other tiers.
+    """
+
+    model: str
+    tier: Tier
+    llm_cost: float | None
+    seconds: float | None
+    tightest: str | None
+    fills: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +42,7 @@ class Estimate:
     Args:
         documents: all documents, including those without costs.
         chunks: their chunks.
+        paid_chunks: chunks whose questions are paid for already.
         calls: calls of the language model for unpaid content, if no reply needs repair.
         prompt_tokens: tokens of the prompts.
         completion_tokens: tokens of the replies.
@@ -29,10 +54,14 @@ class Estimate:
         embedding_cost: price of the embeddings; None if unknown.
         seconds: duration at the limits; None without limits and past rates.
         tightest: the limit that takes longest, such as `llm tokens`.
+        margin: half of the 90 % interval of the calls, tokens and costs, relative to them; None if they are exact, or
+            without a sample of at least two documents.
+        tiers: the configured model, and each requested one, in every tier.
     """
 
     documents: int
     chunks: int
+    paid_chunks: int
     calls: int
     prompt_tokens: int
     completion_tokens: int
@@ -44,6 +73,8 @@ class Estimate:
     embedding_cost: float | None
     seconds: float | None
     tightest: str | None
+    margin: float | None
+    tiers: tuple[TierEstimate, ...]
 
 
 @dataclass(frozen=True, slots=True)

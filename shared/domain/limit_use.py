@@ -26,6 +26,7 @@ class LimitUse:
         latency: recent duration of calls; None before the first.
         in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
             of its capacity.
+        flex_pause: remaining pause of calls in the service tier flex, because the provider has no capacity left in it.
     """
 
     name: str
@@ -39,3 +40,4 @@ class LimitUse:
     unit: LimitUnit
     latency: timedelta | None
     in_flight_lowered: bool = False
+    flex_pause: timedelta = timedelta()

@@ -9,6 +9,7 @@ from typing import Any
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Decision
 from shared.domain.states import AcceptedState
+from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
 from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 
@@ -27,7 +28,7 @@ class ParseOutcome:
 class GenerateOutcome:
     """The generated questions of a chunk; the ledger stores them under the chunk's content key.
 
-    `usage` and `calls` are the costs of the chunk, including failed attempts.
+    `usage` and `calls` are the costs of the chunk, including failed attempts; `tier` is the tier of this attempt.
     """
 
     chunk: ChunkToGenerate
@@ -35,13 +36,14 @@ class GenerateOutcome:
     questions: tuple[str, ...]
     usage: Usage
     calls: int
+    tier: Tier = Tier.STANDARD
 
     @property
     def cost(self) -> Cost | None:
-        return generate_cost(self.chunk, self.model, self.usage, self.calls)
+        return generate_cost(self.chunk, self.model, self.usage, self.calls, self.tier)
 
 
-def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) -> Cost | None:
+def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int, tier: Tier) -> Cost | None:
     """Return an attempt's part of its chunk's costs; None if no call was billed."""
     if calls == chunk.calls:
         return None
@@ -54,6 +56,7 @@ def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) 
         model,
         usage - chunk.usage,
         calls - chunk.calls,
+        tier,
     )
 
 

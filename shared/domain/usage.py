@@ -6,19 +6,40 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from shared.domain.tiers import Tier
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens billed according to the provider."""
+    """Tokens billed according to the provider.
+
+    Args:
+        prompt_tokens: all tokens of the prompts.
+        completion_tokens: tokens of the replies.
+        cached_tokens: part of the prompt tokens that was read from the provider's prompt cache.
+        written_tokens: part of the prompt tokens that was written to this cache.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    written_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.written_tokens + other.written_tokens,
+        )
 
     def __sub__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens - other.prompt_tokens, self.completion_tokens - other.completion_tokens)
+        return Usage(
+            self.prompt_tokens - other.prompt_tokens,
+            self.completion_tokens - other.completion_tokens,
+            self.cached_tokens - other.cached_tokens,
+            self.written_tokens - other.written_tokens,
+        )
 
 
 CostKind = Literal["generate", "embed"]
@@ -38,6 +59,8 @@ class Cost:
         model: called model.
         usage: billed tokens.
         calls: number of calls.
+        tier: tier of the replies; standard if they differ.
+        job_id: the job that caused the attempt; None without a job.
     """
 
     token: int
@@ -48,3 +71,5 @@ class Cost:
     model: str
     usage: Usage
     calls: int
+    tier: Tier = Tier.STANDARD
+    job_id: UUID | None = None

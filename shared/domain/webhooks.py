@@ -15,6 +15,8 @@ EventType = Literal[
     "document.deleted",
     "build.filled",
     "erasure.finished",
+    "job.paused",
+    "job.ended",
 ]
 DeliveryState = Literal["waiting", "delivered", "failed"]
 

@@ -29,11 +29,12 @@ from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders, embed_each
 from shared.providers.limiter.limiter import Limiter, MaxWait
 from shared.providers.limiter.models import LimitedChat
+from shared.providers.limiter.script import CallKind
 
 MOST_CHARS = 20_000
 _AT_ONCE = 4
 # Interactive, so prioritised over the ingest; many calls, so the limiter is never bypassed.
-_MAX_WAIT = MaxWait(timedelta(minutes=1), is_query=True)
+_MAX_WAIT = MaxWait(timedelta(minutes=1), kind=CallKind.QUERY)
 
 
 @dataclass(frozen=True, slots=True)

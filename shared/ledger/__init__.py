@@ -17,6 +17,7 @@ from shared.ledger.erasure.erasures import Erasures
 from shared.ledger.feedback.evaluations import Evaluations
 from shared.ledger.feedback.feedback import Feedback
 from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
 from shared.ledger.runs.gates import Gates
@@ -62,6 +63,7 @@ class Ledger:
     runs: RunClaims
     gates: Gates
     verifications: Verifications
+    jobs: Jobs
 
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "Feedback",
     "Gates",
     "Heartbeats",
+    "Jobs",
     "Keys",
     "Ledger",
     "QueryLog",

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING
 import openai
 import structlog
 
-from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Refused, TimedOut, Unavailable
+from shared.domain.errors import (
+    ForeaskError,
+    Misconfigured,
+    NoCapacity,
+    RateLimited,
+    Refused,
+    TimedOut,
+    Unavailable,
+    UnsupportedTier,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,13 +50,22 @@ _TOO_LONG = "the text is too long for the model: choose a model that takes more,
 _FILTERED = "its content filter stops this text"
 _NOT_TAKEN = "it rejects this request: check that the model supports it"
 _FAILED = "it failed"
+_NO_CAPACITY = "it has no capacity left in this service tier, and bills nothing: the call is repeated later"
+_NO_TIER = "it does not offer the service tier: set FOREASK_LLM_TIER=standard, or choose a model that has it"
 
-_OF_STATUS = {401: _KEY, 402: _NO_QUOTA, 403: _KEY, 404: _NO_MODEL, 413: _TOO_LONG, 429: _SLOWER} | dict.fromkeys(
-    _TRANSIENT_STATUSES, _FAILED
-)
-# The codes that our sentences may name: of OpenAI, Azure, vLLM and llama.cpp.
+_OF_STATUS = {
+    401: _KEY,
+    402: _NO_QUOTA,
+    403: _KEY,
+    404: _NO_MODEL,
+    413: _TOO_LONG,
+    429: _SLOWER,
+    498: _NO_CAPACITY,  # Groq
+} | dict.fromkeys(_TRANSIENT_STATUSES, _FAILED)
+# The codes that our sentences may name: of OpenAI, Azure, Groq, vLLM and llama.cpp.
 _OF_CODE = {
     "billing_hard_limit_reached": _NO_QUOTA,
+    "capacity_exceeded": _NO_CAPACITY,
     "content_filter": _FILTERED,
     "content_policy_violation": _FILTERED,
     "context_length_exceeded": _TOO_LONG,
@@ -56,6 +74,7 @@ _OF_CODE = {
     "invalid_api_key": _KEY,
     "model_not_found": _NO_MODEL,
     "rate_limit_exceeded": _SLOWER,
+    "resource_unavailable": _NO_CAPACITY,
     "string_above_max_length": _TOO_LONG,
     "unsupported_parameter": _NOT_TAKEN,
     "unsupported_value": _NOT_TAKEN,
@@ -78,8 +97,10 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
     try:
         yield
     except openai.APIStatusError as error:
-        _log_words(error, component, api_key, status=error.status_code, provider_request_id=error.request_id)
-        raise _from_status(error, component, has_key=api_key != NO_KEY) from error
+        converted = _from_status(error, component, has_key=api_key != NO_KEY)
+        level = "info" if isinstance(converted, NoCapacity) else "warning"
+        _log_words(error, component, api_key, level, status=error.status_code, provider_request_id=error.request_id)
+        raise converted from error
     except openai.APITimeoutError as error:
         raise TimedOut(
             f"the {component} provider did not answer in time", component=component, answered=True
@@ -95,10 +116,10 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
         ) from error
 
 
-def _log_words(error: openai.APIError, component: str, api_key: str, **fields: object) -> None:
+def _log_words(error: openai.APIError, component: str, api_key: str, level: str = "warning", **fields: object) -> None:
     said = error.body.get("message") if isinstance(error.body, dict) else error.body
     words = _KEYS.sub("***", (said if isinstance(said, str) else "").replace(api_key, "***"))
-    log.warning(
+    getattr(log, level)(
         "provider.answered", component=component, code=error.code, type=error.type, words=words[:_WORDS], **fields
     )
 
@@ -107,18 +128,33 @@ def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool 
     status = error.status_code
     code = next((code for code in (error.code, error.type) if code in _OF_CODE), None)
     meaning = _OF_CODE[code] if code else _OF_STATUS.get(status, _FAILED if status >= 500 else _NOT_TAKEN)  # noqa: PLR2004
+    if _is_about_tier(error):
+        meaning = _NO_TIER
     named = f" ({code})" if code else ""
     said = meaning if has_key or meaning != _KEY else _NO_KEY_SET.format(component=component.upper())
     message = f"the {component} provider answered {status}{named}: {said}; {_IN_THE_LOG}"
     wait = retry_after(error.response.headers)
+    if meaning == _NO_CAPACITY and status in {429, 498}:
+        return NoCapacity(message, retry_after=wait)
     if status == 429 or meaning == _NO_QUOTA:  # noqa: PLR2004
         return RateLimited(message, retry_after=wait or (_QUOTA_PAUSE if meaning == _NO_QUOTA else None))
+    if meaning == _NO_TIER:
+        return UnsupportedTier(message, component=component, retry_after=_MISCONFIGURED_PAUSE)
     if status in {401, 403} or meaning in {_KEY, _NO_MODEL}:
         # Every call would fail alike: the configuration is wrong, not the chunk, so the chunk waits for a person.
         return Misconfigured(message, component=component, retry_after=_MISCONFIGURED_PAUSE)
     if status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
         return Unavailable(message, component=component, retry_after=wait, answered=True)
     return Refused(message)
+
+
+def _is_about_tier(error: openai.APIStatusError) -> bool:
+    """Return whether a request was rejected because of its service tier.
+
+    OpenAI names the parameter, or only mentions it in the message ("Unsupported service_tier: flex"), as others do.
+    """
+    said = error.body.get("message") if isinstance(error.body, dict) else error.body
+    return error.status_code in {400, 422} and "service_tier" in f"{error.param} {said}"
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
+from shared.domain.tiers import Tier, tier_of_reply
 from shared.domain.usage import Usage
+from shared.providers.prompt_cache import cache_fields
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider  # callers that only name a model do not load the client
+
+
+_FLEX_TIMEOUT = timedelta(minutes=15)  # recommended by OpenAI
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +28,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape."""
+    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape.
+
+    Args:
+        messages: the messages.
+        schema: shape of the reply.
+        max_tokens: maximum tokens of the reply.
+        temperature: randomness of the reply.
+        fixed_chars: number of characters at the start of the last message that all requests of its template share.
+    """
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    fixed_chars: int = 0
 
     def body(self, model: str) -> dict[str, Any]:
-        """Return the JSON of the chat completions API; the provider bills for the texts in it."""
+        """Return the JSON of the chat completions API; the provider bills for the texts in it.
+
+        Paid replies are found under it, so it contains nothing that only affects the price or the transport.
+        """
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],
@@ -47,11 +65,12 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit."""
+    """`finish_reason` is `stop`, or `length` if the reply was truncated at the token limit; `tier` is the reply's."""
 
     text: str
     finish_reason: str
     usage: Usage
+    tier: Tier = Tier.STANDARD
 
 
 class ChatModel(Protocol):
@@ -79,27 +98,50 @@ class ChatModel(Protocol):
 
 
 class OpenAIChat:
-    """A `ChatModel` over `/chat/completions`."""
+    """A `ChatModel` over `/chat/completions`.
 
-    def __init__(self, provider: Provider, model: str) -> None:
+    The tier and the options of the prompt cache are sent with a request, but are not part of `ChatRequest`: paid
+    replies are found under the request, whatever they cost.
+
+    Args:
+        provider: the connections.
+        model: name of the model.
+        tier: requested service tier, `STANDARD` or `FLEX`; the reply may be of another one.
+        explicit_cache: whether the provider's prompt cache is used as `prompt_cache` describes.
+    """
+
+    def __init__(
+        self, provider: Provider, model: str, tier: Tier = Tier.STANDARD, *, explicit_cache: bool = False
+    ) -> None:
         self._provider = provider
         self._model = model
+        self._explicit_cache = explicit_cache
+        self._sent = {} if tier is Tier.STANDARD else {"service_tier": tier.value}
+        self._timeout = None if tier is Tier.STANDARD else _FLEX_TIMEOUT
+
+    def in_tier(self, tier: Tier) -> OpenAIChat:
+        """Return the same model over the same connections in another service tier."""
+        return OpenAIChat(self._provider, self._model, tier, explicit_cache=self._explicit_cache)
 
     @property
     def name(self) -> str:
         return self._model
 
     async def complete(self, request: ChatRequest) -> Completion:
-        reply = await self._provider.post("/chat/completions", request.body(self._model))
+        reply = await self._provider.post("/chat/completions", self._body(request), self._timeout)
         return _completion(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
+        async with aclosing(self._provider.stream_chat(self._body(request))) as events:
             async for event in events:
                 if event.usage is not None:
-                    yield Usage(event.usage.prompt_tokens, event.usage.completion_tokens)
+                    yield usage_of(event.usage.model_dump())
                 if event.choices and event.choices[0].delta.content:
                     yield event.choices[0].delta.content
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body = request.body(self._model) | self._sent
+        return body | cache_fields(request, body) if self._explicit_cache else body
 
 
 def _completion(reply: Mapping[str, Any]) -> Completion:
@@ -109,10 +151,27 @@ def _completion(reply: Mapping[str, Any]) -> Completion:
         finish_reason = choice.get("finish_reason") or "stop"
     except (KeyError, IndexError, TypeError) as error:
         raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
-    billed = reply.get("usage") or {}
-    usage = Usage(int(billed.get("prompt_tokens") or 0), int(billed.get("completion_tokens") or 0))
+    usage, tier = usage_of(reply.get("usage")), tier_of_reply(reply.get("service_tier"))
     if message.get("refusal"):
-        raise Refused("the model refuses to write about this text", usage=usage)
+        raise Refused("the model refuses to write about this text", usage=usage, tier=tier)
     if finish_reason == "content_filter":
-        raise Refused("the provider's content filter stopped the reply", usage=usage)
-    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage)
+        raise Refused("the provider's content filter stopped the reply", usage=usage, tier=tier)
+    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage, tier=tier)
+
+
+def usage_of(billed: object) -> Usage:
+    """Return the tokens in the field `usage` of a reply; a provider may omit any of them, or send another type."""
+    if not isinstance(billed, dict):
+        return Usage()
+    prompt = _tokens(billed, "prompt_tokens")
+    details = billed.get("prompt_tokens_details")
+    if not isinstance(details, dict):
+        return Usage(prompt, _tokens(billed, "completion_tokens"))
+    cached = min(prompt, _tokens(details, "cached_tokens"))
+    written = min(prompt - cached, _tokens(details, "cache_write_tokens"))
+    return Usage(prompt, _tokens(billed, "completion_tokens"), cached, written)
+
+
+def _tokens(billed: Mapping[str, Any], name: str) -> int:
+    value = billed.get(name)
+    return value if type(value) is int and value > 0 else 0

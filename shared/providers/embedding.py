@@ -13,6 +13,7 @@ from shared.domain.errors import Conflict, Permanent, Refused, Unavailable
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.process.metrics import EMBEDDED_INPUTS
+from shared.providers.chat import usage_of
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
@@ -171,7 +172,7 @@ class OpenAIEmbedder:
             body["dimensions"] = self._shortened
         EMBEDDED_INPUTS.observe(len(texts))
         reply = await self._provider.post("/embeddings", body)
-        billed(Usage(int((reply.get("usage") or {}).get("prompt_tokens") or 0)))
+        billed(usage_of(reply.get("usage")))
         vectors = _vectors(reply, len(texts))
         self._seen = vectors.shape[1]
         return vectors

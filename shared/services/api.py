@@ -22,7 +22,7 @@ from shared.providers.limiter.limiter import Limiter
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
-from shared.services.ingest import price, similarity_floor
+from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
 from shared.settings import Embedding, Settings
@@ -100,11 +100,14 @@ def assemble(parts: Parts) -> ApiServices:
     estimator = Estimator(
         parts.ingest_defaults,
         partial(price, parts.settings),
+        partial(list_price, parts.settings),
         ledger.collections,
         ledger.estimates,
         model=parts.chat.name,
+        tier=parts.settings.ingest_tier,
         embedding=parts.settings.embedding_model or "",
         limits=limiters.of_load,
+        queue_tokens=parts.settings.llm_batch_queue_tokens,
     )
     floors = {name: similarity_floor(parts.settings, embedding) for name, embedding in parts.embeddings.items()}
     embedders = query_embedders(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.domain.tiers import Tier
 from shared.ingest.generate.stage import Generator, generate_stage
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
@@ -19,6 +20,7 @@ def assemble(parts: Parts) -> WorkerServices:
 
 
 def generator_of(parts: Parts) -> Generator:
+    tier = parts.settings.ingest_tier
     return Generator(
         slots=parts.settings.llm_max_in_flight,
         defaults=parts.ingest_defaults,
@@ -27,4 +29,6 @@ def generator_of(parts: Parts) -> Generator:
         limiter=parts.llm_limiter,
         wakeups=parts.wakeups,
         policy=parts.retries,
+        flex=parts.chat.in_tier(tier) if tier is Tier.FLEX else None,
+        flex_wait=parts.settings.llm_flex_wait,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+from shared.domain.errors import InvalidInput
+from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
 from shared.ingest.costs.budgets import Budget, Budgets
-from shared.ingest.costs.prices import cost_of, list_prices
+from shared.ingest.costs.prices import Prices, cost_of, list_prices
 from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ChunkingOptions
@@ -42,26 +45,77 @@ def _budget(limits: TenantLimits) -> Budget:
     return Budget(limits.tokens_per_day, limits.cost_per_day)
 
 
-def price(settings: Settings, kind: CostKind, usage: Usage, model: str | None = None) -> float | None:
+def price(
+    settings: Settings, kind: CostKind, usage: Usage, model: str | None = None, tier: Tier = Tier.STANDARD
+) -> float | None:
     """Return the price of calls of a kind, or None if unknown.
 
-    Prices in the settings may have any currency. List prices are in dollars, without discounts for caches and batches.
+    Prices in the settings may have any currency. List prices are in dollars.
 
     Args:
         settings: prices, and the address of the provider.
         kind: kind of the calls.
         usage: billed tokens.
         model: the model, an embedding by its name; by default the model in the settings.
+        tier: tier of the replies.
     """
     prices = _prices(settings, kind, model)
-    return None if prices is None else cost_of(usage, prices)
+    return None if prices is None else cost_of(usage, prices, settings.tier_prices.get(tier, 1.0))
 
 
-def _prices(settings: Settings, kind: CostKind, model: str | None) -> tuple[float, float] | None:
-    """Return the prices of a million prompt tokens and of a million completion tokens."""
+def list_price(settings: Settings, model: str, usage: Usage, tier: Tier) -> float | None:
+    """Return the list price in dollars of calls with any language model of the provider, or None if unknown."""
+    prices = list_prices(settings.llm_url, model)
+    return None if prices is None else cost_of(usage, prices, settings.tier_prices.get(tier, 1.0))
+
+
+def _prices(settings: Settings, kind: CostKind, model: str | None) -> Prices | None:
     if kind == "embed":
-        embedding = settings.served_embeddings().get(model or settings.embedding_model or "")
-        return None if embedding is None or embedding.price is None else (embedding.price, 0.0)
-    if settings.llm_input_price is None and settings.llm_output_price is None:
-        return list_prices(settings.llm_url, model or settings.llm_model or "")
-    return settings.llm_input_price or 0.0, settings.llm_output_price or 0.0
+        return _of_embedding(settings, model or settings.embedding_model or "")
+    prompt, completion = settings.llm_input_price, settings.llm_output_price
+    if prompt is not None and completion is not None:
+        return Prices(prompt, completion, cached=prompt, written=prompt)
+    listed = list_prices(settings.llm_url, model or settings.llm_model or "")
+    if listed is not None and completion is not None:
+        return replace(listed, completion=completion)
+    if listed is not None and prompt is not None:
+        return Prices(prompt, listed.completion, cached=prompt, written=prompt)
+    return listed
+
+
+def _of_embedding(settings: Settings, name: str) -> Prices | None:
+    embedding = settings.served_embeddings().get(name)
+    if embedding is None:
+        return None
+    if embedding.price is None:
+        return list_prices(embedding.base_url or "", embedding.model)
+    return Prices(embedding.price, 0.0, cached=embedding.price, written=embedding.price)
+
+
+def models_without_price(settings: Settings) -> list[str]:
+    """Return the configured models whose price is unknown, each with the variables to set."""
+    lacking = []
+    if settings.llm_model and _prices(settings, "generate", None) is None:
+        lacking.append(f"{settings.llm_model} (set FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE)")
+    for name in settings.served_embeddings():
+        if _of_embedding(settings, name) is None:
+            where = "its price in FOREASK_EMBEDDINGS" if name in settings.embeddings else "FOREASK_EMBEDDING_PRICE"
+            lacking.append(f"{name} (set {where})")
+    return lacking
+
+
+def require_prices(settings: Settings, limit: str) -> None:
+    """Check that every model has a price, because a limit in money would count calls without a price as free.
+
+    Args:
+        settings: the models and their prices.
+        limit: the limit that needs them, for the message.
+
+    Raises:
+        InvalidInput: a model has no price; the message contains the remedy.
+    """
+    if lacking := models_without_price(settings):
+        raise InvalidInput(
+            f"{limit} needs the price of a million tokens of every model, and none is known of {', '.join(lacking)}."
+            " A price may be 0. Limits in tokens need no prices."
+        )

@@ -37,6 +37,7 @@ from shared.ledger import (
     Feedback,
     Gates,
     Heartbeats,
+    Jobs,
     Keys,
     Ledger,
     QueryLog,
@@ -130,6 +131,7 @@ class Parts:
                 lease=self.settings.tuning.lease,
                 embeddings=list(self.embeddings),
             ),
+            jobs=Jobs(database),
         )
 
     @cached_property

@@ -10,6 +10,7 @@ from shared.providers.chat import ChatModel, OpenAIChat
 from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
 from shared.providers.limiter.models import NEUTRAL, PING
+from shared.providers.prompt_cache import has_explicit_cache
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
 from shared.services.limits import embedding_limits, llm_limits
@@ -29,7 +30,8 @@ def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
         timeout=settings.llm_timeout,
     )
     stack.push_async_callback(provider.aclose)
-    return OpenAIChat(provider, require(settings.llm_model, "FOREASK_LLM_MODEL"))
+    model = require(settings.llm_model, "FOREASK_LLM_MODEL")
+    return OpenAIChat(provider, model, explicit_cache=has_explicit_cache(settings.llm_url, model))
 
 
 def embedders_of(settings: Settings, stack: AsyncExitStack) -> dict[str, OpenAIEmbedder]:

@@ -32,7 +32,7 @@ class Embedding(BaseModel):
     query_prefix: str = ""
     passage_prefix: str = ""
     timeout: Duration = timedelta(seconds=120)
-    price: float | None = Field(None, ge=0, description="price of a million tokens")
+    price: float | None = Field(None, ge=0, description="price of a million tokens; default: the list price")
     requests_per_minute: PositiveInt | None = None
     tokens_per_minute: PositiveInt | None = None
 

@@ -27,6 +27,7 @@ from pydantic_settings import (
 )
 
 from shared.domain.errors import InvalidInput
+from shared.domain.tiers import Tier
 from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
 from shared.settings.masking import masked
@@ -37,6 +38,7 @@ from shared.settings.values import Duration, PositiveInt
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
+_HALF = 0.5  # the usual price of the tiers flex and batch
 OPENAI_URL = "https://api.openai.com/v1"
 # The model that `foreask up` starts. It generates questions, which are filtered. It is not used for answers or for
 # rewriting: it rewrites "Does orjson support PyPy?" as "You can use it to test the moon on your computer.", in 4 to 40
@@ -150,13 +152,28 @@ class Settings(BaseSettings):
         None, description="path of the model's tokenizer.json, for exact token budgets; default: they are estimated"
     )
     llm_timeout: Duration = timedelta(seconds=120)
+    llm_tier: Literal["standard", "flex"] = Field(
+        "standard",
+        description="service tier of the ingest; flex: half the price, slower, and only while there is capacity",
+    )
+    llm_flex_wait: Duration | None = Field(
+        None, description="time without capacity in the tier flex after which standard is used; default: never"
+    )
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
     llm_input_price: float | None = Field(
         None,
         ge=0,
         description="price of a million prompt tokens; default: the list price in dollars",
     )
-    llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
+    llm_output_price: float | None = Field(
+        None, ge=0, description="price of a million completion tokens; default: the list price in dollars"
+    )
+    llm_tier_prices: Annotated[Mapping[Tier, Annotated[float, Field(ge=0, le=10)]], NoDecode] = Field(
+        {}, description="tier=share pairs, comma-separated: price of a tier relative to standard; default: 0.5 each"
+    )
+    llm_batch_queue_tokens: PositiveInt | None = Field(
+        None, description="tokens of prompts that the provider accepts in all unfinished batches; for estimates only"
+    )
     llm_requests_per_minute: PositiveInt | None = Field(None, description="limit of all processes together")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="limit of prompts and replies together")
     query_share: float = Field(
@@ -188,7 +205,9 @@ class Settings(BaseSettings):
     embedding_query_prefix: str = ""
     embedding_passage_prefix: str = ""
     embedding_timeout: Duration = timedelta(seconds=120)
-    embedding_price: float | None = Field(None, ge=0, description="price of a million tokens")
+    embedding_price: float | None = Field(
+        None, ge=0, description="price of a million tokens; default: the list price in dollars"
+    )
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
     embeddings: Annotated[Mapping[str, Embedding], NoDecode] = Field(
@@ -255,6 +274,16 @@ class Settings(BaseSettings):
     @property
     def llm_url(self) -> str:
         return self.llm_base_url or OPENAI_URL
+
+    @property
+    def ingest_tier(self) -> Tier:
+        """The service tier in which the ingest calls the language model."""
+        return Tier(self.llm_tier)
+
+    @property
+    def tier_prices(self) -> Mapping[Tier, float]:
+        """The price of each tier relative to the standard tier."""
+        return {Tier.FLEX: _HALF, Tier.BATCH: _HALF, **self.llm_tier_prices}
 
     @property
     def embedding_url(self) -> str:
@@ -417,6 +446,17 @@ class Settings(BaseSettings):
     def _join_weights(self, weights: Mapping[str, float]) -> str:
         return ",".join(f"{tenant}={weight:g}" for tenant, weight in weights.items())
 
+    @field_validator("llm_tier_prices", mode="before")
+    @classmethod
+    def _split_tier_prices(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return dict(_tier_price(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_serializer("llm_tier_prices", when_used="json")
+    def _join_tier_prices(self, prices: Mapping[Tier, float]) -> str:
+        return ",".join(f"{tier}={share:g}" for tier, share in prices.items())
+
     @field_validator("tenant_limits", mode="before")
     @classmethod
     def _read_limits(cls, value: object) -> object:
@@ -456,6 +496,15 @@ def _weight(pair: str) -> tuple[str, float]:
             "FOREASK_TENANT_WEIGHTS must be tenant=weight pairs separated by commas, such as acme=3,beta=1"
         )
     return tenant, float(weight)
+
+
+def _tier_price(pair: str) -> tuple[str, float]:
+    tier, _, share = pair.partition("=")
+    if tier not in (Tier.FLEX, Tier.BATCH) or not _WEIGHT.fullmatch(share):
+        raise ValueError(
+            "FOREASK_LLM_TIER_PRICES must be tier=share pairs separated by commas, such as flex=0.5,batch=0.5"
+        )
+    return tier, float(share)
 
 
 def load(**values: Any) -> Settings:

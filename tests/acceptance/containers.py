@@ -60,7 +60,7 @@ def use(containers: Containers) -> None:
 def break_all(containers: Containers) -> None:
     """Cut off every container, one after the other, while documents are processed, and then kill every container.
 
-    The calls are counted in between, because only a kill may repeat calls.
+    Calls are counted between the two steps, because only a kill may repeat calls.
     """
     containers.compose("up", "--detach", "--no-recreate", "--scale", f"{GENERATE}=2")
     containers.script(latency_seconds=LATENCY_SECONDS)
@@ -71,7 +71,7 @@ def break_all(containers: Containers) -> None:
 
 
 def break_each(containers: Containers, fault: Callable[[Containers, str, str], int], numbers: range) -> None:
-    """Upload documents before each fault; compare when all of them are ready."""
+    """Upload documents before each fault, and compare Qdrant with the ledger when all of them are ready."""
     uploaded, at_risk = numbers.start, 0
     for index, service in enumerate(SERVICES, 1):
         last = numbers.start + index * len(numbers) // len(SERVICES)
@@ -88,7 +88,7 @@ def break_each(containers: Containers, fault: Callable[[Containers, str, str], i
 
 
 def claiming(containers: Containers) -> str:
-    """Wait until a generate worker has claimed calls; return the container with the most."""
+    """Wait until a generate worker has claimed calls; return the container with the most claimed calls."""
     workers = containers.containers(GENERATE)
     eventually("calls are claimed", lambda: any(map(containers.claimed_calls, workers)))
     return max(workers, key=containers.claimed_calls)
@@ -132,7 +132,7 @@ def cut_off(containers: Containers, service: str, container: str) -> int:
 def repair_volume(containers: Containers) -> None:
     """Give the volume to root, as an older image did; the API must report it, and the next start must repair it."""
     chown = ("--user", "root", "--entrypoint", "chown", "uploads", "-R", "root", "/data/uploads")
-    containers.compose("run", "--rm", "--no-deps", *chown)  # of these services, `uploads` alone may change owners
+    containers.compose("run", "--rm", "--no-deps", *chown)  # only the service `uploads` may change owners
     eventually("the API is not ready with a read-only folder", lambda: not containers.is_ready())
     containers.compose("up", "--detach", "--force-recreate", "uploads")
     eventually("the folder belongs to the image's user again", containers.is_ready)
@@ -221,7 +221,7 @@ def update(containers: Containers, traffic: Traffic) -> None:
 
 
 def run_update(name: str, folder: Path) -> None:
-    first = free_port()  # the next one is most likely free, too; otherwise the second API does not start
+    first = free_port()  # the next port is most likely also free; otherwise the second API does not start
     access = Access.new(FOREASK_PORT=f"{first}-{first + 1}")
     with running(Containers(name, access, folder), scale={"api": 2, GENERATE: 2}) as containers:
         with Traffic(access) as traffic:

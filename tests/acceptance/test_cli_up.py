@@ -23,7 +23,7 @@ USUAL_UMASK = 0o022  # other users may read
 
 
 class Up:
-    """`foreask up` as a process, with a scripted provider for its models; each process sends its spans at its exit."""
+    """`foreask up` as a process with a scripted provider; each of its processes sends its spans when it exits."""
 
     def __init__(self, provider, data_dir, collector):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
@@ -100,7 +100,7 @@ class Up:
 
 @pytest.fixture
 def interruptible():
-    """Reset SIGINT, because a shell's background jobs ignore it, and so would all processes that the tests start."""
+    """Reset SIGINT: a shell's background jobs ignore it, and all processes that the tests start would inherit this."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -52,7 +52,7 @@ async def main():
 asyncio.run(main())
 """
 # Run a command that can write only to these folders and to /dev/shm, as a container with a read-only root. The folder
-# of the test run may be on /dev/shm; it becomes read-only, too.
+# of the test run may be on /dev/shm; it also becomes read-only.
 READ_ONLY = """
 mount --bind "$TEST_RUN" "$TEST_RUN"
 while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done; shift
@@ -177,7 +177,7 @@ def test_every_process_serves_metrics_and_passes_healthcheck(composed):
 def probe(name, metrics_port, api_port):
     """Run the health check of a service; return its exit code."""
     first, *command = SERVICES[name]["healthcheck"]["test"]
-    assert (first, command[:2]) == ("CMD", ["bash", "-c"])  # no start of Python
+    assert (first, command[:2]) == ("CMD", ["bash", "-c"])  # health checks do not start Python
     command[2] = command[2].replace("$$", "$").replace("/8350", f"/{api_port}")
     environment = {"PATH": os.environ["PATH"], "FOREASK_METRICS_PORT": metrics_port}
     return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
@@ -280,7 +280,7 @@ def test_parse_worker_has_own_role_without_provider_key():
     credentials = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
 
     assert service["env_file"] == []
-    assert credentials == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # of a store of uploads, if configured
+    assert credentials == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # for an object store, if configured
     assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
     assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
 
@@ -306,7 +306,7 @@ def test_engines_have_no_network_parsers_reach_engines_only():
         service = SERVICES[name]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
-        assert bool(service["cap_add"]) is (name == "postgres")  # which starts as root
+        assert bool(service["cap_add"]) is (name == "postgres")  # PostgreSQL starts as root
         assert service["pids_limit"] > 0
         assert re.fullmatch(r"\$\{\w+_MEMORY:-\d+g\}", service["mem_limit"])
 
@@ -420,4 +420,4 @@ def test_image_contains_packages_imported_by_servers():
     assert copied == {"api", "cli", "clients", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert "USER foreask" in DOCKERFILE
-    assert re.search(r"pip install .* \. ", DOCKERFILE)  # no extra
+    assert re.search(r"pip install .* \. ", DOCKERFILE)  # without extras

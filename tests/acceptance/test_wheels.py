@@ -74,7 +74,7 @@ def ran(*command, cwd, **options):
 
 @pytest.fixture(scope="module")
 def environments(wheels, tmp_path_factory):
-    """The programs of a clean environment for each wheel, with the other wheels that it requires."""
+    """For each wheel, the programs of a clean environment that also contains the other wheels that it requires."""
     return {name: environment(name, wheels, tmp_path_factory.mktemp(name)) for name in wheels}
 
 

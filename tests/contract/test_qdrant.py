@@ -286,7 +286,7 @@ async def test_update_filter_overwrites_matches_and_inserts_new_points(client, f
 
 
 async def stored_after_rejection(client, collection, vector):
-    """Write a point with this vector between two valid ones; return the ids stored despite the rejection."""
+    """Write a point with this vector between two valid points; return the ids that are stored despite the rejection."""
     good = {"question": [1.0, 0.0, 0.0]}
     points = [q.PointStruct(id=i, vector=v, payload={}) for i, v in enumerate([good, vector, good], start=1)]
 

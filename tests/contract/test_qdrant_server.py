@@ -1,4 +1,4 @@
-"""Guarantees of the embedded Qdrant server: status codes, durability, a single owner, optimization."""
+"""Guarantees of the embedded Qdrant server: status codes, durability, exclusive access to its data, optimization."""
 
 import asyncio
 import os
@@ -268,7 +268,7 @@ async def test_acknowledged_writes_survive_kill_9(server, tmp_path):
 
 
 async def test_kill_9_during_load_loses_no_acknowledged_write(server):
-    """Queries arrive, so that nothing is flushed before the kill."""
+    """Queries arrive meanwhile, so that no write is flushed before the kill."""
     answered = []
     search = {"searches": [{"query": vector(5), "using": "v", "limit": 1}]}
 

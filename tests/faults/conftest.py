@@ -57,7 +57,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 def fleet(
     provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
-    """A deployment that scenarios share one after another, because each start takes seconds of processor time."""
+    """A deployment that scenarios share, one at a time, because each start takes seconds of processor time."""
     tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
     settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")

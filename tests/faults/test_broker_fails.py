@@ -1,4 +1,4 @@
-"""The broker is killed, emptied, silent or full: a lost wake-up costs only time."""
+"""The broker is killed, emptied, silent or full: lost wake-ups delay work but lose none."""
 
 import time
 
@@ -33,7 +33,7 @@ def test_lost_wakeups_lose_no_work(fleet, provider, start_scenario, scale, broke
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
     scenario.submit(corpus)  # while no worker can be woken
-    time.sleep(2.5)  # until the API has abandoned its wake-ups
+    time.sleep(2.5)  # time after which the API has abandoned its wake-ups
     broker.flushall()
     fleet.fault("broker")
 

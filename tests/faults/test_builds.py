@@ -135,7 +135,7 @@ def test_kills_at_each_build_step_lose_nothing(fleet, provider, start_scenario, 
     fleet.wait_until(builds.is_settled, "the build did not settle", 120)
     assert builds.differences(2).none
 
-    for version, number in ((4, 2), (5, 1), (6, 2)):  # to the new build, back, and to the new build again
+    for version, number in ((4, 2), (5, 1), (6, 2)):  # switch to the new build, back, and to the new build again
         builds.switch(number)
         change_and_kill(version)
         fleet.wait_until(builds.is_settled, "the builds did not settle", 120)
@@ -161,7 +161,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, start_
 
     def kill_scheduler() -> None:
         fleet.kill("scheduler-1")
-        fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
+        fleet.query("UPDATE deployment SET scheduler_until = now()")  # as if its lease of five seconds had expired
 
     with fleet.holding(LOCK_DOCUMENT, scenario.collection, 1, 3) as wait:
         builds.start()
@@ -181,7 +181,7 @@ def test_kill_during_slice_switch_and_drop_loses_nothing(fleet, provider, start_
     builds.switch(2)
     scenario.update({name: scenario.documents[name] for name in sorted(scenario.documents)[:2]}, changed=1, version=2)
     scenario.submit({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
-    builds.switch(1)  # back, while these are processed
+    builds.switch(1)  # switch back while these are processed
     fleet.wait_until(builds.is_settled, "the builds did not settle")
     assert builds.differences(2).none
 
@@ -212,7 +212,7 @@ def _kill_a_switch(fleet: Fleet, scenario: Scenario, builds: BuildsOfScenario, p
 
 
 def _switch_concurrently(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
-    """Switch to both builds concurrently, several times: both requests succeed, and always one build is live."""
+    """Switch to both builds concurrently, several times: both requests succeed, and one build is live at any time."""
     for _ in range(ROUNDS):
         replies = [pool.submit(builds.post, number, "switch") for number in (1, 2)]
         while not all(reply.done() for reply in replies):

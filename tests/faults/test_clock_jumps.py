@@ -1,4 +1,4 @@
-"""A worker's clock jumps by hours: no decision depends on a worker's clock."""
+"""Workers' clocks jump by hours: results do not change, because no decision depends on a worker's clock."""
 
 from tests.support.fleet import Job, role_of
 

@@ -1,4 +1,4 @@
-"""One tenant uploads a flood of documents, which must hardly delay another tenant's few chunks."""
+"""A flood of documents from one tenant hardly delays the few chunks of another tenant."""
 
 from tests.support.fleet import worker
 
@@ -15,7 +15,7 @@ def test_small_upload_overtakes_flood_of_other_tenant(fleet, provider, start_sce
     documents = few.corpus(ROUNDS, sections=10)
 
     def calls_ahead(due):
-        """Return how many calls of the flood, beyond the first `due`, started before the last call of the few."""
+        """Return the number of flood calls, after the first `due`, that started before the small upload's last call."""
         order, theirs = list(provider.stats()["chats"]), few.stats()["chats"]
         last = max(number for number, key in enumerate(order) if key in theirs)
         return sum(key not in theirs for key in order[:last]) - due

@@ -57,7 +57,7 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenari
     fleet.fault("ledger", "cut")
     time.sleep(
         max(scale.outage_seconds, 3 * scale.lease_seconds)
-    )  # every call is answered, and every lease has expired
+    )  # by then every call is answered and every lease has expired
     fleet.fault("ledger")
 
     scenario.settle()
@@ -66,7 +66,7 @@ def test_ledger_outage_beyond_lease_loses_nothing(fleet, provider, start_scenari
 
 
 def test_silent_ledger_connections_pay_nothing_twice(fleet, provider, start_scenario, scale):
-    """A statement waits for its reply longer than a lease lasts, so leases are extended over another connection."""
+    """A statement may wait for its reply longer than a lease lasts, so leases are extended over another connection."""
     scenario = start_scenario("15d", "PostgreSQL's connections silent")
     settings = {"tuning__lease": 14, "tuning__transaction_timeout": 20, "llm_timeout": 30}
     names = ("generate-1", "generate-2")

@@ -1,4 +1,4 @@
-"""A file or chunk that kills its worker and a text that cannot be embedded are set aside; all other work continues."""
+"""Files and chunks that kill their worker, and texts that cannot be embedded, are set aside; other work continues."""
 
 from tests.support.fleet import Job, role_of
 

@@ -64,7 +64,7 @@ def test_qdrant_rejecting_writes_loses_nothing(fleet, provider, start_scenario, 
     scenario.wait_for_answers(30)
     scenario.wait_for_chunks("searchable")
 
-    fleet.fault("qdrant", refuse="?wait=true", status=500)  # its reply while its disk is full
+    fleet.fault("qdrant", refuse="?wait=true", status=500)  # Qdrant replies like this while its disk is full
     scenario.wait_for_chunks("generated")
     before = provider.stats()["embedded_inputs"]
     time.sleep(scale.outage_seconds + 4)

@@ -20,8 +20,8 @@ def test_worker_with_other_embedding_model_claims_nothing(fleet, provider, start
     fleet.replace({"index-2": worker("index-2")})
 
     assert letters == []
-    assert embedded == 0  # they claim no chunk
-    scenario.settle()  # by the worker with the right model
+    assert embedded == 0  # these workers claim no chunk
+    scenario.settle()  # the worker with the right model finishes the work
     row = scenario.check()
     assert row.calls == row.chunks
 

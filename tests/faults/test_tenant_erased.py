@@ -63,7 +63,7 @@ def logged_content(fleet: Fleet, scenario: Scenario) -> Iterator[str]:
 
 
 def remove_stray_files(fleet: Fleet) -> None:
-    """Remove the stored files of earlier scenarios' killed processes, because the check counts them, too."""
+    """Remove stored files that killed processes of earlier scenarios left, because the check would count them."""
     named = {row["name"] for row in fleet.query(STORED)}
     for path in (fleet.data_dir / "uploads").glob("??/*"):
         if path.name not in named:
@@ -72,7 +72,7 @@ def remove_stray_files(fleet: Fleet) -> None:
 
 def kill_scheduler(fleet: Fleet) -> None:
     fleet.kill("scheduler-1")
-    fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
+    fleet.query("UPDATE deployment SET scheduler_until = now()")  # as if its lease of five seconds had expired
 
 
 def has_claims(fleet: Fleet, name: str) -> bool:
@@ -104,7 +104,7 @@ def test_tenant_erasure_with_kills_deletes_all_data(fleet, provider, start_scena
     with fleet.paused(*GENERATING):
         kill_during_erasure(fleet, provider, scale)
         fleet.wait_until(lambda: count(fleet, FINISHED) == 1, "the erasure did not finish", scale.timeout_seconds / 4)
-    time.sleep(1)  # for the settlement of the worker that was stopped
+    time.sleep(1)  # time for the settlement of the worker that was stopped
 
     record(
         erased,
@@ -126,7 +126,7 @@ def test_stalled_indexing_worker_leaves_no_points_after_erasure(fleet, start_sce
     assert code == 0, printed
     fleet.wait_until(lambda: count(fleet, FINISHED, STALLED) == 1, "the erasure did not finish", scale.timeout_seconds)
 
-    with fleet.paused("scheduler-1"):  # so that the sweep of the late write can be seen
+    with fleet.paused("scheduler-1"):  # so that the test sees the sweep of the late write
         fleet.signal("index-1", signal.SIGCONT)
         fleet.wait_until(lambda: count(fleet, SWEEPS, STALLED) > 0, "no late write was reported")
     fleet.wait_until(lambda: count(fleet, SWEEPS, STALLED) == 0, "the late points were not swept")

@@ -1,4 +1,4 @@
-"""Processes of two releases run on the schema of the newer one, and are restarted at random, under load."""
+"""Processes of two releases run under load on the newer release's schema, and are restarted at random."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
 @pytest.fixture(scope="module")
 def fleet(provider_process, tmp_path_factory, scale, request) -> Iterator[TwoReleases]:
-    """A deployment of the previous release, over engines of its own because its schema changes."""
+    """A deployment of the previous release with its own engines, because its schema changes."""
     tmp_path = tmp_path_factory.mktemp("releases")
     previous = previous_release(request.config.getoption("--previous-release"), tmp_path / "previous")
     following = ROOT if revision_of(previous) < REVISION else next_release(tmp_path / "next")

@@ -1,4 +1,4 @@
-"""The folder of uploads is unavailable: uploaded documents wait for it, and no attempt is counted."""
+"""The uploads folder is unavailable: uploaded documents wait until it is available again, and no attempt is counted."""
 
 import time
 

@@ -76,7 +76,7 @@ def test_kill_during_version_replacement_loses_nothing(fleet, provider, start_sc
 def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, start_scenario):
     scenario = start_scenario("3a", "SIGSTOP while generating")
     provider.script(latency_seconds=1.0)
-    scenario.submit(scenario.corpus(10))  # few documents, so that its claims are soon due again
+    scenario.submit(scenario.corpus(10))  # with few documents, its claims are soon due again
     scenario.wait_for_answers(20)
 
     pid = fleet.processes["generate-1"].pid
@@ -91,11 +91,11 @@ def test_generating_worker_stalled_past_lease_changes_nothing(fleet, provider, s
     scenario.check()
 
 
-def test_worker_stalled_in_transaction_blocks_no_work(fleet, provider, start_scenario, scale):
+def test_worker_stalled_in_transaction_does_not_block_work(fleet, provider, start_scenario, scale):
     scenario = start_scenario("3d", "SIGSTOP in a transaction")
     provider.script(latency_seconds=0.1)
     pid = fleet.signal_at("generate-1", "within its transaction", nth=2, number="STOP")
-    with fleet.paused("generate-2"):  # it could finish everything before the other worker is woken
+    with fleet.paused("generate-2"):  # otherwise it could finish all work before the other worker is woken
         scenario.submit(scenario.corpus(scale.documents // 2))
         fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it reached no commit")
         scenario.in_flight += fleet.calls_claimed_by(pid)
@@ -159,7 +159,7 @@ def test_stalled_parsing_worker_cannot_write_old_chunks(fleet, provider, start_s
     fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
     fleet.signal("parse-1", signal.SIGCONT)
-    time.sleep(1)  # for the settlement that must be rejected
+    time.sleep(1)  # time for the settlement that must be rejected
     fleet.signal("parse-2", signal.SIGCONT)
 
     scenario.settle()

@@ -1,4 +1,4 @@
-"""Calibration over HTTP: weights are chosen on evidence, stored with the collection, and deletable."""
+"""Calibration over HTTP: weights are chosen from labelled questions, stored with the collection, and can be deleted."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ from tests.support.api import serving, work
 
 @pytest.fixture
 async def indexed(client, services, provider):
-    """Index twelve documents with misleading texts: each has the words of another document's question."""
+    """Index twelve documents with misleading texts: each text uses the words of another document's question."""
     for number in range(12):
         other = (number + 1) % 12
         body = {
@@ -27,7 +27,7 @@ async def indexed(client, services, provider):
     await work(services)
 
 
-# Worded like the misleading text, and not similar enough to a question to be decided by it alone.
+# Worded like the misleading text, and too dissimilar to any question for the questions alone to determine the result.
 LABELLED = [
     {"question": f"vessel{n} overnight: nobody says", "external_ids": [f"{n}.md"]} for n in range(12)
 ]  # fmt: skip

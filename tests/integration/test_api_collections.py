@@ -68,7 +68,7 @@ async def test_collection_view_counts_documents_by_state_and_points(client, serv
 
 
 @pytest.mark.parametrize("change", ["another document", "an edit"])
-async def test_points_include_document_that_just_finished(client, services, change):
+async def test_point_count_includes_document_that_just_finished(client, services, change):
     await client.post("/v1/documents", json={"text": "alpha beta gamma", "external_id": "a", "collection": "a"})
     await work(services)
     before = (await client.get("/v1/collections/a")).json()
@@ -86,7 +86,7 @@ async def test_points_include_document_that_just_finished(client, services, chan
 
 
 async def test_point_count_is_never_below_confirmed_points(services, settings, provider, monkeypatch):
-    monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # no count is repeated
+    monkeypatch.setattr("shared.vectors.sizes._REST_AFTER_CHANGE", 1e9)  # counts are not repeated
     async with calling(settings, services) as client:
         await client.put("/v1/collections/a", json={})
         await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
@@ -157,7 +157,7 @@ async def test_reindex_restarts_documents_without_new_model_calls(client, servic
 
     reply = await client.post("/v1/collections/a/reindex")
 
-    assert (reply.status_code, reply.json()) == (202, {"documents": 1})
+    assert (reply.status_code, reply.json()["documents"]) == (202, 1)
     await work(services)
     (document,) = (await client.get("/v1/documents")).json()["items"]
     assert (document["state"], document["version"], document["live_version"]) == ("ready", 2, 2)

@@ -547,7 +547,7 @@ async def names_of(client, **parameters):
 async def test_every_sort_order_pages_without_gaps_or_repeats(*, client, varied_documents, sort, order, monkeypatch):
     monkeypatch.setattr(
         "shared.ledger.documents.listing._CHECKED", 2
-    )  # of five: the others are found by the word index
+    )  # only two of five documents are checked; the others are found by the word index
     for limit in (1, 2, 9):
         assert await names_of(client, sort=sort, limit=limit) == order
         for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):

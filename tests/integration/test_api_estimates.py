@@ -1,10 +1,24 @@
 """Estimates over HTTP: the cost of a load in advance, and its comparison with the actual cost."""
 
+import math
+
 import pytest
 
-from tests.support.api import left_behind, work
+from tests.support.api import calling, left_behind, work
 
 DOCUMENT = "# Lighthouse\n\nThe keeper lives alone on the northern cliff and lights the lamp at dusk."
+
+
+@pytest.fixture
+async def application_with_openai(settings):
+    """Return a client of an API that is configured with a provider of known prices, which no test calls."""
+    changes = {
+        "llm_base_url": "https://api.openai.com/v1",
+        "llm_model": "gpt-4o-mini",
+        "llm_batch_queue_tokens": 2_000_000,
+    }
+    async with calling(settings.model_copy(update=changes)) as client:
+        yield client
 
 
 def load(*texts, **more):
@@ -19,6 +33,30 @@ async def test_estimate_of_complete_sample_is_exact(client):
     assert body["prompt_tokens"] > body["completion_tokens"] > 0
     assert body["llm_cost"] is body["embedding_cost"] is None
     assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_estimate_compares_tiers_and_models(application_with_openai):
+    client = application_with_openai
+    body = {"documents": {"count": 500_000, "bytes": 1_600_000_000}, "models": ["gpt-4.1-nano", "no-such-model"]}
+    reply = (await client.post("/v1/estimates", json=body)).json()
+    costs = {(offer["model"], offer["tier"]): offer["llm_cost"] for offer in reply["tiers"]}
+
+    assert costs["gpt-4o-mini", "standard"] == reply["llm_cost"] > 0
+    assert costs["gpt-4o-mini", "flex"] == costs["gpt-4o-mini", "batch"] == pytest.approx(reply["llm_cost"] / 2)
+    assert 0 < costs["gpt-4.1-nano", "standard"] < reply["llm_cost"]
+    assert {costs["no-such-model", tier] for tier in ("standard", "flex", "batch")} == {None}
+    [batch] = [offer for offer in reply["tiers"] if (offer["model"], offer["tier"]) == ("gpt-4o-mini", "batch")]
+    assert batch["fills"] == math.ceil(reply["prompt_tokens"] / 2_000_000)
+    assert (batch["seconds"], batch["tightest"]) == (batch["fills"] * 24 * 3600, "batch queue")
+
+
+async def test_estimate_has_cost_of_ingest_tier(settings):
+    flexible = {"llm_base_url": "https://api.openai.com/v1", "llm_model": "gpt-4o-mini", "llm_tier": "flex"}
+    async with calling(settings.model_copy(update=flexible)) as client:
+        reply = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()
+
+    costs = {offer["tier"]: offer["llm_cost"] for offer in reply["tiers"]}
+    assert reply["llm_cost"] == costs["flex"] == pytest.approx(costs["standard"] / 2)
 
 
 async def test_file_estimate_stores_nothing(client, services, settings):

@@ -1,4 +1,4 @@
-"""Queries over HTTP: retrieval, answers with citations, streams, and replies without hits."""
+"""Queries over HTTP: retrieval, answers with citations, streams, and empty results."""
 
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
@@ -80,7 +80,7 @@ async def test_explain_option_adds_channels_weights_and_evidence(client, indexed
     assert found.metadata.explain.model_dump(exclude={"stages", "candidates", "expected"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
-        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
+        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel has a fifth best score
         "rewritten": None,
     }
     assert {name: hit.rank for name, hit in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
@@ -414,7 +414,8 @@ async def test_tenants_cannot_find_each_others_chunks(services, settings, provid
 async def many(client, services, count=130):
     """Index documents on one subject and one on another; return their chunk ids by external id.
 
-    Each mentions leave a different number of times, because a shallow search may return other chunks of equal score.
+    Each document mentions leave a different number of times: if scores were equal, a shallow search might return
+    other chunks.
     """
     for number in range(count):
         text = f"Everybody has {number} days of leave{' leave' * number} in the year {number}."

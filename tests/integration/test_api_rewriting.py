@@ -1,4 +1,4 @@
-"""Rewriting and reranking over HTTP: their effect, and queries that continue when they fail."""
+"""Rewriting and reranking over HTTP: their effects; if one of them fails, the query continues without it."""
 
 import time
 
@@ -42,7 +42,7 @@ async def four_documents(session_services, reranking, provider_process):
 
 @pytest.fixture
 async def client(four_documents, reranking, provider):
-    """Return the client, after the provider's state of an earlier test was reset."""
+    """Reset the provider's state of earlier tests and return the client."""
     await forget(reranking)
     return four_documents
 

@@ -24,6 +24,9 @@ from embedded.ports import free_port
 from shared.ledger.postgres.database import Database
 from tests.support.api import application, calling, events_of, left_behind, serving, work
 
+# Routes that take no body.
+WITHOUT_BODY = ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel")
+
 
 async def test_every_reply_has_security_headers_and_request_id(client):
     for address in ("/health/live", "/nowhere", "/v1/documents?limit=0"):
@@ -41,7 +44,9 @@ async def test_api_reference_page_loads_own_files_only(client):
     assert len(files) == 3
     for file in files:
         assert (await client.get(file)).status_code == 200
-    assert "connect-src 'self'" in page.headers["content-security-policy"]
+    policy = page.headers["content-security-policy"]
+    assert "connect-src 'self'" in policy
+    assert "script-src 'self' 'sha256-" in policy
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,7 @@ async def test_router_errors_are_problem_details(client, method, address, status
         assert reply.headers["allow"]
 
 
-async def test_other_methods_are_refused_with_own_methods(services, settings):
+async def test_refused_method_lists_methods_of_route(services, settings):
     app = application(settings, services)
     methods = defaultdict(set)
     for route in iter_route_contexts(app.routes):
@@ -153,7 +158,9 @@ async def test_openapi_operations_have_descriptions_and_examples(client):
             assert operation["description"], path
             bodies = [reply.get("content", {}) for reply in operation["responses"].values()]
             bodies.append(operation.get("requestBody", {}).get("content", {}))
-            if method in {"post", "put"} and not path.endswith(("/retry", "/reindex", "/uploads", "/pause", "/resume")):
+            if method in {"post", "put"} and not path.endswith(
+                ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel")
+            ):
                 assert bodies[-1], path
             for content in bodies:
                 for kind, media in content.items():
@@ -339,7 +346,7 @@ async def test_shutdown_reports_unready_before_closing_connections(services, pro
             child.send_signal(signal.SIGTERM)
             while (ready := client.get("/health/ready")).status_code == 200:
                 pass  # the signal is on its way
-            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # over another connection
+            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # uses another connection
             child.wait(timeout=10)
             return ready, listed
 

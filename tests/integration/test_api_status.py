@@ -161,6 +161,11 @@ def test_most_important_bottleneck_is_shown():
     assert bottleneck([replace(full, used=90)], 0, used_up).cause == "budget"
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
     assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are running."
+    dry = replace(full, used=0, flex_pause=minute)
+    assert bottleneck([dry]).sentence == (
+        "The llm provider has no capacity left in the service tier flex; the next call is made in 60 s."
+    )
+    assert bottleneck([dry, full]).cause == "limit"
     assert bottleneck(workers=0).cause == "no_worker"
     assert bottleneck(work=replace(backlog, unserved={"e5": 3})).sentence == (
         "No worker serves the embedding 'e5', and 3 chunks wait for one."

@@ -1,4 +1,4 @@
-"""Follow the page on backups: a document deleted after the backup is restored without model calls."""
+"""Run the commands of the page on backups: a document deleted after the backup is restored without model calls."""
 
 import asyncio
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""PostgreSQL, Qdrant or the uploads alone restored from an hour ago: the documented commands bring all in line."""
+"""Only PostgreSQL, Qdrant or the uploads are restored from an hour-old backup; documented commands repair the rest."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from shared.services import build
 from tests.support.api import serving, work
 from tests.support.backups import commands, run
 
-CHUNKS = 2  # of each document
+CHUNKS = 2  # number of chunks of each document
 
 
 def text_of(name, edition="first"):
@@ -54,7 +54,7 @@ class Hour:
         await self.submit("waiting")  # a backup does not wait until all work is finished
 
     async def after(self):
-        async with self.services.database.begin() as connection:  # other documents need claims, too
+        async with self.services.database.begin() as connection:  # tokens of other documents' claims
             await connection.exec_driver_sql("SELECT nextval('fencing') FROM generate_series(1, 1000)")
         await work(self.services)
         await self.submit("added")
@@ -67,7 +67,7 @@ class Hour:
         await self.submit("unread")
 
     async def clean(self):
-        """Finish all deletions and sweeps, as the scheduler has an hour later."""
+        """Finish all deletions and sweeps, as the scheduler does within an hour."""
         for _ in range(3):  # a sweep is repeated after all leases have expired
             async with self.services.database.begin() as connection:
                 await connection.exec_driver_sql("UPDATE sweeps SET due_at = now()")
@@ -183,7 +183,7 @@ async def test_restoring_only_ledger_serves_its_documents(hour, services, settin
 async def test_restoring_only_index_is_repaired_from_ledger(hour, services, settings):
     name, records = await stored_points(services)
     await hour.after()
-    await work(services, "parse", "index")  # the text of `unread` is found, and its questions are not written
+    await work(services, "parse", "index")  # `unread` is found by its text, but has no questions yet
     calls = hour.provider.stats()["calls"]
 
     await services.index._client.delete(name, models.FilterSelector(filter=models.Filter()), wait=True)
@@ -194,7 +194,7 @@ async def test_restoring_only_index_is_repaired_from_ledger(hour, services, sett
         await repair(client, services, settings)
 
         assert await in_line(client, services)
-    assert hour.provider.stats()["calls"] == calls + CHUNKS  # of `unread`, which had none
+    assert hour.provider.stats()["calls"] == calls + CHUNKS  # for the chunks of `unread`, which had no questions
 
 
 async def test_restoring_only_uploads_reports_and_completes_missing_ones(hour, services, settings):

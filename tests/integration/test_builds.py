@@ -493,7 +493,7 @@ async def waiting(services, count):
 
 
 async def test_queued_switches_do_not_deadlock(services, library):
-    """The first waited for a build that is no longer live; it must not hold a lock that the second one needs."""
+    """The first switch waited for a build that is no longer live; it must not hold a lock that the second one needs."""
     await library.add("A text.", "a.md")
     builds, switch = services.ledger.builds, Builds.switch.__wrapped__
     await builds.switch(*NAME, (await filled(services)).number)
@@ -559,7 +559,7 @@ async def test_reindex_during_switch_applies_to_live_build(services, library, pr
     await work(services)
     await services.ledger.builds.switch(*NAME, build.number)
 
-    assert await services.ledger.documents.reindex(old) == 1
+    assert (await services.ledger.documents.reindex(old)).documents == 1
 
     states = "SELECT collection_id, state FROM documents"
     assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}

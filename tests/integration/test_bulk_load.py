@@ -1,4 +1,4 @@
-"""Follow the page on bulk loads: run its commands against a server and check their output."""
+"""Run the commands of the page on bulk loads against a server, and check their output."""
 
 import gzip
 import re
@@ -103,7 +103,7 @@ async def test_large_folder_estimates_text_files_only(server, foreask):
 
 
 class Terminal:
-    """A console at which a person confirms."""
+    """A console whose user confirms every prompt."""
 
     is_terminal = True
 

@@ -244,7 +244,7 @@ async def test_labelled_weights_are_retained(services, library, grow):
     assert await calibration(library) == first
 
 
-async def test_dead_workers_calibration_is_repeated_after_its_lease(services, library, grow):
+async def test_calibration_of_dead_worker_is_repeated_after_lease(services, library, grow):
     await grow(0, FEW)
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)

@@ -34,7 +34,7 @@ VALUES = {
 
 @pytest.fixture
 def content():
-    """Return a content with a non-default value in every field, including fields added in the future."""
+    """Return chunk content with a non-default value in every field, including fields added in the future."""
     values = {field.name: VALUES[field.type](field.name) for field in dataclasses.fields(ChunkContent)}
     return ChunkContent(**values | {"text": TEXT, "language": "de"})
 

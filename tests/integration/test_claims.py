@@ -1,4 +1,4 @@
-"""Order of claims: tenants in turn, uploads ahead of bulk, suspects alone."""
+"""Order of claims: tenants alternate, uploads precede bulk work, and suspects are claimed alone."""
 
 import asyncio
 import contextlib
@@ -153,7 +153,7 @@ async def test_chunks_with_two_lost_leases_are_claimed_separately(services):
     assert await claim(work, 10) == []
     (suspect,) = await claim(work, 1, suspects=True)
     assert suspect.lost_leases == SUSPECT_AFTER
-    assert "generate" in await work.due()  # the other two chunks are suspects, too
+    assert "generate" in await work.due()  # the other two chunks are also suspects
 
 
 async def test_finished_suspect_is_cleared(services):

@@ -1,12 +1,13 @@
-"""A corpus is uploaded once despite interruptions: rows are uploaded in batches over the API."""
+"""A corpus is uploaded in batches of rows, and interruptions cause no row to be uploaded twice."""
 
 import asyncio
 import time
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
-from cli import corpus_ingestion
+from cli import corpus_ingestion, main
 from cli.client import CliClient
 from cli.corpus import Columns, Truncated, corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
@@ -141,12 +142,50 @@ async def test_short_server_outage_loses_no_row(server, services, corpus, monkey
 
 
 async def test_follow_yields_states_until_all_documents_are_ready(server, services, provider, corpus):
-    await ingested(server, corpus(rows(3)))
+    job = await asyncio.to_thread(server.open_load)
+    await asyncio.to_thread(lambda: list(upload_rows(server, corpus(rows(3)), "default", CorpusLoad(3), job.id)))
     loop = asyncio.get_running_loop()
     seen = []
 
     def sleep(_):
         asyncio.run_coroutine_threadsafe(work(services), loop).result()
 
-    await asyncio.to_thread(lambda: seen.extend(follow(server, "default", "ready", sleep)))
+    await asyncio.to_thread(lambda: seen.extend(follow(server, job.id, "ready", sleep)))
     assert seen == [{"queued": 3}, {"ready": 3}]
+
+
+async def test_ingest_opens_a_job_and_continues_it(server, services, provider, tmp_path):
+    def ingest(*more):
+        arguments = ["ingest", str(tmp_path / "*.md"), "--url", server.url, "--wait", "no", *more]
+        return CliRunner().invoke(main.app, arguments)
+
+    (tmp_path / "a.md").write_text("A text about the harbour.")
+    first = await asyncio.to_thread(ingest)
+    assert first.exit_code == 0, first.output
+    (job,) = await services.ledger.jobs.page("default")
+    assert f"job {job.id}" in first.output
+    assert (job.kind, job.total, job.closed_at is None) == ("load", 1, False)
+
+    (tmp_path / "b.md").write_text("A text about the mole.")
+    assert (await asyncio.to_thread(ingest)).exit_code == 0
+    assert (await asyncio.to_thread(ingest, "-c", "other")).exit_code == 0
+
+    other, same = await services.ledger.jobs.page("default")
+    assert (same.id, same.total, other.collection) == (job.id, 2, "other")
+    await work(services)
+    await services.ledger.jobs.settle()
+    watched = await asyncio.to_thread(CliRunner().invoke, main.app, ["jobs", "watch", str(job.id), "--url", server.url])
+    assert (watched.exit_code, "documents: 2 ready" in watched.output) == (0, True), watched.output
+
+
+async def test_commands_pause_resume_and_cancel_a_job(server, services, provider):
+    job = (await asyncio.to_thread(server.open_load)).id
+    states = []
+    for action in ("pause", "resume", "cancel"):
+        ran = await asyncio.to_thread(CliRunner().invoke, main.app, ["jobs", action, job, "--url", server.url])
+        assert ran.exit_code == 0, ran.output
+        states.append(ran.output.split()[-1])
+    listed = await asyncio.to_thread(CliRunner().invoke, main.app, ["jobs", "list", "--url", server.url])
+
+    assert states == ["paused", "running", "cancelling"]
+    assert job in listed.output

@@ -3,16 +3,18 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
 
 from api.schemas.status import UsageReply
 from shared.domain.errors import Unavailable
-from shared.domain.usage import Usage
+from shared.domain.tiers import Tier
+from shared.domain.usage import Cost, Usage
 from shared.ingest.generate.stage import generate
 from shared.ingest.index.stage import _settle, index_batch, index_stage
+from shared.ledger.work.costs import record
 from tests.conftest import Library
 from tests.support.api import calling, work
 
@@ -140,6 +142,104 @@ async def test_costs_of_superseded_versions_are_retained(services, library, prov
     await services.cleaner.clean()
     assert (await spent(services))[0] == 2
     assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"]
+
+
+CACHE = {"prompt_tokens_details": {"cached_tokens": 11, "cache_write_tokens": 7}}
+
+
+async def test_tier_and_cache_of_reply_are_booked(services, settings, library, provider):
+    provider.script(reply_tier="flex", usage={"prompt_tokens": 100} | CACHE)
+    await library.add(KEEPER, "a.md")
+    await work(services)
+    provider.script(reply_tier="priority")
+    await library.add(HARBOUR, "b.md")
+    await work(services)
+
+    for _ in range(2):
+        sums = [s for s in await services.ledger.costs.sums("default") if s.kind == "generate"]
+        assert [(s.tier, s.calls, s.usage.prompt_tokens) for s in sums] == [
+            (Tier.STANDARD, 1, 100),
+            (Tier.FLEX, 1, 100),
+        ]
+        assert {(s.usage.cached_tokens, s.usage.written_tokens) for s in sums} == {(11, 7)}
+        await services.ledger.costs.fold()  # the second iteration reads the sums by day
+
+    priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 0.0})
+    async with calling(priced, services) as client:
+        shown = UsageReply.model_validate_json((await client.get("/v1/usage")).content).items
+        flex, standard = [item for item in shown if item.kind == "generate"]
+        usage = [each for each in (await client.get("/v1/status")).json()["usage"] if each["kind"] == "generate"]
+    assert (flex.tier, standard.tier) == ("flex", "standard")
+    assert standard.cost == pytest.approx(2 * flex.cost)
+    assert (flex.cached_tokens, flex.written_tokens) == (11, 7)
+    assert [(each["tier"], each["cached_tokens"], each["cost"]) for each in usage] == [
+        ("standard", 11, standard.cost),
+        ("flex", 11, flex.cost),
+    ]
+
+
+class TieredModel:
+    """A model whose replies are of one tier after the other."""
+
+    def __init__(self, model, *tiers):
+        self.model = model
+        self.tiers = list(tiers)
+
+    @property
+    def name(self):
+        return self.model.name
+
+    async def complete(self, request):
+        return replace(await self.model.complete(request), tier=self.tiers.pop(0))
+
+
+@pytest.mark.parametrize(
+    ("tiers", "booked"),
+    [((Tier.FLEX,) * 3, Tier.FLEX), ((Tier.FLEX, Tier.STANDARD, Tier.FLEX), Tier.STANDARD)],
+)
+async def test_replies_of_several_tiers_count_as_standard(services, library, provider, tiers, booked):
+    provider.script(malformed_containing="lighthouse")
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse", "index")
+    generator = replace(services.generator, model=TieredModel(services.generator.model, *tiers))
+
+    await services.ledger.work.settle_generated([await generate(generator, await claimed(services))])
+
+    assert [(s.tier, s.calls) for s in await services.ledger.costs.sums("default") if s.kind == "generate"] == [
+        (booked, 3)
+    ]
+
+
+async def test_later_record_of_attempt_replaces_its_tier(services, library):
+    cost = await _cost(services, library, tier=Tier.FLEX)
+    async with services.database.begin() as connection:
+        await record(connection, [cost])
+        await record(connection, [replace(cost, calls=2, usage=Usage(20, 2, 5, 1), tier=Tier.STANDARD)])
+        await record(connection, [cost])  # a late repetition
+
+    (found,) = await services.ledger.costs.sums("default")
+    assert (found.tier, found.calls, found.usage) == (Tier.STANDARD, 2, Usage(20, 2, 5, 1))
+
+
+async def test_costs_of_jobs_are_summed_separately(services, library):
+    job = uuid4()
+    cost = await _cost(services, library)
+    async with services.database.begin() as connection:
+        await record(connection, [cost, replace(cost, token=2, job_id=job), replace(cost, token=3, job_id=job)])
+    await services.ledger.costs.fold()
+
+    async with services.database.begin() as connection:
+        rows = await connection.execute(text("SELECT job_id, calls FROM spent_by_day ORDER BY calls"))
+        assert [tuple(row) for row in rows] == [(UUID(int=0), 1), (job, 2)]
+    assert [s.calls for s in await services.ledger.costs.sums("default")] == [3]
+
+
+async def _cost(services, library, **more):
+    document = await library.add(KEEPER, "a.md")
+    async with services.database.begin() as connection:
+        found = await connection.execute(text("SELECT collection_id FROM documents"))
+        collection_id = found.scalar_one()
+    return Cost(1, "default", collection_id, document.id, "generate", "m", Usage(10, 1, 4, 0), 1, **more)
 
 
 async def test_cost_of_malformed_replies_is_counted(services, library, provider):

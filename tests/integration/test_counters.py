@@ -1,4 +1,4 @@
-"""Tallies equal a count of the rows, regardless of the changes and of how many are folded."""
+"""Tallies equal the counted rows after any changes, no matter how many of the changes have been folded into them."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL and their log entries."""
+"""Errors of PostgreSQL: their classes, messages and log entries."""
 
 import asyncio
 import time
@@ -103,6 +103,6 @@ async def test_silent_connections_fail_long_before_lease_expires(services, setti
 
     assert [type(result) for result in results] == [Unavailable, Unavailable]
     assert seconds < limit
-    await database.ping()  # over a new connection
+    await database.ping()  # succeeds over a new connection
     await database.aclose()
     await link.aclose()

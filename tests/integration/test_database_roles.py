@@ -1,4 +1,4 @@
-"""PostgreSQL roles: the parse role can only process documents, the app role can only change rows."""
+"""PostgreSQL roles: the parse role can only process documents, and the app role can only read and write rows."""
 
 from collections.abc import AsyncIterator
 

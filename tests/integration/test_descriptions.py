@@ -91,7 +91,7 @@ async def test_change_missed_by_qdrant_is_repeated(client, services, provider, m
     assert await services.ledger.descriptions.claim(10) == []
 
 
-async def test_undecodable_collection_stops_no_other_update(client, services, provider, capsys):
+async def test_undecodable_collection_does_not_stop_other_updates(client, services, provider, capsys):
     bad, _ = await submit(client, collection="bad"), await submit(client)
     await work(services)
     async with services.database.begin() as connection:

@@ -1,4 +1,4 @@
-"""Full engines report the shortage, and nothing is lost."""
+"""Engines without free memory, disk space or connections report this, and nothing is lost."""
 
 import asyncpg
 import pytest

@@ -613,7 +613,7 @@ async def test_undecodable_build_does_not_delay_other_erasures(services, provide
 
 
 def held():
-    """Do nothing, like the check of a lease that is held."""
+    """Do nothing, like the check of a valid lease."""
 
 
 @pytest.mark.parametrize("moment", ["at the start", "between slices", "after the end"])

@@ -107,7 +107,7 @@ async def test_key_retracts_only_its_own_questions(client, chunks):
     assert await accepted(client) == []
 
 
-async def test_key_that_writes_documents_retracts_only_its_own(client, chunks):
+async def test_key_that_writes_documents_retracts_only_own_questions(client, chunks):
     writer = await key(client, "writer", "ask", "feedback", "read", "write")
     await edit(client, "What did an editor add?", chunks["leave"])
 
@@ -166,7 +166,7 @@ async def test_owner_of_question_survives_a_rebuild(client, chunks, services):
     while await services.ledger.builds.fill():
         pass
     await work(services)
-    assert await are_keys_questions(services) == [True, True]  # of the live build, and of the new one
+    assert await are_keys_questions(services) == [True, True]  # in the live build and in the new one
     assert await outcome(client, website, "What did the staff ask?", chunks["leave"], helpful=False) == "not_accepted"
 
     await edit(client, "What did the staff ask?", chunks["leave"])
@@ -228,7 +228,7 @@ async def test_users_questions_are_shown_only_with_read_scope(client, chunks, se
     assert all(each["text"] for each in stored if each["source"] != "user")
 
 
-async def test_query_of_another_key_is_unknown(client, chunks):
+async def test_query_of_another_key_is_not_found(client, chunks):
     website, staff = await key(client, "website"), await key(client, "staff")
     query_id, _ = await ask(client, staff, "What did the staff ask?")
 

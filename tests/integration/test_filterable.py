@@ -32,7 +32,7 @@ FIELDS = (
     ("at", "datetime"),
     ("until", "datetime"),
 )
-# Another tenant's fields, with the same names and other types.
+# Another tenant's fields, which have the same names but other types.
 OTHER_FIELDS = tuple((name, "keyword") for name, kind in FIELDS if kind != "keyword")
 
 TEXTS = st.sampled_from(["", "a", "b", "A", "ü", "a=b", "true", "1", "2024-01-01", "annual report", "department=a"])
@@ -124,7 +124,7 @@ async def found(index, location, filter_, fields):
 @example(
     documents=[{"department": ["1", "true"], "year": 1, "draft": True, "at": "2024-01-01"}],
     others=[],
-    # Values that have the same text as a value of the field's type.
+    # Values of other types that are written like a value of the field's type.
     filters=[
         {"department": 1},
         {"department": True},

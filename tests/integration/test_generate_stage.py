@@ -1,4 +1,4 @@
-"""Generate stage: content is paid once, stored under the key of the sent request, and counted."""
+"""Generate stage: questions are paid for once, stored under the key of the sent request, and their cost is counted."""
 
 import asyncio
 from dataclasses import replace
@@ -94,7 +94,7 @@ async def test_questions_are_stored_under_sent_prompt_key(services, library, pro
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [1, 1]
 
 
-async def test_return_to_paid_prompt_costs_no_call(services, library, provider):
+async def test_return_to_paid_prompt_makes_no_call(services, library, provider):
     await set_prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
     await work(services)

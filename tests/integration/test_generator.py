@@ -154,7 +154,7 @@ async def test_per_question_mode_makes_one_call_per_question(wire):
     assert all(body["temperature"] < 1 for body in wire.requests)
 
 
-async def test_per_question_mode_bad_reply_costs_one_question(wire):
+async def test_per_question_mode_bad_reply_loses_one_question(wire):
     wire.replies = [('{"question": "What i', "length"), ('{"question": "Who renews a lease?"}', "stop")]
     generated = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
     assert generated.questions == ("Who renews a lease?",) * 2

@@ -1,4 +1,4 @@
-"""Given questions: limited per chunk, similar to its text, and marked as given in hits."""
+"""Given questions are limited in number, must be similar to their chunk's text, and are marked in hits."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Hits of channels are ids and scores, and equal the results computed from payloads."""
+"""Channels return ids and scores, which equal the results computed from all payloads."""
 
 import pytest
 

@@ -238,7 +238,7 @@ async def test_abandoned_edit_does_not_change_shared_chunks(services, library, p
     assert await whole_points(services, library) == before
     assert await differences(services, library) == []
     await services.ledger.dead_letters.discard("default", Choice())
-    assert await services.ledger.documents.reindex(await library.collection()) == 1
+    assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
     await work(services)
     await clean_completely(services)
     assert await run(services, "SELECT state FROM documents") == [("ready",)]
@@ -282,7 +282,7 @@ async def test_documents_of_large_batch_finish_together(services, library):
 
 
 async def pay_for(services, library, content):
-    """Pay the questions of a content, so that another upload of it needs no call."""
+    """Pay for the questions of a text, so that another upload of this text needs no call."""
     document = await library.add(content, "paid.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
@@ -318,10 +318,14 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, prov
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
-async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies):
+@pytest.mark.parametrize("returns", [False, True], ids=["its lease ends", "it returns its claim at shutdown"])
+async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies, returns):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
-    await end_leases(services)
+    if returns:
+        await services.ledger.work.release("chunks", [chunk.lease for chunk in late])
+    else:
+        await end_leases(services)
     await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
     before = await points(services, library)
 
@@ -536,7 +540,7 @@ async def test_edit_is_searchable_once_qdrant_shows_it(services, library, provid
     await work(services, "parse")
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     await services.ledger.work.settle_indexed(outcomes)
-    assert await services.ledger.work.finish([document.id]) != []  # the worker dies here
+    assert await services.ledger.work.finish([document.id]) != []  # the worker dies at this point
 
     async def seen():
         found = await services.ledger.documents.get("default", document.id)

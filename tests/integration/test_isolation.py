@@ -1,4 +1,4 @@
-"""Tenants share a Qdrant collection, but never see points, counts or scores of another tenant."""
+"""Tenants share a Qdrant collection, but never see another tenant's points, counts or scores."""
 
 from uuid import UUID
 
@@ -51,7 +51,7 @@ async def seen(services, tenant):
 
 
 def without_ids(view):
-    """Return the part of a view that is equal for two tenants with equal content."""
+    """Return the part of a view that must be equal for two tenants with equal content."""
     return {
         "scores": {channel: sorted(scores.values()) for channel, scores in view["scores"].items()},
         "retrieved": sorted((score, text) for _, score, text in view["retrieved"]),

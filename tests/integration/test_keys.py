@@ -279,7 +279,7 @@ async def test_key_filter_applies_to_queries_and_feedback(client, services):
     body = {"questions": [query_body["question"]], "collection": "default", "chunk_ids": expected["expected"]}
     await client.post(
         "/v1/documents", json=PUBLIC, headers=as_tenant("bob")
-    )  # the other tenant has a collection with this name, too
+    )  # the other tenant also has a collection with this name
     for headers, absent in ((key, True), (as_tenant("bob"), True), (MANAGER, False)):
         compared = (await client.post("/v1/similarity", json=body, headers=headers)).json()
         assert (compared["absent"] == expected["expected"], not compared["chunks"]) == (absent, absent)

@@ -1,4 +1,4 @@
-"""The ledger: claims are exclusive, stale settlements change nothing, content is paid once."""
+"""The ledger: claims are exclusive, stale settlements change nothing, and each content is paid for once."""
 
 import asyncio
 from datetime import timedelta
@@ -139,7 +139,7 @@ async def test_failed_drains_claim_is_due_with_lost_lease(services, library):
         assert (again.lost_leases, again.attempts) == (1, 0)
 
 
-async def test_undecodable_row_stops_no_other_claim(services, library):
+async def test_undecodable_row_does_not_stop_other_claims(services, library):
     await parsed(services, library, "an odd chunk", "a sound chunk")
     work = services.ledger.work
     await index_texts(work)
@@ -319,7 +319,7 @@ async def test_index_claims_contain_at_most_three_quarters_texts(services, libra
 
 
 async def test_points_hidden_before_going_live_are_shown(services, library):
-    """The version becomes live while the questions of an earlier text are written."""
+    """The version becomes live while a worker writes questions whose text was indexed earlier."""
     work = services.ledger.work
     document = await parsed(services, library, "old", external_id="a", ready_questions=())
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])

@@ -1,4 +1,4 @@
-"""Models that wait for the limiter, with the scripted provider."""
+"""Calls to models wait for the limiter; a scripted provider counts them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def question(number: int) -> ChatRequest:
 
 WINDOW = Window(seconds=6, burst_seconds=0.2, jitter_seconds=1.0)
 LIMIT = 240  # calls in a window, of which the burst and the jitter leave 208
-USED = 0.8  # of the limit, in at least one window, because a busy machine makes fewer calls in others
+USED = 0.8  # share of the limit that one window at least must use; on a busy machine others have fewer calls
 
 
 async def test_calls_use_declared_limit_without_429(pool, provider):

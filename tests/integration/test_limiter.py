@@ -16,13 +16,33 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.domain.errors import Misconfigured, RateLimited, Refused, Stopping, TenantLimited, TimedOut, Unavailable
+from shared.domain.errors import (
+    Misconfigured,
+    NoCapacity,
+    RateLimited,
+    Refused,
+    Stopping,
+    TenantLimited,
+    TimedOut,
+    Unavailable,
+)
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
 from shared.process import metrics
-from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
-from shared.providers.limiter.script import Breaker, Grant, LimiterScript, SlotRequest, Terms, Timing, Wait
+from shared.providers.limiter.limiter import FLEX, INGEST, QUERY, Limiter, ProviderLimits
+from shared.providers.limiter.script import (
+    Breaker,
+    CallKind,
+    CallOutcome,
+    FinishedCall,
+    Grant,
+    LimiterScript,
+    SlotRequest,
+    Terms,
+    Timing,
+    Wait,
+)
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # A tenth to a fifth of the default times, for tests that wait for them.
@@ -355,7 +375,7 @@ async def test_provider_rejections_do_not_open_breaker(pool, error):
     assert (await use(limiter)).breaker == "closed"
 
 
-async def test_tenant_limit_blocks_no_other_tenant(pool):
+async def test_tenant_limit_does_not_block_other_tenants(pool):
     limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
     slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
     await asyncio.sleep(0.1)
@@ -383,8 +403,8 @@ async def test_single_call_overtakes_another_tenants_thousand_calls(pool):
     await asyncio.gather(*many, return_exceptions=True)
 
 
-def slot_requests(count: int, *, is_query: bool = False) -> list[SlotRequest]:
-    return [SlotRequest(uuid4().hex, "acme", 10, 10, is_query) for _ in range(count)]
+def slot_requests(count: int, kind: CallKind = CallKind.INGEST) -> list[SlotRequest]:
+    return [SlotRequest(uuid4().hex, "acme", 10, 10, kind) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +417,7 @@ async def test_ingest_reserves_share_of_limit_for_queries(redis_url, rates, gran
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
         await script([], [], [], {})
         await asyncio.sleep(1.1 if rates.declared else 0)  # a new bucket is empty
-        *ingest, query = (await script([*slot_requests(60), *slot_requests(1, is_query=True)], [], [], {})).answers
+        *ingest, query = (await script([*slot_requests(60), *slot_requests(1, CallKind.QUERY)], [], [], {})).answers
 
     assert sum(isinstance(answer, Grant) for answer in ingest) == pytest.approx(granted, abs=2 * (granted > 3))
     assert (type(ingest[-1]), type(query)) == (Wait, Grant)
@@ -408,11 +428,11 @@ async def test_waiting_query_blocks_ingest_calls(redis_url, tenants):
     rates = Rates() if tenants else Rates(requests=60)  # a bucket of one has no share for queries
     async with Redis.from_url(redis_url) as redis:
         script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
-        waits = (await script(slot_requests(1, is_query=True), [], [], tenants)).answers
+        waits = (await script(slot_requests(1, CallKind.QUERY), [], [], tenants)).answers
         await asyncio.sleep(1.1)
         answers = [
-            (await script(slot_requests(1, is_query=is_query), [], [], tenants)).answers[0]
-            for is_query in (False, True)
+            (await script(slot_requests(1, kind), [], [], tenants)).answers[0]
+            for kind in (CallKind.INGEST, CallKind.QUERY)
         ]
 
     assert [type(answer) for answer in [*waits, *answers]] == [Wait, Wait, Grant]
@@ -530,3 +550,139 @@ async def test_limiter_keys_expire_and_share_one_cluster_slot(pool, redis_url):
         assert len(keys) == 3  # the provider's state, its calls in flight, the tenant's state
         assert all(f"{{{pool.provider}}}" in key for key in keys)  # all keys in one cluster slot
         assert all([await redis.pttl(key) > 0 for key in keys])
+
+
+FULL = NoCapacity("full")
+
+
+class FlexPool:
+    """The script with calls in the tier flex, of which the provider serves `capacity` concurrently."""
+
+    def __init__(self, script: LimiterScript) -> None:
+        self.script = script
+        self.served: list[Grant] = []
+        self.refused = 0
+
+    async def start(self, count: int, capacity: int) -> int:
+        """Request calls; return the number of granted ones."""
+        answers = (await self.script(slot_requests(count, CallKind.FLEX), [], [], {})).answers
+        granted = [answer for answer in answers if isinstance(answer, Grant)]
+        free = max(0, capacity - len(self.served))
+        self.served += granted[:free]
+        self.refused += len(granted[free:])
+        await self.end(granted[free:], CallOutcome.NO_CAPACITY)
+        return len(granted)
+
+    async def end(self, grants: list[Grant], outcome: CallOutcome = CallOutcome.OK) -> None:
+        await self.script([], [FinishedCall(grant, outcome, 0) for grant in grants], [], {})
+
+
+@pytest.fixture
+async def flex(redis_url) -> AsyncIterator[FlexPool]:
+    async with Redis.from_url(redis_url) as redis:
+        timing = Timing(cooldown=timedelta(milliseconds=100))
+        rates = Rates(requests=10**7)  # its bucket does not limit these calls
+        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 64, 30, timing))
+        await script([], [], [], {})
+        await asyncio.sleep(0.2)  # a new bucket is empty
+        yield FlexPool(script)
+
+
+async def test_flex_calls_in_flight_follow_capacity(flex):
+    for _ in range(20):
+        await flex.start(64, capacity=10)
+    assert len(flex.served) == 10
+    flex.refused = 0
+
+    for _ in range(100):  # each call that ends lets one more probe for more capacity
+        await flex.end([flex.served.pop(0)])
+        await flex.start(64, capacity=10)
+    assert len(flex.served) == 10
+    assert flex.refused <= 110
+
+    for _ in range(100):
+        await flex.end([flex.served.pop(0)])
+        await flex.start(64, capacity=30)
+    assert len(flex.served) >= 29
+
+
+async def test_waiting_flex_calls_delay_no_other_call(flex):
+    await flex.start(64, capacity=64)
+    requests = [*slot_requests(2, CallKind.FLEX), *slot_requests(2), *slot_requests(1, CallKind.QUERY)]
+
+    answers = (await flex.script(requests, [], [], {})).answers
+
+    assert [type(answer) for answer in answers] == [Wait, Wait, Grant, Grant, Grant]
+
+
+async def test_flex_calls_of_dead_process_are_forgotten(flex):
+    await flex.start(64, capacity=64)
+    assert await flex.start(1, capacity=100) == 0
+    lease = flex.script._terms.timing.lease
+
+    for key in ("flight", "flex"):  # as if the leases had passed
+        names = await flex.script._redis.zrange(flex.script.key(key), 0, -1)
+        await flex.script._redis.zadd(flex.script.key(key), dict.fromkeys(names, 1.0))
+    assert lease > timedelta()
+    assert await flex.start(1, capacity=100) == 1
+
+
+async def test_refused_flex_pauses_grow_until_one_succeeds(flex):
+    pauses = []
+    for _ in range(200):
+        if await flex.start(1, capacity=0):
+            reply = await flex.script([], [], [], {})
+            if reply.flex_wait_seconds:
+                pauses.append(reply.flex_wait_seconds)
+        if len(pauses) == 4:
+            break
+        await asyncio.sleep(pauses[-1] + 0.002 if pauses else 0)
+
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], abs=0.05)
+    assert reply.flex_dry_seconds > 1.0
+    assert (reply.breaker, reply.cooldown_seconds) == (Breaker.CLOSED, 0.0)
+    await asyncio.sleep(pauses[-1])
+    assert await flex.start(2, capacity=1) == 1
+    await flex.end(flex.served)
+    reply = await flex.script([], [], [], {})
+    assert (reply.flex_wait_seconds, reply.flex_dry_seconds) == (0.0, 0.0)
+
+
+async def test_refused_flex_calls_pause_only_flex(pool):
+    limiter = await pool.process(in_flight=1, timing=replace(QUICK, cooldown=timedelta(seconds=20)))
+    refusals = await failures(pool, limiter, 1)  # an error of the provider counts for the breaker
+    with pytest.raises(NoCapacity) as refused:
+        await pool.call(limiter, error=FULL, max_wait=FLEX)
+    assert refused.value.retry_after >= timedelta(seconds=30)
+    assert not refused.value.burns_attempt
+
+    started = time.monotonic()
+    with pytest.raises(NoCapacity):  # it does not wait for the pause here
+        await pool.call(limiter, max_wait=FLEX)
+    for wait in (INGEST, QUERY):
+        await pool.call(limiter, max_wait=wait)
+    assert time.monotonic() - started < 10
+    assert (await limiter.paused(), await limiter.paused(CallKind.FLEX)) == (False, True)
+    assert (await use(limiter)).breaker == "closed"
+    assert len(refusals) == 1
+    assert limiter.has_no_flex(timedelta(0))
+    assert not limiter.has_no_flex(timedelta(minutes=1))
+
+
+async def test_long_flex_calls_do_not_delay_other_ingest(pool):
+    limiter = await pool.process(in_flight=4)
+    with pytest.raises(NoCapacity):
+        await pool.call(limiter, error=FULL, max_wait=FLEX)  # the limit is now one call
+    await pool.call(limiter, max_wait=FLEX)
+    # more than a process requests at once
+    long = [asyncio.create_task(pool.call(limiter, seconds=60, max_wait=FLEX)) for _ in range(100)]
+    await asyncio.sleep(0.3)
+
+    async with asyncio.timeout(10):
+        await pool.call(limiter)
+
+    assert not any(task.done() for task in long)
+    limiter.stop()
+    for task in long:
+        task.cancel()
+    await asyncio.gather(*long, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Liveness: a process reports whether its event loop runs, without its loop and without an engine."""
+"""Liveness: a process reports whether its event loop runs; the report needs neither the loop nor an engine."""
 
 import asyncio
 import json

@@ -53,7 +53,7 @@ async def test_document_and_query_increment_metrics(services, settings, provider
     assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
 
 
-async def test_wrong_methods_add_no_series_of_routes(client):
+async def test_refused_methods_create_no_series_per_route(client):
     def series():
         return {
             (sample.labels["method"], sample.labels["route"])

@@ -1,4 +1,4 @@
-"""Migration of a collection to another embedding model, over HTTP and with commands."""
+"""Migration of a collection to another embedding model, over HTTP and on the command line."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stored values with fields that only the next release knows are read: both releases run during an update."""
+"""Values with fields of the next release can be read, because both releases run during an update."""
 
 import orjson
 import pytest

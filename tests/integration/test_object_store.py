@@ -1,4 +1,4 @@
-"""Documents in an object store, from upload to retrieval, and the page about object stores."""
+"""Documents in an object store from upload to retrieval, and the settings of the page about object stores."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""OpenAI clients use a collection as a model: the original client, and requests like Open WebUI's."""
+"""OpenAI clients use a collection as a model: OpenAI's own client, and requests like those from Open WebUI."""
 
 import asyncio
 

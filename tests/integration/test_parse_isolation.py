@@ -1,4 +1,4 @@
-"""A compromised extractor in a parser's child: its attempts, and the mechanisms that refuse them."""
+"""Attacks by a compromised extractor in a parser's child process, and the mechanisms that block them."""
 
 import asyncio
 import json
@@ -167,7 +167,7 @@ class TakenOver:
         self.without()
 
     def without(self, *means: str) -> None:
-        """Make later children find a kernel without some mechanisms."""
+        """Make later children run as on a kernel that lacks some mechanisms."""
         (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
 
     async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
@@ -176,7 +176,7 @@ class TakenOver:
         return dict(zip(attempts, json.loads(parsed.chunks[0].text), strict=True))
 
     async def parsed(self, attempts: Mapping[str, str], **options: Any) -> ParsedDocument:
-        """Return the document that the worker gets from the child that makes the attempts."""
+        """Return the document that the worker receives from the child that makes the attempts."""
         async with ParsingSandbox(**options) as sandbox:
             try:
                 return await self.parsed_in(sandbox, attempts)
@@ -285,7 +285,7 @@ async def test_child_used_by_one_tenant_serves_no_other(tmp_path):
 
         first = await child_reading(text, "acme")
         second = await child_reading(text, "beta")
-        assert first == second  # no library has read a file
+        assert first == second  # a child that has used no native library may serve another tenant
         assert await child_reading(page, "acme") == first
         assert await child_reading(text, "acme") == first
         assert await child_reading(text, "beta") != first
@@ -316,7 +316,7 @@ os.waitpid(child, 0)
 
 @pytest.mark.parametrize(("protection", "read"), [("open", ["environ", "mem"]), ("closed", [])])
 def test_closed_worker_memory_is_unreadable_for_same_user(protection, read):
-    """Without Landlock, a child could read it; other processes of the same user could, too."""
+    """Without Landlock, a child or another process of the same user could read it."""
     command = [sys.executable, "-c", PROTECTED, protection]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == read
@@ -404,7 +404,7 @@ async def test_child_with_too_many_threads_is_killed(taken_over):
 async def test_threads_started_while_worker_stalls_are_counted(taken_over):
     loop = asyncio.get_running_loop()
 
-    def stall():  # at each step of the event loop, so also between a file's arrival at the child and the next step
+    def stall():  # runs at each step of the event loop, also right after a file has arrived at the child
         nonlocal stalling
         time.sleep(0.1)
         stalling = loop.call_soon(stall)

@@ -42,7 +42,7 @@ async def document_states(services):
         return [tuple(row) for row in await connection.execute(text("SELECT DISTINCT state, attempts FROM documents"))]
 
 
-async def test_unavailable_upload_folder_fails_no_document(services, library):
+async def test_unavailable_upload_folder_does_not_fail_documents(services, library):
     for number in range(3):
         await library.add(f"Text number {number}.")
     folder = services.settings.data_dir / "uploads"
@@ -62,7 +62,7 @@ async def test_unavailable_upload_folder_fails_no_document(services, library):
     assert await document_states(services) == [("indexing", 0)]
 
 
-async def test_unlistable_upload_folder_fails_no_document(services, library):
+async def test_unlistable_upload_folder_does_not_fail_documents(services, library):
     await library.add("A text.")
     folder = services.settings.data_dir / "uploads"
     folder.rename(folder.with_name("elsewhere"))
@@ -93,7 +93,7 @@ UNSETTLED = "A text with a wrong language."
 
 
 class Forging(ParsingSandbox):
-    """A sandbox that lets one wrong value pass, as a check that forgets a field would."""
+    """A sandbox that accepts one wrong value, as if the check of a field had been forgotten."""
 
     async def parse(self, *path, **named):
         document = await super().parse(*path, **named)
@@ -101,7 +101,7 @@ class Forging(ParsingSandbox):
         return replace(document, chunks=(replace(chunk, language={"a": 1}),)) if chunk.text == UNSETTLED else document
 
 
-async def test_unsettleable_document_becomes_poison_and_stops_no_other(services, library):
+async def test_unsettleable_document_becomes_poison_without_stopping_others(services, library):
     bad = await library.add(UNSETTLED)
     quiet = [await library.add(f"A quiet text {number}.") for number in range(3)]
 

@@ -333,7 +333,7 @@ async def test_files_are_parsed_concurrently(sandbox, tmp_path):
     assert len(sandbox._idle) == 2
 
 
-async def test_child_killed_between_files_costs_no_file(parse, sandbox):
+async def test_child_killed_between_files_loses_no_file(parse, sandbox):
     await parse("one")
     os.kill(child_of(sandbox), signal.SIGKILL)
 

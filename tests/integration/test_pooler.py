@@ -1,4 +1,4 @@
-"""A pooler in transaction mode: nothing depends on session state between transactions."""
+"""A pooler in transaction mode: no transaction depends on session state from an earlier one."""
 
 import asyncio
 import re

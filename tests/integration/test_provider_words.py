@@ -9,7 +9,7 @@ from httpx2 import Request
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
+from shared.domain.errors import Misconfigured, NoCapacity, RateLimited, Refused, Unavailable, UnsupportedTier
 from shared.providers.answers import provider_errors
 from shared.providers.provider import Provider
 from tests.support.api import events_of, serving, work
@@ -41,6 +41,9 @@ async def connection(provider):
         ((404, None), Misconfigured, ("404", "it has no such model")),
         ((429, None), RateLimited, ("429", "it asks for fewer requests")),
         ((429, "insufficient_quota"), RateLimited, ("429 (insufficient_quota)", "its quota is used up")),
+        ((429, "resource_unavailable"), NoCapacity, ("429 (resource_unavailable)", "it has no capacity left")),
+        ((498, None), NoCapacity, ("498", "it has no capacity left")),
+        ((503, "resource_unavailable"), Unavailable, ("503 (resource_unavailable)", "it has no capacity left")),
         ((500, None), Unavailable, ("500", "it failed")),
     ],
 )
@@ -59,6 +62,23 @@ async def test_provider_error_is_summarized_and_its_message_logged(connection, p
     (answered,) = [entry for entry in logs if entry["event"] == "provider.answered"]
     assert (answered["status"], answered["code"], answered["type"]) == (status, code, "acme-type")
     assert answered["words"] == f"Incorrect key *** or *** {OF_ACME}"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"message": "Unsupported service_tier: flex"}),
+        (400, {"message": "Invalid argument.", "param": "service_tier"}),
+        (422, {"message": "body.service_tier: Extra inputs are not permitted"}),
+    ],
+)
+async def test_unsupported_tier_names_its_setting(connection, provider, status, error):
+    provider.script(status=status, error=error)
+
+    with pytest.raises(UnsupportedTier, match="FOREASK_LLM_TIER=standard") as caught:
+        await connection.post("/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "?"}]})
+
+    assert not caught.value.burns_attempt
 
 
 async def test_missing_provider_key_names_its_setting(provider):

@@ -61,7 +61,7 @@ async def count(cluster):
 
 
 @pytest.mark.parametrize("mode", ["cut", "reset"])
-async def test_node_failure_costs_no_query_and_no_write(cluster, nodes, mode):
+async def test_node_failure_loses_no_query_and_no_write(cluster, nodes, mode):
     first, second = nodes
 
     async def load(worker):
@@ -166,7 +166,7 @@ async def test_processes_start_with_different_nodes(settings):
     assert first <= set(urls)
 
 
-async def test_requests_share_connection_and_free_memory(cluster, nodes):
+async def test_requests_reuse_connection_and_release_memory(cluster, nodes):
     gc.collect()
     gc.disable()
     try:

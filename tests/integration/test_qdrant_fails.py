@@ -1,4 +1,4 @@
-"""The product's behaviour when Qdrant refuses writes, or lists collections but answers no query."""
+"""Behaviour while Qdrant refuses writes, or lists collections but answers no query."""
 
 import asyncio
 import os

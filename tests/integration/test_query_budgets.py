@@ -121,10 +121,10 @@ async def test_budget_counts_every_model_call_of_query(client, provider):
 
 async def test_question_added_by_feedback_counts_as_embedding(services, settings, client):
     limits = {"tokens_per_day": 1_000_000, "cost_per_day": 1_000_000}
-    website = await key(client, scopes=("ask", "feedback"), **limits)
     tenant = {"alice": TenantLimits(query_tokens_per_day=1_000_000)}
-    priced = {"tenant_limits": tenant, "embedding_price": 1e6}
+    priced = {"tenant_limits": tenant, "embedding_price": 1e6, "llm_input_price": 0.0, "llm_output_price": 0.0}
     async with calling(with_keys(settings).model_copy(update=priced), services) as limited:
+        website = await key(limited, scopes=("ask", "feedback"), **limits)
         asked = (await retrieve(limited, website)).json()
         feedback = {"query_id": asked["metadata"]["query_id"], "chunk_id": asked["chunks"][0]["chunk_id"]}
         outcomes, spent = [], []
@@ -180,6 +180,28 @@ async def test_cost_budget_of_tenant_covers_all_its_keys(services, settings, cli
         assert refused.status_code == 429
         assert refused.json()["detail"].startswith("The queries of this tenant may spend 1 (in the currency of")
         assert (await limited.get("/v1/documents", headers=ALICE)).status_code == 200
+        assert (await retrieve(limited, BOB)).status_code == 200
+
+
+async def test_limit_in_money_without_price_is_refused(client):
+    body = {"name": "bot", "scopes": ["ask"], "limits": {"cost_per_day": 1.0}}
+    refused = await client.post("/v1/keys", json=body, headers=ALICE)
+
+    assert refused.status_code == 422
+    assert "set FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE" in refused.json()["detail"]
+    assert "set FOREASK_EMBEDDING_PRICE" in refused.json()["detail"]
+
+
+async def test_money_budget_stops_at_call_without_price(services, settings, client):
+    limits = {"alice": TenantLimits(query_cost_per_day=1_000.0)}
+    priced = {"tenant_limits": limits, "llm_input_price": 1.0, "llm_output_price": 1.0}
+    async with calling(with_keys(settings).model_copy(update=priced), services) as limited:
+        assert (await retrieve(limited, ALICE)).status_code == 200
+        await settled(limited)
+
+        refused = await retrieve(limited, ALICE)
+        assert refused.status_code == 409
+        assert f"the price of {settings.embedding_model} is unknown" in refused.json()["detail"]
         assert (await retrieve(limited, BOB)).status_code == 200
 
 

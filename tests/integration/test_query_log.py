@@ -1,4 +1,4 @@
-"""Questions are logged for feedback: with an id in the reply, a limited retention, and no risk to queries."""
+"""Questions are logged for feedback: replies have an id, retention is limited, and failures do not affect queries."""
 
 import asyncio
 import contextlib
@@ -91,7 +91,7 @@ async def proxied(settings):
 
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
-async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed, monkeypatch, mode):
+async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, indexed, monkeypatch, mode):
     monkeypatch.setattr(
         "api.access.collection_cache._SECONDS", 600.0
     )  # so that the query needs the ledger only for the log
@@ -104,7 +104,7 @@ async def test_ledger_outage_costs_query_only_its_id(services, settings, indexed
         for _ in range(20):
             replies.append(await client.post("/v1/retrieve", json=QUESTION))
             ends.append(time.monotonic())
-        assert median(end - start for start, end in pairwise(ends)) < 0.5  # each query would otherwise wait in vain
+        assert median(end - start for start, end in pairwise(ends)) < 0.5  # instead of a timeout for each query
         assert [(r.status_code, r.json()["metadata"]["query_id"]) for r in replies] == [(200, None)] * 20
         assert all(reply.json()["chunks"] for reply in replies)
 
@@ -127,7 +127,7 @@ async def test_expired_queries_are_deleted(client, indexed, services, monkeypatc
         pass
 
     assert len(await logged(services)) == 1
-    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days, existing rows are deleted, too
+    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days, existing rows are also deleted
     assert await logged(services) == {}
 
 
@@ -137,7 +137,7 @@ async def list_queries(client, **parameters):
     return AskedQuestionPage.model_validate_json(reply.content)
 
 
-async def test_asked_questions_are_listed_once_with_outcome(client, indexed, settings):
+async def test_repeated_questions_are_listed_once_with_outcome(client, indexed, settings):
     await client.post("/v1/retrieve", json=QUESTION)
     again = (await client.post("/v1/retrieve", json={"question": QUESTION["question"].upper()[:-1]})).json()
     await client.post("/v1/retrieve", json={"question": "Who pays for lunch?", "min_score": 1.0})

@@ -1,4 +1,4 @@
-"""A chunk's questions are stored once, with their completion; its results record which passed."""
+"""A chunk's questions are stored once, with their completion; its results record which questions passed."""
 
 import pytest
 

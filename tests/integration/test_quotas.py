@@ -1,4 +1,4 @@
-"""Limits of a tenant in the API: requests over a limit are refused with advice; others are not affected."""
+"""Limits of a tenant in the API: requests over a limit are refused with advice; other tenants are not affected."""
 
 import asyncio
 import json
@@ -180,7 +180,11 @@ async def test_exhausted_budget_defers_questions_but_texts_are_searchable(servic
 
 async def test_money_budget_counts_ingest_costs(services, settings, library, provider):
     one = settings.model_copy(
-        update={"tenant_limits": {"default": TenantLimits(cost_per_day=0.5)}, "llm_input_price": 1.0}
+        update={
+            "tenant_limits": {"default": TenantLimits(cost_per_day=0.5)},
+            "llm_input_price": 1.0,
+            "llm_output_price": 1.0,
+        }
     )
     await library.add("The harbour opens at nine.")
     await work(services)
@@ -190,6 +194,7 @@ async def test_money_budget_counts_ingest_costs(services, settings, library, pro
     assert use is not None
     assert 0 < use.cost < 0.5
     assert not use.used_up
+    assert use.unpriced_calls == provider.stats()["embeddings"] > 0
     assert await budgets_of(expensive, services.ledger.costs).used_up() == {"default"}
     assert await budgets_of(one, services.ledger.costs).of("other") is None
 
@@ -317,7 +322,7 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head)
             trickling = asyncio.create_task(trickle(writer, seconds))
-            reply = (await reader.read()).lower()  # until the connection is closed
+            reply = (await reader.read()).lower()  # returns when the connection is closed
             trickling.cancel()
             writer.close()
             assert reply.startswith(b"http/1.1 408")

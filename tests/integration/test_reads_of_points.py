@@ -1,4 +1,4 @@
-"""Qdrant's possible replies to a search, mapped like replies to the client library."""
+"""Each kind of reply of Qdrant to a search gives the same result or error as with Qdrant's client library."""
 
 import asyncio
 from datetime import timedelta
@@ -75,7 +75,7 @@ async def test_search_in_missing_collection_returns_none(index, answers):
         ({"status": 400}, Permanent, None),
     ],
 )
-async def test_error_statuses_become_own_errors_without_texts(index, answers, answer, error, after):
+async def test_qdrant_error_statuses_become_errors_without_texts(index, answers, answer, error, after):
     answers.next = lambda: web.Response(**answer, text="words of another tenant")
 
     with pytest.raises(error) as raised:

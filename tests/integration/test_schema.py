@@ -1,4 +1,4 @@
-"""Migrations: revisions, locks and concurrent runs."""
+"""Migrations: revisions, locks, and several releases at the same time."""
 
 import asyncio
 import importlib
@@ -173,7 +173,7 @@ async def empty_database(services):
 async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "one", COLUMN))
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
-    async with ledger.begin() as reader:  # like a backup
+    async with ledger.begin() as reader:  # holds a lock for long, like a backup
         await reader.execute(text("SELECT 1 FROM completions"))
         async with asyncio.timeout(30):
             with pytest.raises(Unavailable, match="run it again"):

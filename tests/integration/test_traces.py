@@ -61,7 +61,7 @@ async def test_document_and_query_produce_one_trace_each(settings, reranking, co
     document_id = await upload_document(settings, reranking, {"x-request-id": "upload-1"}, filename="a-file-of-mine.md")
     await work_traced(settings, reranking)
     async with calling(settings, reranking) as client:
-        await client.get("/health/live")  # requested too often to be traced
+        await client.get("/health/live")  # health requests are too frequent to be traced
         reply = await client.post("/v1/query", json={"question": QUESTION}, headers={"traceparent": CALLERS})
     assert reply.status_code == 200, reply.text
 

@@ -1,4 +1,4 @@
-"""POST /v1/try: shows the processing of a text without storing anything."""
+"""POST /v1/try shows how a text is processed, and stores nothing."""
 
 import asyncio
 

@@ -34,7 +34,7 @@ class Another:
 
 
 async def stored(services, count=1):
-    """Store files that no document needs, and return their names."""
+    """Store files to which no document refers, and return their names."""
     return {(await services.uploads.store_bytes(b"x", max_bytes=9)).name for _ in range(count)}
 
 

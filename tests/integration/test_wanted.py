@@ -1,4 +1,4 @@
-"""The wanted numbers of workers: computed from the ledger and the shared limits, stored, exported and readable."""
+"""The wanted numbers of workers are computed from the ledger and the shared limits, then stored and exported."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tests.integration.test_ledger import parsed
 from tests.support.api import calling, work
 from workers.scheduler import count_wanted
 
-# Copy the only chunk of a tenant, each copy with a content of its own.
+# Copy the only chunk of a tenant; each copy has different content.
 COPY = """
     INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, lane, state)
     SELECT gen_random_uuid(), version, document_id, tenant, n, int4send(n), embedding_model, lane, state
@@ -25,7 +25,7 @@ COPY = """
 
 
 def limited(services, *, most=16, **changes):
-    """Return the computation with other limits."""
+    """Return the computation of wanted workers with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
     return WantedWorkers(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
 

@@ -152,7 +152,7 @@ class RaisingSender(Sender):
         return await super().send(due)
 
 
-async def test_failing_message_delays_no_other_message(open_client, services, receiver):
+async def test_failing_message_does_not_delay_other_messages(open_client, services, receiver):
     hooks = [await make(open_client, f"{receiver.url}?{name}", events=["document.ready"]) for name in ("odd", "even")]
     await open_client.post("/v1/documents", json=LEAVE)
     await work(services)
@@ -317,7 +317,7 @@ async def test_webhook_is_disabled_after_410_or_long_failure(open_client, servic
     assert len(receiver.received) == 2
     await make_due(services)
     await deliverer.deliver()
-    assert len(receiver.received) == 3  # one attempt for a failing webhook
+    assert len(receiver.received) == 3  # a failing webhook gets a single attempt
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
     await make_due(services)
@@ -443,7 +443,7 @@ async def test_host_with_one_private_address_is_refused(monkeypatch):
 
 
 async def test_slow_lookups_of_one_host_share_one_thread(monkeypatch):
-    """Many messages to a host whose name server does not answer must not delay messages to another host."""
+    """Many messages to a host whose name server does not answer must not delay messages to other hosts."""
     answers, lookups = threading.Event(), Counter()
 
     def find(host, port, **_):
@@ -456,7 +456,7 @@ async def test_slow_lookups_of_one_host_share_one_thread(monkeypatch):
     slow = [asyncio.create_task(resolve(parse("https://slow.example/"), private=False)) for _ in range(200)]
     try:
         await eventually(lambda: lookups["slow.example"])
-        slow.pop().cancel()  # a message whose time is over; the others still wait for the same lookup
+        slow.pop().cancel()  # a message that timed out; the others still wait for the same lookup
         assert await resolve(parse("https://quick.example/"), private=False) == "93.184.216.34"
     finally:
         answers.set()
@@ -524,6 +524,22 @@ async def test_builds_and_erasures_send_messages_without_erased_names(open_clien
 
     (delivery,) = await delivered_to(open_client, hook)
     assert (delivery["type"], delivery["data"]) == ("erasure.finished", {"erasure_id": erasure["id"]})
+
+
+async def test_jobs_send_messages_when_paused_and_ended(open_client, services):
+    hook = await make(open_client, "http://127.0.0.1:9/", events=["job.paused", "job.ended"])
+    job = (await open_client.post("/v1/jobs", json={"idempotency_key": "export"})).json()["id"]
+    await open_client.post("/v1/documents", json=LEAVE | {"job": job})
+    for action in ("close", "pause", "resume"):
+        assert (await open_client.post(f"/v1/jobs/{job}/{action}")).status_code == 200
+    await work(services)
+    await services.ledger.jobs.settle()
+
+    ended, paused = [(each["type"], each["data"]) for each in await delivered_to(open_client, hook)]
+
+    common = {"job_id": job, "kind": "load", "collection": "default"}
+    assert paused == ("job.paused", common | {"state": "paused", "pause_reason": "user", "documents": None})
+    assert ended == ("job.ended", common | {"state": "done", "pause_reason": None, "documents": {"ready": 1}})
 
 
 async def test_tenants_cannot_use_each_others_webhooks(services, settings):

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.deployment import Deployment, ScriptedProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-TIMEOUT = 30_000  # milliseconds: ends a test that waits in vain; no measurement of the page
+TIMEOUT = 30_000  # milliseconds; ends a test whose condition never holds; the page is usually much faster
 expect.set_options(timeout=TIMEOUT)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (

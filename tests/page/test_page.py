@@ -184,7 +184,7 @@ async def test_hidden_tab_catches_up_when_visible(visit, deployment):
     await visit.go("/documents")
     await visit.page.locator("select").first.select_option("hidden")
     await expect(visit.page.locator(".row")).to_have_count(1)
-    await visit.page.wait_for_timeout(1500)  # until the first events have given the stream's position
+    await visit.page.wait_for_timeout(1500)  # wait for the first events, which contain the position in the stream
     await _hide(visit.page, hidden=True)
     deployment.ingest({"meanwhile": "This came meanwhile."}, collection="hidden")
     deployment.wait_until_settled(2, collection="hidden")
@@ -275,7 +275,7 @@ async def test_page_works_with_keyboard_only(visit):
     keyboard = visit.page.keyboard
     await visit.page.locator("body").press("g")
     await keyboard.press("d")
-    await expect(visit.page).to_have_url(re.compile(r"/documents(\?|$)"))  # perhaps with its collection
+    await expect(visit.page).to_have_url(re.compile(r"/documents(\?|$)"))  # the address may also have the collection
     await keyboard.press("/")
     await expect(visit.page.locator("#search")).to_be_focused()
     await keyboard.press("Tab")

@@ -107,13 +107,13 @@ async def test_keyboard_suffices_from_upload_to_source(browser, deployment, tmp_
         def choose(chooser):
             opened.set_result(chooser)
 
-        page.on("filechooser", choose)  # before the key press, because the event is not repeated
+        page.on("filechooser", choose)  # listen before the key press, because the event is not repeated
         await visit.go("/")
         await page.keyboard.press("Tab")
-        await page.keyboard.press("Enter")  # to the content
+        await page.keyboard.press("Enter")  # follow the link that skips to the content
         await page.keyboard.press("g")
         await page.keyboard.press("d")
-        await expect(page).to_have_url(re.compile(r"/documents(\?|$)"))  # perhaps with its collection
+        await expect(page).to_have_url(re.compile(r"/documents(\?|$)"))  # the address may also have the collection
         await expect(page.locator(".row").first).to_be_visible()
         chooser = page.locator("input[type=file]").first
         for _ in range(12):

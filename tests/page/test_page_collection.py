@@ -1,4 +1,4 @@
-"""A collection in a real browser: measured, changed, priced, compared with Qdrant."""
+"""The screen of a collection: its counts, its options, the price of a rebuild, and the comparison with Qdrant."""
 
 import re
 
@@ -23,7 +23,7 @@ async def test_collection_screen_shows_contents_and_verification(visit, deployme
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_number_of_points_has_its_age(visit):
+async def test_point_count_shows_its_age(visit):
     page = visit.page
     changes = {}
 

@@ -1,4 +1,4 @@
-"""Compare in a real browser: a set is labelled and opened, a run is followed, left and found again."""
+"""The screen Compare: a set is labelled and opened; a run is followed, and found again after leaving the screen."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Features of all screens: a link's collection, a retry after a pause, requests to copy, messages to screen readers."""
+"""Features of all screens: collections in links, retries after a pause, requests to copy, screen reader messages."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ async def test_retry_waits_as_long_as_server_asks(visit):
 
 
 async def test_errors_name_their_request(visit):
-    visit.allowed = ("422",)  # no valid id
+    visit.allowed = ("422",)  # the id is invalid
     async with visit.page.expect_response("**/v1/documents/nowhere") as reply:
         await visit.go("/documents/nowhere")
     request_id = (await reply.value).headers["x-request-id"]
@@ -92,7 +92,7 @@ async def test_screen_reader_announces_answer_once_completely(visit):
     announced = await visit.page.evaluate("window.spoken")
     assert announced[0] == "Searching."
     assert announced[-1] == "The documents say so [1]."
-    assert set(announced[1:-1]) <= {"Writing the answer."}  # no announcement of single words
+    assert set(announced[1:-1]) <= {"Writing the answer."}  # single words are not announced
 
 
 async def test_estimated_files_are_uploaded_after_confirmation(visit, deployment, tmp_path):

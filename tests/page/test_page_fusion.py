@@ -1,4 +1,4 @@
-"""Weights that are changed in the page rank as on the server, with every fusion."""
+"""With changed weights, the page ranks chunks as the server does, for every fusion method."""
 
 import itertools
 import random
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-WEIGHTS = 50  # of each fusion
+WEIGHTS = 50  # sets of random weights for each fusion method
 SCRIPT = """async ([source, replies]) => {
     const { fused } = await import(source);
     return replies.map(({ candidates, weights, fusion }) => fused(candidates, weights, fusion));

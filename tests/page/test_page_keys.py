@@ -1,4 +1,4 @@
-"""Keys in the page, with an API that requires them: permissions of each key, and the absence of keys elsewhere."""
+"""Keys in the page, with an API that requires them: each key's permissions, and no key in addresses or logs."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""Late or failed replies, and keys pressed twice: the page shows, sends and loses nothing unintended."""
+"""Late replies, failed replies and double key presses: the page shows no outdated data, and loses no input."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def second(deployment):
 
 
 class Held:
-    """Requests that are held back: `taken` waits until one is held, `release_and_wait` until the page has its reply."""
+    """Delayed requests: `taken` waits until one is delayed, `release_and_wait` until the page has its reply."""
 
     def __init__(self, page, wanted):
         self.page, self.wanted = page, wanted
@@ -53,7 +53,7 @@ class Held:
 
 @asynccontextmanager
 async def held(page, address, wanted=lambda request: True):
-    """Hold requests back; requests that are still held at the end are released."""
+    """Delay requests; at the end, release the requests that are still delayed."""
     requests = Held(page, wanted)
     await page.route(address, requests.handle)
     yield requests
@@ -125,7 +125,7 @@ async def test_late_explanation_does_not_replace_newer(visit):
         assert await page.locator(".explained tbody").inner_text() == before
 
 
-async def test_price_is_not_shown_for_another_collection(visit, second):
+async def test_late_price_is_not_shown_for_another_collection(visit, second):
     page = visit.page
     await visit.go("/collections/default")
     async with held(page, "**/v1/estimates") as late:
@@ -228,7 +228,7 @@ async def test_double_key_press_skips_only_visible_question(visit, deployment):
 
 
 async def _left(page):
-    """Return how many questions wait to be labelled."""
+    """Return the number of questions that are not labelled yet."""
     return int(re.search(r"(\d+) questions? left", await page.locator(".labelling").inner_text())[1])
 
 
@@ -312,7 +312,7 @@ async def test_finished_run_is_listed_as_finished(visit, deployment):
     await expect(newest.get_by_role("button", name="Delete")).to_be_visible()
 
 
-async def test_chunk_on_phone_takes_and_returns_focus(visit, deployment):
+async def test_chunk_opened_on_phone_takes_and_returns_focus(visit, deployment):
     page = visit.page
     await page.set_viewport_size({"width": 400, "height": 800})
     document = deployment.client.get("/v1/documents?external_id=leave.md").json()["items"][0]["id"]

@@ -88,6 +88,6 @@ async def test_late_rows_show_missed_events(visit, deployment, large):
     await page.locator(".window").evaluate("window => window.scrollTo(0, 95 * 48)")
     await asyncio.wait_for(read.wait(), 30)
     deployment.client.patch(f"/v1/documents/{rows[3]['id']}", json={"title": "Renamed meanwhile"}).raise_for_status()
-    await page.wait_for_timeout(3000)  # until the event has arrived: a later one would change the row that is drawn
+    await page.wait_for_timeout(3000)  # the event must arrive before the rows; later it would change the drawn row
     free.set()
     await expect(page.locator(".row", has_text="Renamed meanwhile")).to_be_visible()

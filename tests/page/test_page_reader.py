@@ -1,4 +1,4 @@
-"""The reader: a document's chunks by state, a chunk opened in Try, and selected documents."""
+"""The screen of a document: its chunks by state, and a chunk opened in Try; and actions on selected documents."""
 
 import asyncio
 import re

@@ -1,6 +1,7 @@
-"""The reference of the API in a real browser, drawn from `/openapi.json`."""
+"""The API reference in a real browser, rendered from `/openapi.json`."""
 
 import json
+import re
 import shlex
 
 from playwright.async_api import expect
@@ -43,3 +44,10 @@ async def test_every_operation_can_be_drawn_and_is_accessible(visit, deployment)
     assert [(each["id"], each["nodes"][0]["target"]) for each in found.response["violations"]] == []
     await page.set_viewport_size({"width": 360, "height": 740})
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_swagger_page_runs_only_its_own_script(visit):
+    await visit.go("/docs")
+    await expect(visit.page.locator(".opblock").first).to_be_visible()
+    policy = (await visit.page.request.get(visit.base + "/docs")).headers["content-security-policy"]
+    assert re.search(r"script-src 'self' 'sha256-[^']+';", policy)

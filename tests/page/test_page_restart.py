@@ -1,4 +1,4 @@
-"""An upload of many files while the API is killed and restarted: the page catches up by itself."""
+"""The API is killed and restarted during an upload of many files: the page resumes without user action."""
 
 import asyncio
 import sys
@@ -45,7 +45,7 @@ async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_p
     await expect(page.locator(".counts")).to_contain_text(f"{FAILING} failed")
     await expect(page.get_by_text("Not connected")).to_have_count(0)
     expected = sorted((each["filename"], each["state"]) for each in documents)
-    for _ in range(5):  # the last event arrives within a second
+    for _ in range(5):  # poll, because the last event arrives within a second
         if await _rows(page) == expected:
             break
     assert await _rows(page) == expected

@@ -1,4 +1,4 @@
-"""Stopped requests also end at the provider, and a trial leaves no data."""
+"""Stopping a request also ends its provider calls, and a trial stores nothing."""
 
 import httpx
 import pytest
@@ -92,7 +92,7 @@ def _stored(deployment) -> tuple[object, ...]:
 
 
 async def test_two_prompts_are_compared_side_by_side(visit, deployment):
-    """Both prompts' questions take part in the comparison, and a typed question as well."""
+    """The comparison includes both prompts' questions and a typed question."""
     page = visit.page
     replies = []
     page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
@@ -115,7 +115,7 @@ async def test_two_prompts_are_compared_side_by_side(visit, deployment):
     await page.keyboard.press("Enter")
     await page.get_by_label("Question", exact=True).fill("What is Berlin the capital of?")
     await page.keyboard.press("Enter")
-    await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # and the chunk's text and its words
+    await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # plus the chunk's text and its words
     await expect(first.get_by_role("row", name="B kept")).not_to_have_count(0)
     await expect(first.get_by_role("row", name="yours Which capital is Berlin?")).to_have_count(1)
     [sent] = [each["questions"] for each in replies[-1].request.post_data_json["texts"][:1]]

@@ -1,4 +1,4 @@
-"""Work shows its bottleneck, for each cause."""
+"""The screen Work names the bottleneck, for each possible cause."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 @pytest.fixture
 def provider():
-    """A provider of its own: the other tests' deployment must have no faults."""
+    """A separate provider, because the deployment of the other tests must have no faults."""
     provider = ScriptedProvider(latency_seconds=6)
     yield provider
     provider.close()

@@ -331,7 +331,8 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.uploaded)
     @rule()
     def reindex(self) -> None:
-        self.run(self.services.ledger.documents.reindex(self.collection))
+        with suppress(Conflict):  # the previous reindex has not finished
+            self.run(self.services.ledger.documents.reindex(self.collection))
 
     @precondition(lambda self: self.uploaded)
     @rule()
@@ -429,7 +430,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(unknown=st.booleans())
     def change_index_model(self, unknown: bool) -> None:
-        """Give the index workers an embedding model that no collection uses, or their own model again."""
+        """Give the index workers an embedding model that no collection uses, or restore their model."""
         indexer = self.services.indexer
         embedder = indexer.embedder
         if unknown:
@@ -438,7 +439,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(stage_index=st.integers(0, len(STAGES) - 1))
     def claim(self, stage_index: int) -> None:
-        """Claim work of a stage after finishing all due work of the earlier stages, except existing claims."""
+        """Claim work of a stage, after all unclaimed due work of the earlier stages is finished."""
         for earlier in STAGES[:stage_index]:
             self.run(_do_due_work(self.stages[earlier]))
         stage = self.stages[STAGES[stage_index]]

@@ -1,4 +1,4 @@
-"""Run the commands of the page on backups with the settings of a deployment."""
+"""Run the commands of the documentation page on backups with the settings of a deployment."""
 
 from __future__ import annotations
 

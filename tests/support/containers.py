@@ -236,7 +236,7 @@ class Containers:
         self.provider.post("/script", json=changes).raise_for_status()
 
     def calls(self) -> dict[str, Any]:
-        """Return the provider's counts of the calls that write questions; queries call the model, too."""
+        """Return the provider's counts of the calls that write questions, without the calls of queries."""
         return self.provider.get("/stats", params={"containing": "<chunk>"}).raise_for_status().json()
 
     def compare(self, documents: int) -> dict[str, int]:
@@ -264,7 +264,7 @@ class Containers:
 
 
 class Traffic:
-    """Requests of each path, one after the other, while a project is changed.
+    """Requests to each path, one after another, while containers of a project are replaced.
 
     A request whose connection fails is repeated at the next API, as a proxy in front of both would do.
 
@@ -320,7 +320,7 @@ def running(
     prepare: Callable[[], None] = lambda: None,
     scale: Mapping[str, int] | None = None,
 ) -> Iterator[Containers]:
-    """Build the images, prepare, bring the project up, and at the end take it and `more` down, volumes included."""
+    """Build the images, prepare and start the project; at the end remove it and `more` with their volumes."""
     scaled = [word for service, number in (scale or {}).items() for word in ("--scale", f"{service}={number}")]
     try:
         containers.compose("build")
@@ -336,7 +336,7 @@ def running(
         for project in more:
             project.compose("rm", "--force", "--stop", "-v")
         containers.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
-        for project in more:  # its volumes; its networks were the first project's
+        for project in more:  # removes its volumes; its networks belonged to the first project
             project.compose("down", "--volumes", "--timeout", "5")
         for project in (containers, *more):
             project.client.close()

@@ -1,4 +1,4 @@
-"""A whole deployment as local processes: engines, a scripted provider, the API, workers, and their use of resources.
+"""A complete deployment of local processes (engines, a scripted provider, the API, workers) and its use of resources.
 
 Benchmarks measure it, and tests break it.
 """
@@ -30,7 +30,7 @@ from tests.support.provider import Script
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
-_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # between two polls; polling must not distort the measurement
+_POLL_SECONDS, _POLL_LATER_SECONDS = 0.05, 0.25  # pauses between polls, because polling must not distort measurements
 
 
 class Process(Protocol):

@@ -131,7 +131,7 @@ class Fleet(Deployment):
             self.proxy.close()
 
     def assign(self, name: str, job: Job) -> Process:
-        """Run a job under a name, and again whenever its process dies."""
+        """Run a job under a name, and restart it whenever its process dies."""
         self._jobs[name] = self._next[name] = job
         return self.run(name, job.command(), **job.settings)
 
@@ -161,7 +161,7 @@ class Fleet(Deployment):
     def replace(self, jobs: Mapping[str, Job], *, for_good: bool = False) -> None:
         """Stop the workers with these names, if any, start others under their names, and wait for their start.
 
-        When one of them dies, the usual worker follows, or with `for_good` the same job again.
+        When one of them dies, the usual worker replaces it; with `for_good` the same job is started again.
         """
         before = {name: self.started(name) for name in jobs}
         with self._watched:
@@ -180,7 +180,7 @@ class Fleet(Deployment):
 
     @contextmanager
     def executing(self) -> Iterator[None]:
-        """Start processes as a real orchestrator does, with a new interpreter and all imports, within the block."""
+        """Within the block, start processes as an orchestrator does: with a new interpreter that imports everything."""
         forked, self.launch = self.launch, execute
         try:
             yield
@@ -210,7 +210,7 @@ class Fleet(Deployment):
         return self.processes[name].pid
 
     def recover(self) -> None:
-        """Restore the usual crew: resume stopped processes, and remove the workers of a single scenario."""
+        """Restore the usual processes: resume stopped ones, and remove the workers of a single scenario."""
         for name in self.processes:
             self.signal(name, signal.SIGCONT)
         with self._watched:

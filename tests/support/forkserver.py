@@ -1,4 +1,4 @@
-"""A fork server: starts processes of the product without the seconds that their imports take.
+"""A fork server: starts foreask's processes without the seconds that their imports take.
 
 `python -m tests.support.forkserver` imports the product once. It reads requests from its standard input, one JSON
 object per line, and writes events to its standard output. Each child runs `python -m MODULE ARGUMENTS` with its own
@@ -66,7 +66,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            with suppress(ProcessLookupError):  # it has exited, and the server's event is still to come
+            with suppress(ProcessLookupError):  # it has exited, but the server has not reported this yet
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:

@@ -19,10 +19,10 @@ _MEMORY = Path("/dev/shm")  # noqa: S108  tmpfs on every Linux
 _NEEDED_BYTES = 10 * 2**30
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses the folder for its own temporary files
+@pytest.hookimpl(tryfirst=True)  # set before pytest chooses the folder for its temporary files
 def pytest_configure(config: pytest.Config) -> None:
     if _is_worker(config):
-        return  # it has its environment from the process that started it
+        return  # a pytest-xdist worker inherits the environment of the process that started it
     run = Path(tempfile.mkdtemp(prefix="foreask-tests-", dir=_parent())).resolve()
     for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
         del os.environ[name]

@@ -154,7 +154,7 @@ BUGS = (
     ),
     Bug(
         "a stopped process keeps its locks",
-        WORKERS + "test_worker_stalled_in_transaction_blocks_no_work",
+        WORKERS + "test_worker_stalled_in_transaction_does_not_block_work",
         "shared/ledger/postgres/database.py",
         (
             ("'idle_in_transaction_session_timeout', '15s'", "'idle_in_transaction_session_timeout', '0'"),
@@ -592,7 +592,7 @@ BUGS = (
 
 
 def misfits(bug: Bug) -> list[str]:
-    """Return why the bug does not fit the tree: a text that does not occur exactly once, or a missing test."""
+    """Return the reasons why the bug cannot be planted: a text that does not occur exactly once, or a missing test."""
     path = ROOT / bug.file
     code = path.read_text() if path.exists() else ""
     counts = {old: code.count(old) for old, _ in bug.edits}

@@ -78,7 +78,7 @@ class S3:
 
     @contextmanager
     def forbidding(self) -> Iterator[None]:
-        """Refuse every key."""
+        """Reject every access key."""
         self._http.post("/moto-api/reset-auth", content="0").raise_for_status()
         try:
             yield

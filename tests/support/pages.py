@@ -1,4 +1,4 @@
-"""Run the documentation: read the commands and settings of its pages as a reader does."""
+"""Read commands and settings from the pages of the documentation, and run them."""
 
 from __future__ import annotations
 

@@ -57,6 +57,12 @@ class Script:
     condensed: str = ""  # the question that a conversation is condensed into
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
     rerank_list: bool = False  # results as a bare list with the field `score`
+    share_no_capacity: float = 0.0  # flex calls that are refused because no capacity is left
+    no_capacity: dict[str, Any] = field(default_factory=lambda: {"status": 429, "code": "resource_unavailable"})
+    refuses_tier: bool = False  # calls with a service tier get status 400
+    reply_tier: str = ""  # tier of all replies; default: the requested one, and none without a request
+    usage: dict[str, Any] = field(default_factory=dict)  # fields of the usage of chats that replace the counted ones
+    caches_prompts: bool = False  # prompts of 1,024 tokens are written to a cache and read from it, as of GPT-5.6
 
 
 @dataclass
@@ -74,6 +80,10 @@ class Stats:
     arrivals: list[float] = field(default_factory=list)
     reranks: list[dict[str, Any]] = field(default_factory=list)  # received bodies
     headers: dict[str, dict[str, str]] = field(default_factory=dict)  # headers of the last call of each kind
+    bodies: list[dict[str, Any]] = field(default_factory=list)  # bodies of the last chats, without their messages
+    bills: dict[str, Counter[str]] = field(
+        default_factory=dict
+    )  # billed calls and tokens of chats by tier of the reply
 
 
 _BY_PROMPT = ("chats", "answered", "spoilt", "abandoned")
@@ -87,6 +97,7 @@ class ScriptedEndpoints:
         self._window: list[float] = []
         self._digests: dict[str, int] = {}
         self._chats: list[web.Request] = []
+        self._cached_prefixes: set[str] = set()
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -129,6 +140,8 @@ class ScriptedEndpoints:
                 "arrivals": s.arrivals,
                 "reranks": s.reranks,
                 "headers": s.headers,
+                "bodies": s.bodies,
+                "bills": {tier: dict(bill) for tier, bill in s.bills.items()},
             }
         )
 
@@ -150,12 +163,14 @@ class ScriptedEndpoints:
         in_flight = self.stats.in_flight
         self.stats = Stats(in_flight=in_flight)
         self._window = []
+        self._cached_prefixes = set()
         return _json({})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
         self.stats.headers["chat"] = {str(name): value for name, value in request.headers.items()}
-        prompt = body["messages"][-1]["content"]
+        prompt = _text_of(body["messages"][-1])
+        self.stats.bodies = [*self.stats.bodies[-9:], {name: body[name] for name in body if name != "messages"}]
         key = hashlib.sha256(orjson.dumps(body["messages"])).hexdigest()[:24]
         stats = self.stats
         stats.chats[key] += 1
@@ -174,7 +189,7 @@ class ScriptedEndpoints:
 
     async def _chat(self, request: web.Request, body: dict[str, Any], prompt: str, key: str) -> web.StreamResponse:
         s = self.script
-        fault = self._fault()
+        fault = self._fault() or self._tier_fault(body.get("service_tier"))
         if fault is not None:
             return fault
         if self._rewrite_fault(body) == "500":
@@ -198,6 +213,7 @@ class ScriptedEndpoints:
         if 0 <= draw < s.share_malformed or (s.malformed_containing and s.malformed_containing in prompt):
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
             self.stats.spoilt[key] += 1
+        tier = s.reply_tier or body.get("service_tier")
         reply = orjson.dumps(
             {
                 "id": f"chatcmpl-{key}",
@@ -207,8 +223,9 @@ class ScriptedEndpoints:
                 "choices": [
                     {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
                 ],
-                "usage": _usage(len(prompt) // 4, len(content) // 4),
+                "usage": self._billed(body, len(content) // 4, tier) | s.usage,
             }
+            | ({"service_tier": tier} if tier else {})
         )
         draw -= s.share_malformed
         if 0 <= draw < s.share_drip:
@@ -226,6 +243,55 @@ class ScriptedEndpoints:
         if self._random.random() < s.share_500:
             return _error(500, "scripted failure")
         return None
+
+    def _tier_fault(self, tier: str | None) -> web.Response | None:
+        s = self.script
+        if tier is not None and s.refuses_tier:
+            return _json(
+                {"error": {"message": f"Unsupported service_tier: {tier}", "type": "invalid_request_error"}}, 400
+            )
+        if tier == "flex" and self._random.random() < s.share_no_capacity:
+            code = s.no_capacity["code"]
+            return _json({"error": {"message": "no capacity", "type": code, "code": code}}, s.no_capacity["status"])
+        return None
+
+    def _billed(self, body: dict[str, Any], completion: int, tier: str | None) -> dict[str, Any]:
+        """Return the usage of a chat, and add it to the bill of its tier."""
+        prompt = len(_text_of(body["messages"][-1])) // 4
+        details = {}
+        if self.script.caches_prompts:
+            prompt = sum(map(_tokens_of, body["messages"]))
+            cached, written = self._cache(body)
+            details = {"prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written}}
+            self._bill(tier).update(cached_tokens=cached, written_tokens=written)
+        self._bill(tier).update(calls=1, prompt_tokens=prompt, completion_tokens=completion)
+        return _usage(prompt, completion) | details
+
+    def _bill(self, tier: str | None) -> Counter[str]:
+        return self.stats.bills.setdefault(tier or "default", Counter())
+
+    def _cache(self, body: dict[str, Any]) -> tuple[int, int]:
+        """Return the tokens that are read from and written to the prompt cache.
+
+        A prefix that ends with a breakpoint is cached if it has at least 1,024 tokens. Without the mode `explicit`, the
+        end of the prompt is a breakpoint, too.
+        """
+        prefix, size, ends = "", 0, list[tuple[str, int]]()
+        for message in body["messages"]:
+            for part in _parts_of(message):
+                prefix, size = prefix + part["text"], size + len(part["text"]) // 4
+                if "prompt_cache_breakpoint" in part:
+                    ends.append((prefix, size))
+        if body.get("prompt_cache_options", {}).get("mode", "implicit") == "implicit":
+            ends.append((prefix, size))
+        cached = written = 0
+        for text, tokens in ends:
+            if tokens >= 1_024 and text in self._cached_prefixes:
+                cached = tokens
+            elif tokens >= 1_024:
+                written = tokens - cached
+                self._cached_prefixes.add(text)
+        return cached, written
 
     def _refusal(self, status: int, message: str) -> web.Response:
         error = {"message": message, "type": "scripted", "code": None} | self.script.error
@@ -263,7 +329,7 @@ class ScriptedEndpoints:
         return self.script.rewrite_fault if _rewrites(body) else ""
 
     def _rewriting(self, fields: dict[str, Any], prompt: str) -> str:
-        """Return the requested fields: scripted values, or else values made of the question's words."""
+        """Return the requested fields: scripted values, otherwise values composed of the question's words."""
         question = " ".join(_WORD.findall(prompt)[1:-1])
         defaults = {
             "hypothetical_answer": f"It is so: {question}.",
@@ -347,13 +413,27 @@ class ScriptedEndpoints:
         return digest
 
 
+def _parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of a message, whose content may be a text."""
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in _parts_of(message))
+
+
+def _tokens_of(message: dict[str, Any]) -> int:
+    return sum(len(part["text"]) // 4 for part in _parts_of(message))
+
+
 def _requested_questions(prompt: str) -> int:
     number = re.search(r"Number of questions: (\d+)", prompt)
     return int(number[1]) if number else 5
 
 
 def questions_of(prompt: str, count: int) -> list[str]:
-    """Return deterministic, distinct questions, each made of the words of a different part of the text."""
+    """Return deterministic, distinct questions, each composed of words from a different part of the text."""
     words = _WORD.findall(prompt[-1500:]) or ["nothing"]
     step = max(1, len(words) // count)
     return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]

@@ -36,7 +36,7 @@ class Fault:
     Args:
         mode: `pass`; `cut`: all connections are closed, including new ones; `reset`: the same with RST; `hole`:
             connections are accepted and stay open, but no data passes; `stale`: existing connections stay open and
-            silent for ever, and new ones pass; `deaf`: the kernel drops every packet of existing connections without an
+            silent, and new ones pass; `deaf`: the kernel drops every packet of existing connections without an
             acknowledgement, as after a network failure, and new ones pass (Linux); `drip`: a few bytes at a time.
         latency_seconds: delay of each piece of data.
         swallow: text of requests whose replies are lost and whose connections are closed.
@@ -70,7 +70,7 @@ class ProxiedConnection:
     def close(self, *, reset: bool) -> None:
         for writer in self.writers:
             if reset:
-                with suppress(OSError):  # it is closed already
+                with suppress(OSError):  # it is already closed
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
             writer.transport.abort()
 

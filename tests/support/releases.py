@@ -209,7 +209,7 @@ class TwoReleases(Fleet):
         return self.clients[api].get("/health/ready").status_code == 200
 
     def restarts_of(self, name: str) -> tuple[int, bool]:
-        """Return how often a process was ended, and whether its successor is still starting."""
+        """Return the number of times a process was ended, and whether its successor is still starting."""
         return self._restarts[name], name in self._restarting
 
     def stop(self) -> None:
@@ -259,8 +259,8 @@ class Load:
     documents: Mapping[str, list[Section]]
     chance: random.Random
     failures: list[str] = field(default_factory=list)
-    replies: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # by API, request and status
-    ids: dict[str, str] = field(default_factory=dict)  # of uploaded documents by external id
+    replies: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # counts by API, request and status
+    ids: dict[str, str] = field(default_factory=dict)  # ids of uploaded documents by external id
     changed: int = 0
     deleted: int = 0
     _calls: int = 0

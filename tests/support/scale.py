@@ -13,7 +13,7 @@ SHORT_TIMEOUTS = {
     "transaction_timeout": 3.3,
     "limit_window": 10,
     "limit_burst": 0.4,
-    "limit_jitter": 1.2,  # a busy machine delays a call by a second
+    "limit_jitter": 1.2,  # because a busy machine may delay a call by a second
 }
 
 

@@ -1,4 +1,4 @@
-"""The tables of the ledger in the database."""
+"""The tables of the ledger and their columns, as the database reports them."""
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection

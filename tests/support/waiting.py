@@ -1,4 +1,4 @@
-"""The common timeout of all tests, and functions that wait for a condition instead of a time."""
+"""The common timeout of all tests, and functions that wait until a condition holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-TIMEOUT_SECONDS = 120.0  # stops a test that waits in vain; it is long enough for a busy machine
+TIMEOUT_SECONDS = 120.0  # ends a test whose condition never holds; long enough for a busy machine
 _POLL_SECONDS = 0.02
 
 

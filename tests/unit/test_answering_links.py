@@ -1,4 +1,4 @@
-"""Links and images in a model's answer: nothing is loaded, and no link leads to a document's target."""
+"""Links and images in a model's answer are removed: nothing is loaded, and no link opens a target from a document."""
 
 import re
 
@@ -35,7 +35,7 @@ def in_pieces(pieces):
 
 
 @pytest.mark.parametrize(("written", "shown"), CASES)
-def test_links_become_text_images_disappear(written, shown):
+def test_links_become_text_and_images_are_removed(written, shown):
     assert without_links(written) == shown
 
 
@@ -53,13 +53,13 @@ def test_link_split_across_pieces_is_recognised(written, shown, size):
 @example(["<", "![a](:)", "img "])
 @example(["<", "<", "img ", ">", "http://e"])
 @given(st.lists(st.sampled_from(PIECES)))
-def test_no_stream_chunking_preserves_a_link(pieces):
+def test_links_are_removed_for_every_stream_chunking(pieces):
     shown = in_pieces(pieces)
 
     assert not re.search(r"\]\(|\]:|!\[|<img|<http:", shown)
 
 
-def test_overlong_link_is_not_a_link():
+def test_overlong_link_is_shown_as_text():
     shown = in_pieces(["see [text](", "x" * 5_000, ") end"])
 
     assert "](" not in shown

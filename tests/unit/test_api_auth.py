@@ -1,4 +1,4 @@
-"""The key alone determines the tenant; without keys, the API serves only this machine."""
+"""The key alone determines the tenant; if no keys are set, the API serves only local programs."""
 
 from types import SimpleNamespace
 

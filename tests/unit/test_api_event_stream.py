@@ -1,4 +1,4 @@
-"""A failing stream of events reports the error in its last event and closes its source."""
+"""A failing event stream reports the error in its last event and closes its source."""
 
 import orjson
 import pytest
@@ -29,7 +29,7 @@ def problem_in(piece):
     return orjson.loads(data.removeprefix(b"data: "))
 
 
-async def test_events_pass_unchanged():
+async def test_events_of_working_stream_pass_unchanged():
     passed = [piece async for piece in end_with_error(Source().events(), {"path": "/v1/query"})]
     assert passed == [event("token", {"text": "Yes"}), event("done", {})]
 
@@ -38,7 +38,7 @@ async def test_events_pass_unchanged():
     ("error", "status"),
     [(Unavailable("Qdrant is unavailable.", component="qdrant"), 503), (RuntimeError("secret"), 500)],
 )
-async def test_error_is_last_event_and_names_path(error, status):
+async def test_failing_stream_ends_with_error_naming_path(error, status):
     source = Source(error)
 
     first, last = [piece async for piece in end_with_error(source.events(), {"path": "/v1/query"})]

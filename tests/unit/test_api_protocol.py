@@ -1,4 +1,4 @@
-"""Bounds on headers and connections, by a server on loopback."""
+"""Limits of headers and connections, tested with a server on loopback."""
 
 import asyncio
 import json

@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from foreask_client.models import Chunk, FoundChunk
+from foreask_client.models import Chunk, FoundChunk, Me
 
 from api.schemas.chunks import ChunkView
+from api.schemas.me import MeView
 from api.schemas.queries import RetrievedChunkView
 from tests.support.deployment import ROOT
 
@@ -22,6 +23,6 @@ def test_reference_lists_fields_of_chunks_and_results(view, title):
     assert view.model_fields.keys() - set(re.findall(r"`(\w+)`", section)) == set()
 
 
-@pytest.mark.parametrize(("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk)])
-def test_client_models_have_fields_of_chunks_and_results(view, model):
+@pytest.mark.parametrize(("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk), (MeView, Me)])
+def test_client_models_have_all_fields(view, model):
     assert model.model_fields.keys() == view.model_fields.keys()

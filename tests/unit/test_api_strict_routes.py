@@ -44,7 +44,7 @@ def test_every_typed_body_is_read_strictly():
     assert [route.path for route in routes if not isinstance(route, StrictRoute)] == []
 
 
-def test_limit_of_setting_names_its_variable():
+def test_body_limit_names_its_setting_if_any():
     assert MaxBytes("max_json_bytes").of(SETTINGS) == (SETTINGS.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
     assert MaxBytes(10).of(SETTINGS) == (10, None)
 

@@ -10,7 +10,7 @@ PACK = bytes(range(256)) * (3 * BLOCK_BYTES // 256) + b"the end"
 
 
 class RecordingStore:
-    """An object store that records its requests; it answers none while it is closed."""
+    """An object store that records its requests; while it is closed, requests wait."""
 
     def __init__(self):
         self.requests = []

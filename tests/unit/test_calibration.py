@@ -15,7 +15,7 @@ from shared.query.retrieve.scale import rescale
 
 
 def hits_and_answers(count, right, wrong, noise=0.0, seed=7):
-    """Return each question's hits, with scores of the right and a wrong chunk per channel, and the answers."""
+    """Return for each question the scores of the right and a wrong chunk in each channel, and the right answers."""
     chance = random.Random(seed)
 
     def near(score):
@@ -80,7 +80,7 @@ def test_significantly_better_single_channel_replaces_mix():
     assert choose_weights(hits_by_question, relevant).weights == Weights(0, 0, 1)
 
 
-def test_equal_single_channel_keeps_mix():
+def test_equally_good_single_channel_keeps_mix():
     score = {"questions": 0.9, "text": 0.9, "bm25": 0.9}
     hits_by_question, relevant = hits_and_answers(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
 
@@ -135,7 +135,7 @@ def test_baseline_is_similarity_to_unrelated_texts():
     assert measure_baseline(questions[:29], texts[:29]) == Baseline()
 
 
-def test_high_mean_is_shifted_high_similarity_stays():
+def test_rescale_lowers_high_baseline_but_keeps_identical_texts():
     hits_by_question = {
         "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
         "bm25": ChannelHits({"same": 0.4}, floor=0.2),
@@ -148,7 +148,7 @@ def test_high_mean_is_shifted_high_similarity_stays():
     assert moved["bm25"] == hits_by_question["bm25"]
 
 
-def test_rescale_shrinks_noise_keeps_high_similarity():
+def test_rescale_shrinks_noise_but_keeps_high_similarity():
     cosines = {"same": 1.0, "alike": 0.85, "near": 0.7, "noise": 0.3, "usual": 0.1, "less": 0.0}
     hits_by_question = {"text": ChannelHits(cosines, floor=0.0)}
 
@@ -171,7 +171,7 @@ def test_scale_preserves_order_and_never_exceeds_1(cosines, similarity, spread):
 
 
 @pytest.mark.parametrize("similarity", [-0.05, 0.0, 0.1])
-def test_usual_baseline_changes_no_score(similarity):
+def test_usual_baseline_leaves_scores_unchanged(similarity):
     hits_by_question = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
     assert rescale(hits_by_question, Baseline(similarity, 0.1)) == hits_by_question

@@ -69,7 +69,7 @@ def test_source_code_has_no_headings():
     assert [text[block.start : block.end] for block in scan_plain(text)] == ["# a comment\nx = 1", "# another\ny = 2"]
 
 
-def test_section_is_chunk_with_its_headings():
+def test_section_becomes_chunk_with_heading_path():
     text = f"# Book\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}"
 
     chunks = chunks_of(text)

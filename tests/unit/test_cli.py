@@ -1,4 +1,4 @@
-"""The command line from its user's view: sentences, exit codes, help."""
+"""The command line as a user sees it: messages, exit codes, help."""
 
 import io
 import json
@@ -20,6 +20,7 @@ from cli.commands import accepted as accepted_commands
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
 from cli.commands import documents as document_commands
+from cli.commands import estimate as estimate_command
 from cli.commands import verify as verify_command
 from cli.output import duration
 from shared.domain.errors import InvalidInput
@@ -42,6 +43,7 @@ COMMANDS = [
         "up",
         "demo",
         "ingest",
+        "estimate",
         "ask",
         "status",
         "collections",
@@ -188,7 +190,7 @@ class DemoServer:
         self.states = list(states)
         self.questions = []
 
-    def upload(self, path, *, collection, external_id, lane):
+    def upload(self, path, *, collection, external_id, lane, job):
         state = "queued" if len(self.states) > 1 else self.states[0]
         return Document(**replies.document(id=external_id, external_id=external_id, state=state))
 
@@ -225,7 +227,7 @@ def test_demo_queries_before_and_after_question_generation(tmp_path, monkeypatch
 
 
 class StaggeredServer(DemoServer):
-    """Finishes another document in each round, in the order of the uploads."""
+    """A server that finishes one more document in each round, in the order of the uploads."""
 
     def __init__(self):
         super().__init__("searchable")
@@ -259,7 +261,7 @@ def test_demo_waits_for_questions_of_answering_documents(tmp_path, monkeypatch):
     assert "This machine is slow" not in shown
 
 
-def test_demo_continues_after_bound_of_generation(tmp_path, monkeypatch):
+def test_demo_continues_after_generation_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "GENERATION_SECONDS", -1.0)
     server = StaggeredServer()
 
@@ -270,7 +272,7 @@ def test_demo_continues_after_bound_of_generation(tmp_path, monkeypatch):
     assert "This machine is slow or busy" in shown
 
 
-def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
+def test_demo_skips_waiting_if_everything_is_indexed(tmp_path, monkeypatch):
     server = DemoServer("searchable")
 
     shown = demo_output(server, tmp_path, monkeypatch)
@@ -279,7 +281,7 @@ def test_demo_skips_waiting_if_all_is_indexed(tmp_path, monkeypatch):
     assert f"{len(demo_documents.write(tmp_path))} documents wait for more questions" in shown
 
 
-def test_demo_does_not_wait_for_changed_page(tmp_path, monkeypatch):
+def test_demo_does_not_wait_for_changed_documentation(tmp_path, monkeypatch):
     class WithChange(DemoServer):
         def upload(self, path, *, external_id, **options):
             stored = super().upload(path, external_id=external_id, **options)
@@ -451,7 +453,7 @@ def test_answer_names_skipped_stages():
 
 @pytest.fixture
 def queries(monkeypatch):
-    """The bodies of the queries to a server that replies with an explanation."""
+    """Return a list that receives the bodies of queries; the server replies with an explanation."""
     requests = []
     rank = {"rank": 1, "score": 0.82}
     chunk = {
@@ -557,3 +559,128 @@ def test_accepted_questions_are_listed_and_removed_by_id(capsys, monkeypatch):
         ("GET", "/v1/collections/default/accepted"),
         ("DELETE", f"{address}/{question['id']}"),
     ]
+
+
+DAY_SECONDS = 24 * 3600.0
+ESTIMATE = {
+    "documents": 2,
+    "chunks": 4,
+    "paid_chunks": 0,
+    "calls": 4,
+    "prompt_tokens": 1_000,
+    "completion_tokens": 100,
+    "embeddings": 20,
+    "embedding_tokens": 900,
+    "llm_cost": 0.5,
+    "embedding_cost": 0.25,
+    "exact": True,
+    "seconds": None,
+    "tightest": None,
+    "margin": None,
+    "tiers": [
+        {"model": "m", "tier": "standard", "llm_cost": 0.5, "seconds": 5400.0, "tightest": "llm tokens", "fills": None},
+        {
+            "model": "m",
+            "tier": "batch",
+            "llm_cost": 0.25,
+            "seconds": 3 * DAY_SECONDS,
+            "tightest": "batch queue",
+            "fills": 3,
+        },
+        {"model": "n", "tier": "standard", "llm_cost": None, "seconds": None, "tightest": None, "fills": None},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ({}, "costs 0.75"),
+        ({"embedding_cost": None}, "costs 0.50 without embeddings, whose price is unknown"),
+        ({"llm_cost": None}, "costs 0.25 without calls, whose price is unknown"),
+        ({"llm_cost": None, "embedding_cost": None}, "the cost is unknown, because no price is set"),
+    ],
+)
+def test_estimate_names_costs_without_price(costs, words):
+    assert output.estimate_line(ESTIMATE | costs).rpartition("; ")[2] == words
+
+
+def test_estimate_names_paid_chunks_and_interval():
+    line = output.estimate_line(ESTIMATE | {"paid_chunks": 3, "margin": 0.04, "exact": False})
+
+    assert line.endswith("; 3 chunks are paid for already; ±4% (90 % interval of the sample)")
+
+
+def test_estimate_command_compares_tiers(capsys, monkeypatch):
+    sent = []
+
+    def server(request):
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json=ESTIMATE)
+
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(estimate_command, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
+    code, out, _ = foreask(
+        capsys, monkeypatch, "estimate", "--documents", "9", "--bytes", "8000", "-c", "wiki", "--model", "n"
+    )
+
+    assert code == 0
+    assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000}, "models": ["n"]}]
+    rows = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in out.splitlines()]
+    assert ["m", "standard", "0.50", "1 h 30 min", "llm tokens"] in rows
+    assert ["m", "batch", "0.25", "at most 3 d 0 h (3 fills)", "batch queue"] in rows
+    assert ["n", "standard", "unknown"] in rows
+
+
+def test_estimate_of_files_sends_sample(capsys, monkeypatch, tmp_path):
+    (tmp_path / "a.md").write_text("Tea is in the kitchen.")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7")
+    sent = []
+
+    def server(request):
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json=ESTIMATE)
+
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(estimate_command, "client_of", lambda *_: CliClient("http://foreask.test", transport=transport))
+    code, out, _ = foreask(capsys, monkeypatch, "estimate", str(tmp_path), "--json")
+
+    assert code == 0
+    assert out.startswith("not estimated: 1 files, whose text is unknown before parsing\n{")
+    assert sent[0]["documents"] == {"count": 1, "bytes": 22, "sample": [{"text": "Tea is in the kitchen."}]}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--documents", "9"), ("--bytes", "9"), ("x", "--documents", "9")])
+def test_estimate_needs_files_or_count_and_size(arguments, capsys, monkeypatch):
+    code, _, err = foreask(capsys, monkeypatch, "estimate", *arguments)
+
+    assert (code, err) == (1, "Name files, or give both --documents and --bytes.\n")
+
+
+def test_status_shows_tier_and_cached_share():
+    stage = {"due": 0, "in_flight": 0, "later": 0, "oldest_seconds": None}
+    generated = {"collection": "handbook", "kind": "generate", "model": "m", "calls": 252, "cost": 0.5}
+    work = {
+        "stages": {"parse": stage},
+        "unserved": [],
+        "budget": {"cost_per_day": 1.0, "unpriced_calls": 7, "notice": None},
+        "dead": 0,
+        "eta_seconds": None,
+        "chunks_per_minute": 0,
+        "limits": [],
+        "estimates": [],
+        "usage": [
+            generated | {"tier": "flex", "prompt_tokens": 2_000, "cached_tokens": 500, "completion_tokens": 10},
+            generated | {"prompt_tokens": 3_000, "completion_tokens": 10},  # from a server that does not report tiers
+        ],
+    }
+    console = Console(file=io.StringIO(), width=200)
+    console.print(output.status({"status": "ready"}, work, []))
+    shown = console.file.getvalue()
+
+    lines = [line.split() for line in shown.splitlines() if "handbook: generate" in line]
+    assert [line[-6:] for line in lines] == [
+        ["flex", "252", "2,000", "25%", "10", "0.5000"],
+        ["m", "standard", "252", "3,000", "10", "0.5000"],
+    ]
+    assert "the cost of 7 calls today is unknown, and not counted" in shown

@@ -1,4 +1,4 @@
-"""Requests for many items: an item whose request fails is not confirmed, and affects no other."""
+"""Requests for many items: an item whose request fails is not confirmed, and other items are not affected."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Corpora: rows of JSON lines and of Parquet as documents; an invalid row is rejected by its number."""
+"""Corpora: each row of a JSON Lines or Parquet file is a document; an invalid row is reported by its number."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ async def test_leases_are_extended_while_working():
     assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
 
 
-async def test_bug_in_one_item_affects_no_other():
+async def test_bug_in_one_item_does_not_affect_others():
     shop = Shop(10, slots=2)
     shop.due.appendleft(666)
 
@@ -228,7 +228,7 @@ async def test_failed_claim_ends_drain_after_running_work():
     assert sorted(shop.settled) == [0, 1, 2, 3]
 
 
-async def test_unrecordable_outcome_blocks_no_other():
+async def test_rejected_outcome_does_not_block_others():
     shop = Shop(10, slots=10)
     stage = shop.stage()
 
@@ -245,7 +245,7 @@ async def test_unrecordable_outcome_blocks_no_other():
     assert 4 not in shop.released  # its claim expires, so that it is finally set aside
 
 
-async def test_failing_outcome_blocks_no_other():
+async def test_outcome_with_settlement_bug_does_not_block_others():
     shop = Shop(10, slots=10)
     stage = shop.stage()
 
@@ -275,10 +275,10 @@ async def test_failed_drain_counts_its_leases_as_lost():
         await asyncio.wait_for(Drain(stage, LOGGING, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
     assert shop.released == []
     assert shop.expired
-    assert len(shop.due) > 50  # it stopped soon, because its work may be paid
+    assert len(shop.due) > 50  # the drain stopped early, because its calls may cost money
 
 
-async def test_occasional_failing_settlements_end_no_drain(monkeypatch):
+async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._MOST_RAISES", 2)
     shop = Shop(10, slots=4)
     stage = shop.stage()
@@ -320,7 +320,7 @@ async def test_unanswered_extension_is_repeated_before_expiry(monkeypatch):
         nonlocal requests
         requests += 1
         if requests == 1:
-            await asyncio.Event().wait()  # over a connection that is silent for ever
+            await asyncio.Event().wait()  # like a connection that never answers
         return {lease.token for lease in leases}
 
     calls = await extending(shop, extend, lease=3, seconds=4)

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 import pytest
 
 from shared.domain.limit_use import LimitUse
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
-from shared.ingest.costs.arithmetic import Amounts, Quantities, Ratios, amounts, duration, line
+from shared.ingest.costs.arithmetic import (
+    Amounts,
+    Quantities,
+    Ratios,
+    amounts,
+    batch_duration,
+    duration,
+    line,
+    margin,
+)
 from shared.ingest.costs.texts import restored
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.services.ingest import price
 from shared.settings import Settings
 
+OPENAI_URL = "https://api.openai.com/v1"
 AMOUNTS = Amounts(
     documents=10,
     chunks=600,
+    paid_chunks=0,
     calls=600,
     generate=Usage(120_000, 60_000),
     embeddings=3_000,
@@ -75,6 +88,45 @@ def test_duration_without_limits_is_unknown():
     assert duration(AMOUNTS, [limit("llm requests", in_flight=8), limit("llm tokens")]) is None
 
 
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("queue_tokens", "limits", "expected"),
+    [
+        (None, [], (DAY, "batch window", None)),
+        (120_000, [], (DAY, "batch window", 1)),
+        (50_000, [], (3 * DAY, "batch queue", 3)),
+        (50_000, [limit("llm tokens", 1)], (3 * DAY, "batch queue", 3)),  # batches have no rate
+        (None, [limit("embedding tokens", 30)], (180_000.0, "embedding tokens", None)),
+    ],
+)
+def test_batches_take_a_day_per_fill_of_queue(queue_tokens, limits, expected):
+    assert batch_duration(AMOUNTS, limits, queue_tokens) == expected
+
+
+def test_margin_contains_total_in_nine_of_ten_samples():
+    generator = random.Random(1)
+    sizes = [generator.lognormvariate(7, 1) for _ in range(2_000)]
+    documents = [(size * generator.uniform(0.1, 0.4), size) for size in sizes]
+    total, held = sum(value for value, _ in documents), 0
+    for _ in range(1_000):
+        sample = generator.sample(documents, 100)
+        estimated = sum(value for value, _ in sample) / sum(size for _, size in sample) * sum(sizes)
+        held += abs(estimated - total) <= margin(sample, len(documents)) * estimated
+
+    assert 860 <= held <= 940
+
+
+@pytest.mark.parametrize(("sample", "documents"), [([], 9), ([(3.0, 1.0)], 9), ([(0.0, 1.0)] * 3, 9)])
+def test_margin_is_unknown_without_varied_sample(sample, documents):
+    assert margin(sample, documents) is None
+
+
+def test_complete_sample_has_no_margin():
+    assert margin([(1.0, 1.0), (5.0, 1.0)], 2) == 0.0
+
+
 def test_call_sizes_separate_instructions_from_text():
     sizes = [(1_000.0 + 100 * n, 50 + (1_000 + 100 * n) / 5) for n in range(20)]
     call_tokens, tokens_per_char = line(sizes)
@@ -96,7 +148,7 @@ def test_uniform_calls_are_estimated_together(sizes):
     assert tokens_per_char == pytest.approx(0.25, rel=0.05)
 
 
-def test_twins_add_questions_without_calls():
+def test_duplicate_chunks_add_questions_without_calls():
     count = Quantities(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, requested=5, twins=5)
     total = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
     assert (total.calls, total.generate) == (1, Usage(500, 100))
@@ -116,7 +168,48 @@ def test_configured_prices_override_list_prices():
     own = settings(llm_model="gpt-5-mini", embedding_model="e", **prices)
     assert price(own, "generate", Usage(1_000_000, 500_000)) == 6.0
     assert price(own, "embed", Usage(1_000_000)) == 0.5
-    assert price(settings(llm_model="m", llm_input_price=0.0), "generate", Usage(1_000, 1_000)) == 0.0
+    free = settings(llm_model="m", llm_input_price=0.0, llm_output_price=0.0)
+    assert price(free, "generate", Usage(1_000, 1_000)) == 0.0
+
+
+def test_missing_output_price_is_listed_or_unknown():
+    listed = settings(llm_base_url=OPENAI_URL, llm_model="gpt-4o-mini", llm_input_price=1.0)
+    assert price(listed, "generate", Usage(10**6, 10**6)) == pytest.approx(1.6)
+    assert price(settings(llm_model="m", llm_input_price=1.0), "generate", Usage(1_000, 1_000)) is None
+    assert price(settings(llm_model="m", llm_output_price=1.0), "generate", Usage(1_000, 0)) is None
+
+
+def test_cached_and_written_tokens_have_their_list_prices():
+    luna = settings(llm_base_url=OPENAI_URL, llm_model="gpt-5.6-luna")
+    plain, cached, written = (
+        price(luna, "generate", usage)
+        for usage in (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+    )
+    assert cached == pytest.approx(0.1 * plain)
+    assert written == pytest.approx(1.25 * plain)
+
+
+@pytest.mark.parametrize("own", [{"llm_model": "gpt-4-turbo"}, {"llm_input_price": 10.0, "llm_output_price": 30.0}])
+def test_cache_tokens_without_own_price_cost_full_price(own):
+    model = settings(llm_base_url=OPENAI_URL, **own)
+    usages = (Usage(10**6), Usage(10**6, 0, cached_tokens=10**6), Usage(10**6, 0, written_tokens=10**6))
+    assert [price(model, "generate", usage) for usage in usages] == [10.0] * 3
+
+
+def test_flex_and_batch_cost_half_unless_set():
+    prices = {"llm_model": "m", "llm_input_price": 2.0, "llm_output_price": 8.0}
+    usage = Usage(1_000_000, 500_000)
+
+    def costs(**more):
+        return [price(settings(**prices, **more), "generate", usage, tier=tier) for tier in Tier]
+
+    assert costs() == [6.0, 3.0, 3.0]
+    assert costs(llm_tier_prices="flex=1") == [6.0, 6.0, 3.0]
+
+
+def test_embedding_without_price_has_list_price():
+    openai = settings(embedding_base_url=OPENAI_URL, embedding_model="text-embedding-3-small")
+    assert price(openai, "embed", Usage(10**6)) == pytest.approx(0.02)
 
 
 def test_major_providers_have_list_prices():

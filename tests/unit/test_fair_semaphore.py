@@ -25,6 +25,29 @@ async def test_tenant_with_fewest_slots_gets_free_slot():
     assert sorted(order) == ["loud"] * 6 + ["other"] + ["quiet"] * 2
 
 
+async def test_slow_file_does_not_delay_other_tenant():
+    slots = FairSemaphore(2)
+    held = [slots.one("slow"), slots.one("slow")]
+    for slot in held:
+        await slot.__aenter__()
+    waiting = asyncio.create_task(_held_once(slots, "slow"))
+    async with asyncio.timeout(1):
+        async with slots.one("other"):
+            again = asyncio.create_task(_held_once(slots, "other"))
+            await asyncio.sleep(0)
+            assert (again.done(), waiting.done()) == (False, False)
+    assert not waiting.done()  # the additional slot is not given to a tenant that holds the others
+    for slot in held:
+        await slot.__aexit__(None, None, None)
+    async with asyncio.timeout(1):
+        await asyncio.gather(waiting, again)
+
+
+async def _held_once(slots, tenant):
+    async with slots.one(tenant):
+        pass
+
+
 @pytest.mark.parametrize("passes", [0, 1, 2])
 async def test_cancelled_waiter_releases_no_slot(passes):
     slots, order = FairSemaphore(1), []

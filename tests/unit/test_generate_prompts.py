@@ -174,6 +174,18 @@ def test_request_changes_only_with_prompt_version():
     )
 
 
-def test_strategy_depends_on_model():
+def test_keys_of_thousand_chunks_ignore_transport():
+    """Paid questions are found under the keys of earlier releases, regardless of a call's tier and cache."""
+    keys = hashlib.sha256()
+    for n in range(1_000):
+        content = ChunkContent.whole(f"Ship number {n} sails on day {n % 30}.", f"Harbour {n % 7}", (f"Part {n % 3}",))
+        template = None if n % 5 else "Ask {count} about {text}"
+        options = GenerationOptions(STRATEGIES[n % 2], template=template)
+        keys.update(content_key("acme", "gpt-5.6-luna", content, options))
+
+    assert keys.hexdigest()[:16] == "d1cfc2a4ed60848d"
+
+
+def test_only_small_models_use_per_question_strategy():
     assert strategy_for("smollm2-135m") == "per-question"
     assert strategy_for("gpt-5-mini") == "list"

@@ -107,7 +107,7 @@ def test_prompt_words_in_text_are_not_echoes():
     assert filter_by_text([question], ChunkContent.whole("JSON is parsed from left to right."))[0].passed
 
 
-def test_repeated_questions_are_dropped_first_one_passes():
+def test_only_first_of_repeated_questions_passes():
     questions = [
         "When does the lease of a chunk end?",
         "when does the lease of a chunk end",
@@ -153,7 +153,7 @@ def test_distant_and_duplicate_questions_are_dropped():
     assert [s.similarity for s in results] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
 
 
-def test_dropped_question_keeps_reason_and_drops_no_other():
+def test_similarity_filter_ignores_already_dropped_questions():
     filtered = [
         FilteredQuestion("Text?", passed=False, reason="too short"),
         FilteredQuestion("Question 1?", passed=True),

@@ -47,7 +47,7 @@ def test_reply_without_questions_is_malformed(reply):
 
 
 @pytest.mark.parametrize("length", range(len(JSON) - 1, 1, -1))
-def test_partial_reply_is_never_complete(length):
+def test_truncated_reply_is_malformed(length):
     with pytest.raises(MalformedReply):
         questions_in("Sure! Here are the questions:" + JSON[:length])
 

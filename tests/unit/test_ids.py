@@ -54,7 +54,7 @@ def test_each_occurrence_of_text_has_own_id():
     assert chunk_id(COLLECTION, DOCUMENT, "The text.", 0) == CHUNK
 
 
-def test_accepted_id_ignores_case_spaces_and_punctuation():
+def test_accepted_question_id_ignores_case_and_punctuation():
     assert accepted_id(CHUNK, "How  long?") == accepted_id(CHUNK, "how long") != accepted_id(CHUNK, "how short")
 
 

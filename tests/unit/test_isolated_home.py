@@ -1,4 +1,4 @@
-"""A test run has its own home and its own folder for temporary files, and tests leave both empty."""
+"""A test run has its own home folder and temporary folder, and tests leave both empty."""
 
 import os
 import subprocess

@@ -13,11 +13,13 @@ from shared.domain.errors import (
     BadReply,
     InvalidInput,
     Misconfigured,
+    NoCapacity,
     RateLimited,
     Refused,
     Stopping,
     TimedOut,
     Unavailable,
+    UnsupportedTier,
 )
 from shared.domain.rates import UNLIMITED, Rates
 from shared.providers.limiter.limiter import outcome_of
@@ -56,6 +58,8 @@ def test_undeclared_limits_do_not_restrict_calls():
     [
         (RateLimited("slow"), CallOutcome.LIMITED),
         (Misconfigured("401", component="llm"), CallOutcome.REFUSED),
+        (NoCapacity("full"), CallOutcome.NO_CAPACITY),
+        (UnsupportedTier("400", component="llm"), CallOutcome.NO_CAPACITY),
         (TimedOut("late", component="llm", answered=True), CallOutcome.TIMEOUT),
         (Unavailable("500", component="llm", answered=True), CallOutcome.FAILED),
         (Unavailable("gone", component="llm"), CallOutcome.FAILED),
@@ -64,7 +68,7 @@ def test_undeclared_limits_do_not_restrict_calls():
         (Stopping(), CallOutcome.ABANDONED),
     ],
 )
-def test_error_class_decides_effect_on_provider(error, outcome):
+def test_error_class_determines_effect_on_provider(error, outcome):
     assert outcome_of(error) is outcome
 
 
@@ -93,12 +97,12 @@ class Broker:
 
 
 async def test_keys_of_provider_share_one_cluster_slot():
-    broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
+    broker = Broker([0] * 10)
     await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
         [], [], [], {"acme": (UNLIMITED, UNLIMITED)}
     )
 
-    assert [key.count("{abc}") for key in broker.keys] == [1, 1, 1]
+    assert [key.count("{abc}") for key in broker.keys] == [1] * 4
 
 
 def test_tenant_limits_round_trip(monkeypatch):

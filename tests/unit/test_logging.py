@@ -33,7 +33,7 @@ def test_log_lines_of_all_threads_name_process(in_a_process, capsys):
         assert orjson.loads(capsys.readouterr().out)["process"] == "generate"
 
 
-def test_log_lines_within_span_have_its_ids(in_a_process, capsys):
+def test_log_lines_within_span_contain_trace_ids(in_a_process, capsys):
     class Recorded(spans.Span):
         @property
         def ids(self):

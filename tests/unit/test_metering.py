@@ -1,4 +1,4 @@
-"""Metering: a query's tokens are reported when they are spent, also if its client disconnects."""
+"""Metering: a query's tokens are reported as they are used, even if its client disconnects."""
 
 import asyncio
 from collections import Counter
@@ -70,7 +70,7 @@ def test_complete_stream_reports_billed_tokens(spent):
     assert spent == {("generate", "model"): 25}
 
 
-def test_open_stream_has_reported_its_prompt(spent):
+def test_open_stream_reports_prompt_after_first_piece(spent):
     async def read_one():
         stream = MeteredChat(Chat()).stream(REQUEST)
         await anext(stream)

@@ -1,4 +1,4 @@
-"""Planted bugs fit the current tree, and a test that fails for another reason does not catch one."""
+"""Planted bugs apply to the current tree, and a test that fails for another reason does not count as catching one."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Each value of a parser's reply is checked, because the author of a file may control the process that sends it."""
+"""Each value in a parser's reply is checked, because a hostile file may control the process that sends it."""
 
 import pytest
 
@@ -63,7 +63,7 @@ WRONG = {
 }
 
 
-def test_sound_reply_is_read_unchanged():
+def test_valid_reply_is_read_unchanged():
     assert received(document_reply(), LIMITS) == SOUND
 
 
@@ -93,7 +93,7 @@ def test_chunks_and_their_texts_are_limited():
         received(document_reply(short), LIMITS)  # nine times 200 characters of a text of 200
 
 
-def test_fault_names_the_value_without_quoting_it():
+def test_error_names_invalid_value_without_quoting_it():
     with pytest.raises(InvalidReply) as caught:
         received(changed(FIELD["language"], "a secret"), LIMITS)
 

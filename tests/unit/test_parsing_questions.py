@@ -23,7 +23,7 @@ def test_quote_overrides_word_overlap():
     assert assigned(question) == [[], [question.text], []]
 
 
-def test_rare_words_decide_without_quote():
+def test_question_without_quote_matches_rarest_words():
     assert assigned(ReadyQuestion("When does the ferry leave the harbour?")) == [
         [],
         ["When does the ferry leave the harbour?"],
@@ -36,9 +36,9 @@ def test_unmatched_quote_contributes_its_words():
     assert assigned(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
 
 
-def test_first_chunk_wins_ties_and_leftovers():
+def test_first_chunk_gets_tied_and_unmatched_questions():
     assert assigned(ReadyQuestion("Boats?"), ReadyQuestion("Qwerty?"))[0] == ["Boats?", "Qwerty?"]
 
 
-def test_no_chunks_means_no_assignments():
+def test_document_without_chunks_gets_no_assignments():
     assert assign([ReadyQuestion("Why?")], ()) == []

@@ -1,4 +1,4 @@
-"""A port is chosen seconds before its process listens on it, and stays reserved."""
+"""A port that is chosen seconds before its process listens on it stays reserved."""
 
 import random
 import subprocess

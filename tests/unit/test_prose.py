@@ -1,4 +1,4 @@
-"""The check of prose and test names."""
+"""The checker of prose and test names."""
 
 import pytest
 
@@ -114,7 +114,7 @@ def test_clear_test_name_passes():
     assert phrases_in("tests/unit/test_a.py", "def test_concurrent_updates_last_write_wins():\n    pass\n") == []
 
 
-def test_exception_is_not_reported():
+def test_listed_exception_is_not_reported():
     assert phrases_in("exempt.py", "# It was handed in.\n") == []
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from shared.providers.answers import retry_after
 
-SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # by the provider's clock
+SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # time of the reply by the provider's clock
 
 
 @pytest.mark.parametrize(

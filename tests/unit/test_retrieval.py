@@ -124,7 +124,7 @@ def test_near_identical_question_adds_score_if_text_agrees():
     assert ranked({"questions": hits["questions"]})[0] == "w"
 
 
-def test_only_weight_ratios_matter_zero_excludes_channel():
+def test_only_weight_ratios_matter_and_zero_excludes_channel():
     hits = {"questions": questions(question("a", 0.9)), "text": text(a=0.6, b=0.5, c=0.5, d=0.5, e=0.5)}
 
     equal, double = (fuse(hits, "scores", Weights(n, n, n)) for n in (1, 2))

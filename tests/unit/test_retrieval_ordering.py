@@ -14,7 +14,7 @@ def payload(text, headings=(), title=None):
     return {"text": text, "heading_path": list(headings), "title": title, "span": [0, len(text)]}
 
 
-def test_best_channel_score_wins_rewritten_count_less():
+def test_merge_keeps_best_score_and_discounts_rewritten_hits():
     direct = {"questions": ChannelHits({"a": 0.9, "b": 0.5}, {"a": "A?", "b": "B?"}, floor=0.4)}
     first = {"questions": ChannelHits({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, floor=0.5)}
     second = {"questions": ChannelHits({"c": 0.7}, {"c": "C2?"}), "bm25": ChannelHits({"d": 0.5})}
@@ -34,7 +34,7 @@ def test_merged_hits_are_ranked_again():
     assert list(merge(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
 
 
-def test_no_rewriting_changes_no_order():
+def test_hits_are_unchanged_without_rewriting():
     direct = {"text": ChannelHits({"b": 0.5, "a": 0.4}, floor=0.3)}
 
     assert merge(direct, []) == direct
@@ -54,7 +54,7 @@ def test_chunks_gain_by_share_of_matched_names():
     assert [m.score for m in result] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
 
 
-def test_names_without_words_raise_no_chunk():
+def test_name_without_words_changes_no_score():
     matches = [match("a", 0.5), match("b", 0.4)]
 
     assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
@@ -81,7 +81,7 @@ def test_scores_are_reassigned_in_descending_order():
     assert on_one_scale([match("c", 0.7), match("a", 0.9)]) == [match("c", 0.9), match("a", 0.7)]
 
 
-def test_passage_states_its_position():
+def test_reranked_passage_starts_with_title_and_headings():
     assert passage_of(payload("Thirty days.", ["Staff", "Leave"], "Handbook")) == (
         "Handbook > Staff > Leave\n\nThirty days."
     )

@@ -36,7 +36,7 @@ def test_wait_is_never_shorter_than_retry_after():
     assert decision.after == timedelta(seconds=9)
 
 
-def test_last_attempt_decides_dead():
+def test_failure_of_last_attempt_makes_work_dead():
     assert decide(Transient("unavailable"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: unavailable")
 
 

@@ -55,7 +55,7 @@ def test_keys_are_hashed_and_tenant_may_have_two(monkeypatch):
 @pytest.mark.parametrize(
     "value", ["acme", ":key", "acme:short", "ACME:" + KEY, "acme:sha256:" + "a" * 63, "acme:sha256:"]
 )
-def test_unusable_key_is_rejected_unshown(monkeypatch, value):
+def test_unusable_key_is_rejected_without_being_shown(monkeypatch, value):
     monkeypatch.setenv("FOREASK_API_KEYS", value)
 
     with pytest.raises(ValidationError) as caught:
@@ -75,7 +75,13 @@ def test_unusable_setting_is_named_by_variable(monkeypatch, tmp_path):
 
 
 def test_environment_reproduces_settings_in_other_process(monkeypatch):
-    loaded = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
+    loaded = Settings(
+        _env_file=None,
+        tuning={"lease": 7, "top_k_max": 5},
+        llm_api_key="secret",
+        llm_tier_prices="flex=0.25",
+        calibrate=False,
+    )
     for name, value in loaded.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -267,6 +273,15 @@ def test_invalid_qdrant_urls_are_reported(monkeypatch, tmp_path, value):
     monkeypatch.setenv("FOREASK_QDRANT_URL", value)
 
     with pytest.raises(InvalidInput, match="FOREASK_QDRANT_URL"):
+        load()
+
+
+@pytest.mark.parametrize("value", ["flex", "flex=half", "standard=2", "flex=1;batch=1", "flex=-1"])
+def test_unusable_tier_prices_are_reported(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_LLM_TIER_PRICES", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_LLM_TIER_PRICES must be tier=share pairs"):
         load()
 
 

@@ -1,4 +1,4 @@
-"""Spans that an older release stored unchecked: no text that is restored from them is larger than a document may be."""
+"""Texts restored from spans that an older release stored unchecked do not exceed the maximum size of a document."""
 
 import pytest
 

@@ -145,7 +145,7 @@ def launcher(tmp_path):
     return Launcher(Plan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
 
 
-def test_launcher_exits_with_failed_parts_sentence(launcher):
+def test_launcher_exits_with_message_of_failed_part(launcher):
     threading.Timer(0.05, launcher._failures.put, [Unavailable("qdrant exited", component="qdrant")]).start()
 
     with pytest.raises(Unavailable, match="qdrant exited"):

@@ -1,4 +1,4 @@
-"""A query's trace has numbers of every stage, and a sentence for each."""
+"""A query's trace has the facts and times of every stage, and a sentence that explains each stage."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's variables decide whether traces are on."""
+"""OpenTelemetry's environment variables enable and disable traces."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +17,7 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False, False),
         (ENDPOINT, True, False),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, False),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # to the SDK's default address
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True, False),  # spans are sent to the SDK's default address
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "none"}, False, False),
         (ENDPOINT | {"OTEL_SDK_DISABLED": "True"}, False, False),
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "zipkin"}, False, True),
@@ -36,7 +36,7 @@ def test_opentelemetry_variables_enable_traces(variables, enabled, warned):
     assert [entry["event"] for entry in logs] == ["traces.off"] * warned
 
 
-def test_span_does_nothing_without_traces():
+def test_span_has_no_effect_if_traces_are_disabled():
     with traces.request("GET", [(b"traceparent", b"x")], {}) as span, traces.span("search") as child:
         child.note("http.route", "/")
         child.rename("other")

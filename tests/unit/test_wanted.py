@@ -1,4 +1,4 @@
-"""The number of workers that a stage can use: limits decide, not the length of the queue."""
+"""The number of workers that a stage can use is bounded by limits, even if the queue is long."""
 
 from datetime import timedelta
 
@@ -41,9 +41,9 @@ def test_unlimited_workers_are_queue_divided_by_slots(due, workers):
         (Rates(requests=600), CallTimes(0.5), 5),
         (Rates(requests=60_000), CallTimes(2.0), 2_000),
         (Rates(tokens=600_000), CallTimes(6.0, tokens=2_000), 30),
-        (Rates(tokens=600_000), CallTimes(6.0), 60),  # 1,000 tokens a call until one was counted
+        (Rates(tokens=600_000), CallTimes(6.0), 60),  # 1,000 tokens per call are assumed until a call was counted
         (Rates(requests=600, tokens=600_000), CallTimes(6.0, tokens=2_000), 30),
-        (Rates(requests=60_000), CallTimes(), 0),  # unknown until a call was measured
+        (Rates(requests=60_000), CallTimes(), 0),  # the duration is unknown until a call was measured
         (UNLIMITED, CallTimes(), float("inf")),
     ],
 )

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { post } from "../api.js";
 import { redraw } from "../store.js";
-import { count, plural, duration, money, size } from "./format.js";
+import { count, plural, duration, size, totalCost } from "./format.js";
 
 const SAMPLE_FILES = 200; // files in a request
 const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
@@ -74,9 +74,8 @@ function offered(each) {
 
 /** @param {Api["EstimateView"]} each */
 function summary(each) {
-  const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
   const parts = [`about ${plural(each.calls, "call")}`, `${count(each.prompt_tokens + each.completion_tokens)} tokens`];
-  if (each.llm_cost !== null || each.embedding_cost !== null) parts.push(money(cost));
+  parts.push(totalCost([each.llm_cost, each.embedding_cost]));
   if (each.seconds !== null) parts.push(`${duration(each.seconds)} at the rate limits`);
   return parts.join(" \u00b7 ");
 }

@@ -46,6 +46,14 @@ export function money(dollars) {
   return dollars < 0.01 && dollars > 0 ? `$${dollars.toPrecision(1)}` : `$${dollars.toFixed(2)}`;
 }
 
+/** Return the sum of costs, of which null ones are unknown. @param {(number | null)[]} costs */
+export function totalCost(costs) {
+  const known = costs.filter((each) => each !== null);
+  if (!known.length) return "price unknown";
+  const sum = money(known.reduce((total, each) => total + each, 0));
+  return known.length < costs.length ? `at least ${sum}` : sum;
+}
+
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} B`;

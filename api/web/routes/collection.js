@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, follow, get, post, send } from "../api.js";
 import { redraw } from "../store.js";
 import { whisker } from "../parts/bars.js";
-import { ago, count, plural, duration, money, score } from "../parts/format.js";
+import { ago, count, plural, duration, score, totalCost } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 
@@ -220,9 +220,8 @@ function options(given) {
 /** @param {{change: Record<string, any>, estimated: Api["EstimateView"]}} made */
 function price({ change, estimated: each }) {
   const options = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
-  const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
   const parts = [plural(each.documents, "document"), plural(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, plural(each.embeddings, "embedding")];
-  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", price unknown" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
+  return html`<div class="card" role="status"><p>${options}: ${parts.join(" \u00b7 ")}, ${totalCost([each.llm_cost, each.embedding_cost])}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
     <p class="soft small">Existing questions are reused at no cost. Queries use the live build until you switch.</p>
     <p><button class="main" @click=${rebuild}>Start the rebuild</button></p></div>`;
 }

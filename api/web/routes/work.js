@@ -132,7 +132,7 @@ function limits(all) {
       <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} per minute` : `${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
       <td class="number">${count(each.in_flight)}${each.in_flight_limit ? ` of ${count(each.in_flight_limit)}` : ""}</td>
-      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
+      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? `no flex capacity for ${duration(each.flex_pause_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
 }
 
 function failures() {
@@ -149,8 +149,9 @@ function failures() {
 function usage(all) {
   if (!all.length) return html`<p class="soft">No usage yet.</p>`;
   const words = { generate: "questions", embed: "embedding" };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>tier</th><th>calls</th><th>tokens</th><th>cached</th><th>cost</th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td><td>${each.tier}</td>
       <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
+      <td class="number">${each.cached_tokens ? `${Math.round((100 * each.cached_tokens) / each.prompt_tokens)} %` : ""}</td>
       <td class="number">${each.cost === null ? html`<span class="soft">price not set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
 }

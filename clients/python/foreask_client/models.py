@@ -312,6 +312,25 @@ class Erasure(Model):
     finished_at: datetime | None
 
 
+class Job(Model):
+    """Long work with progress: a load, a reindex, a build, an evaluation or an erasure."""
+
+    id: str
+    kind: str
+    state: str
+    collection: str | None
+    pause_reason: str | None
+    closed: bool
+    done: int
+    total: int
+    documents: dict[str, int]
+    eta_seconds: int | None
+    message: str | None
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
 class Key(Model):
     """A key, without the key itself."""
 
@@ -358,7 +377,12 @@ class Me(Model):
     answer: Json
     chat: str | None
     embedding: str | None
+    embeddings: list[Json]
+    prices: Json | None
     limits: Json
+    key_limits: Json
+    queries_kept_days: int
+    estimates: bool
 
 
 class LabelledSetSize(Model):

@@ -24,6 +24,7 @@ class DocumentFields(TypedDict, total=False):
         questions: ready-made questions, each a text or `{"text", "quote"}`. An empty list means no questions; None
             means that a language model writes them.
         lane: `interactive` (default) or `bulk`, which has lower priority.
+        job: id of an open load that the document belongs to.
     """
 
     collection: str
@@ -32,6 +33,7 @@ class DocumentFields(TypedDict, total=False):
     metadata: Json | None
     questions: Sequence[str | Mapping[str, str]] | None
     lane: Lane | None
+    job: str | None
 
 
 def document_body(fields: DocumentFields) -> Json:
@@ -67,12 +69,12 @@ def json_request(body: Json, wait_seconds: int | None = None) -> Request[Documen
     return post("/v1/documents", Document, body, headers=_prefer(wait_seconds), repeatable=True, slow=True)
 
 
-def batch_request(collection: str, lines: Sequence[bytes]) -> Request[list[BatchLine]]:
+def batch_request(collection: str, job: str | None, lines: Sequence[bytes]) -> Request[list[BatchLine]]:
     return Request(
         "POST",
         "/v1/documents:batch",
         _batch_lines,
-        params={"collection": collection},
+        params={"collection": collection} | given({"job": job}),
         content=b"\n".join(lines),
         headers={"content-type": "application/x-ndjson"},
         repeatable=True,

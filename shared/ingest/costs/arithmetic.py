@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import ceil
+from math import ceil, sqrt
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
@@ -16,6 +16,9 @@ from shared.ingest.generate import GenerationOptions, filter_by_text, key_of, re
 _BATCH_CHUNKS = 32  # of one round of embedding
 _BATCH_INPUTS = 256  # of one request
 _MINUTE = 60.0
+_BATCH_WINDOW = 24 * 3600.0  # within which a batch ends
+_NINETY_PERCENT = 1.645  # standard errors on each side of the 90 % interval
+_FEWEST_DOCUMENTS = 2  # of a sample with an interval
 _FEWEST_CALLS = 10  # for a line to be found
 _SURE = 0.1  # largest standard error of its slope, relative to the slope
 
@@ -135,10 +138,15 @@ class Quantities:
     twins: float = 0
     ready: float = 0
     paid: float = 0
+    paid_chunks: float = 0
     kept_texts: float = 0
     kept_chars: float = 0
     kept_questions: float = 0
     dropped: float = 0
+
+    def keep_questions(self) -> None:
+        """Count the paid questions of a chunk that is also counted."""
+        self.paid_chunks += 1
 
     def keep_text(self, content: ChunkContent) -> None:
         """Count a text with an existing vector, of a chunk that is also counted."""
@@ -170,6 +178,10 @@ class Quantities:
     def times(self, factor: float) -> Quantities:
         return Quantities(*(getattr(self, field.name) * factor for field in fields(self)))
 
+    def since(self, earlier: Quantities) -> Quantities:
+        """Return the difference to an earlier count."""
+        return Quantities(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
@@ -177,6 +189,7 @@ class Amounts:
 
     documents: int
     chunks: int
+    paid_chunks: int
     calls: int
     generate: Usage
     embeddings: int
@@ -201,12 +214,53 @@ def amounts(count: Quantities, ratios: Ratios, *, prepends: bool) -> Amounts:
     return Amounts(
         documents=round(count.documents),
         chunks=round(count.chunks),
+        paid_chunks=round(count.paid_chunks),
         calls=round(count.calls),
         generate=Usage(round(prompt_tokens), round(count.requested * ratios.reply_tokens)),
         embeddings=round(embeddings),
         embed=Usage(round(embedded_chars / ratios.chars_per_token)),
         points=round(count.chunks + count.ready + count.kept_questions + written * ratios.passed),
     )
+
+
+def tokens_of(count: Quantities, ratios: Ratios) -> float:
+    """Return the tokens of all prompts and replies of a count."""
+    prompts = count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
+    return prompts + count.requested * ratios.reply_tokens
+
+
+def margin(sample: Sequence[tuple[float, float]], documents: int) -> float | None:
+    """Return half of the 90 % interval of a total that is extrapolated from a sample, relative to the total.
+
+    The total is estimated by the ratio of both values, so documents vary only as far as they deviate from this ratio.
+
+    Args:
+        sample: value and size of each sampled document.
+        documents: number of all documents.
+    """
+    value, size = (sum(values) for values in zip(*sample, strict=True)) if sample else (0.0, 0.0)
+    if len(sample) < _FEWEST_DOCUMENTS or not value or not size:
+        return None
+    variance = sum((y - x * value / size) ** 2 for y, x in sample) / (len(sample) - 1)
+    unsampled = max(0.0, 1 - len(sample) / documents)
+    return _NINETY_PERCENT * sqrt(variance * unsampled * len(sample)) / value
+
+
+def batch_duration(
+    amounts: Amounts, limits: Sequence[LimitUse], queue_tokens: int | None
+) -> tuple[float, str, int | None]:
+    """Return the longest duration in seconds of the calls as batches, its limit, and the fills of the queue.
+
+    Args:
+        amounts: the calls and embeddings.
+        limits: limits of the embedding model.
+        queue_tokens: tokens of prompts that the provider accepts in all unfinished batches; None if unknown.
+    """
+    fills = None if queue_tokens is None else ceil(amounts.generate.prompt_tokens / queue_tokens)
+    longest = (max(1, fills or 1) * _BATCH_WINDOW, "batch queue" if fills and fills > 1 else "batch window")
+    of_embedding = duration(amounts, [limit for limit in limits if limit.component == "embedding"])
+    seconds, tightest = max(longest, of_embedding or longest)
+    return seconds, tightest, fills
 
 
 def duration(amounts: Amounts, limits: Sequence[LimitUse]) -> tuple[float, str] | None:

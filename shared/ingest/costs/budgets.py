@@ -38,13 +38,15 @@ class BudgetUse:
         tokens_per_day: tokens of the language model.
         cost_per_day: cost of the ingest, in the currency of the prices.
         tokens: tokens spent today.
-        cost: cost of today. Calls with unknown prices add nothing.
+        cost: cost of today, without calls with unknown prices.
+        unpriced_calls: number of calls of today with unknown prices.
     """
 
     tokens_per_day: int | None
     cost_per_day: float | None
     tokens: int
     cost: float
+    unpriced_calls: int = 0
 
     @property
     def used_up(self) -> bool:
@@ -93,17 +95,20 @@ class Budgets:
         """Return a tenant's budget and today's costs; None without a budget."""
         if not self._tenants.get(tenant, self._others).is_limited:
             return None
-        return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0))
+        return (await self._uses(tenant)).get(tenant, self._use(tenant, 0, 0.0, 0))
 
     async def _uses(self, tenant: str | None) -> dict[str, BudgetUse]:
         """Return today's costs by tenant, of all tenants or of one."""
         tokens, costs = defaultdict[str, int](int), defaultdict[str, float](float)
+        unpriced = defaultdict[str, int](int)
         for spent in await self._costs.today(tenant):
             if spent.kind == "generate":
                 tokens[spent.tenant] += spent.usage.prompt_tokens + spent.usage.completion_tokens
-            costs[spent.tenant] += self._price_of(spent.kind, spent.usage, spent.model) or 0.0
-        return {name: self._use(name, tokens[name], cost) for name, cost in costs.items()}
+            price = self._price_of(spent.kind, spent.usage, spent.model, spent.tier)
+            costs[spent.tenant] += price or 0.0
+            unpriced[spent.tenant] += spent.calls if price is None else 0
+        return {name: self._use(name, tokens[name], cost, unpriced[name]) for name, cost in costs.items()}
 
-    def _use(self, tenant: str, tokens: int, cost: float) -> BudgetUse:
+    def _use(self, tenant: str, tokens: int, cost: float, unpriced_calls: int) -> BudgetUse:
         budget = self._tenants.get(tenant, self._others)
-        return BudgetUse(budget.tokens_per_day, budget.cost_per_day, tokens, cost)
+        return BudgetUse(budget.tokens_per_day, budget.cost_per_day, tokens, cost, unpriced_calls)

@@ -12,10 +12,24 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import Collection, CollectionOptions
 from shared.domain.errors import Transient
-from shared.domain.estimates import Estimate, StoredChunk
+from shared.domain.estimates import Estimate, StoredChunk, TierEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
-from shared.ingest.costs.arithmetic import Amounts, Need, Quantities, Ratios, amounts, duration, measured, need_of
+from shared.domain.tiers import Tier
+from shared.domain.usage import Usage
+from shared.ingest.costs.arithmetic import (
+    Amounts,
+    Need,
+    Quantities,
+    Ratios,
+    amounts,
+    batch_duration,
+    duration,
+    margin,
+    measured,
+    need_of,
+    tokens_of,
+)
 from shared.ingest.costs.prices import PriceOf
 from shared.ingest.costs.texts import restored
 from shared.ingest.generate import GenerationOptions
@@ -80,6 +94,14 @@ class _Chunk:
     reasons: tuple[str | None, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    tenant: str
+    options: CollectionOptions
+    embedding: str
+    models: Sequence[str]
+
+
 _There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
 """Chunks with existing points by document and text, each with whether the vector of its text exists."""
 
@@ -90,33 +112,44 @@ class Estimator:
     Args:
         defaults: default options of collections.
         price_of: prices of calls.
+        list_price_of: returns the list price of calls with a model in a tier at the configured provider.
         collections: collections in the ledger.
         ledger: inputs of estimates.
         model: the language model.
+        tier: service tier of its calls.
         embedding: the embedding model of new collections.
         limits: returns the limits of a tenant and of an embedding model.
+        queue_tokens: tokens of prompts that the provider accepts in all unfinished batches; None if unknown.
     """
 
     def __init__(
         self,
         defaults: IngestDefaults,
         price_of: PriceOf,
+        list_price_of: Callable[[str, Usage, Tier], float | None],
         collections: Collections,
         ledger: Estimates,
         *,
         model: str,
+        tier: Tier,
         embedding: str,
         limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
+        queue_tokens: int | None = None,
     ) -> None:
         self._defaults = defaults
         self._price_of = price_of
+        self._list_price_of = list_price_of
         self._collections = collections
         self._ledger = ledger
         self._model = model
+        self._ingest_tier = tier
         self._embedding = embedding
         self._limits = limits
+        self._queue_tokens = queue_tokens
 
-    async def estimate_rebuild(self, collection: Collection, options: CollectionOptions, embedding: str) -> Estimate:
+    async def estimate_rebuild(
+        self, collection: Collection, options: CollectionOptions, embedding: str, models: Sequence[str] = ()
+    ) -> Estimate:
         """Estimate the cost of rebuilding a collection next to the live build.
 
         Calls are counted exactly: the content key of each chunk is looked up among paid content. If documents are
@@ -128,6 +161,7 @@ class Estimator:
             collection: the current collection.
             options: the new options.
             embedding: the new embedding model.
+            models: further language models to estimate.
         """
         counting = _Counting(collection.tenant, self._model, self._defaults.generation_of(options))
         before, after = map(self._defaults.chunking_of, (collection.options, options))
@@ -146,23 +180,30 @@ class Estimator:
         count.documents = there
         ratios = await self._ratios(collection.tenant, collection.id)
         exact = share == 1 and not unparsed and divided is None
-        return await self._estimate(collection.tenant, count, ratios, options, embedding, exact=exact)
+        planned = _Planned(collection.tenant, options, embedding, models)
+        return await self._estimate(planned, count, ratios, exact=exact)
 
-    async def estimate_load(self, tenant: str, collection: Collection | None, load: PlannedLoad) -> Estimate:
+    async def estimate_load(
+        self, tenant: str, collection: Collection | None, load: PlannedLoad, models: Sequence[str] = ()
+    ) -> Estimate:
         """Estimate the cost of documents of a planned load, some of which may exist.
 
         Args:
             tenant: their tenant.
             collection: their collection; None if the load creates it.
             load: the documents.
+            models: further language models to estimate.
         """
         options = collection.options if collection else CollectionOptions()
         counting = _Counting(tenant, self._model, self._defaults.generation_of(options))
         chunking = self._defaults.chunking_of(options)
+        counts: list[tuple[Quantities, int]] = []
         if load.sample:
             for document in load.sample:
+                before = replace(counting.count)
                 await counting.add(partial(counting.sampled, document, chunking), self._ledger)
-            of_sample = sum(len(document.text.encode()) for document in load.sample)
+                counts.append((counting.count.since(before), len(document.text.encode())))
+            of_sample = sum(size for _, size in counts)
             whole = load.documents == len(load.sample)
             factor = load.documents / len(load.sample)
             if load.size_bytes is not None and not whole:
@@ -173,7 +214,11 @@ class Estimator:
         count.documents = load.documents
         ratios = await self._ratios(tenant, collection.id if collection else None)
         embedding = collection.embedding_model if collection else self._embedding
-        return await self._estimate(tenant, count, ratios, options, embedding, exact=whole)
+        by_size = load.size_bytes is not None
+        values = [(tokens_of(each, ratios), float(size) if by_size else 1.0) for each, size in counts]
+        wide = None if whole else margin(values, load.documents)
+        planned = _Planned(tenant, options, embedding, models)
+        return await self._estimate(planned, count, ratios, exact=whole, wide=wide)
 
     async def _pages(self, collection_id: UUID, below: UUID | None) -> AsyncIterator[list[StoredChunk]]:
         """Yield a collection's chunks in pages, without splitting a document."""
@@ -198,13 +243,19 @@ class Estimator:
         return Ratios()
 
     async def _estimate(
-        self, tenant: str, count: Quantities, ratios: Ratios, options: CollectionOptions, embedding: str, *, exact: bool
+        self, planned: _Planned, count: Quantities, ratios: Ratios, *, exact: bool, wide: float | None = None
     ) -> Estimate:
-        come_to = amounts(count, ratios, prepends=bool(options.prepend_questions))
-        seconds, tightest = await self._duration(tenant, embedding, come_to) or (None, None)
+        come_to = amounts(count, ratios, prepends=bool(planned.options.prepend_questions))
+        limits = await self._limits_of(planned)
+        tiers = [self._tier(self._model, tier, come_to, limits) for tier in Tier]
+        further = dict.fromkeys(model for model in planned.models if model != self._model)
+        for model in further:
+            tiers += [TierEstimate(model, tier, self._cost(model, tier, come_to), None, None) for tier in Tier]
+        of_ingest = next(each for each in tiers if each.tier is self._ingest_tier)
         return Estimate(
             documents=come_to.documents,
             chunks=come_to.chunks,
+            paid_chunks=come_to.paid_chunks,
             calls=come_to.calls,
             prompt_tokens=come_to.generate.prompt_tokens,
             completion_tokens=come_to.generate.completion_tokens,
@@ -212,17 +263,31 @@ class Estimator:
             embedding_tokens=come_to.embed.prompt_tokens,
             points=come_to.points,
             exact=exact,
-            llm_cost=self._price_of("generate", come_to.generate, self._model),
-            embedding_cost=self._price_of("embed", come_to.embed, embedding),
-            seconds=seconds,
-            tightest=tightest,
+            llm_cost=of_ingest.llm_cost,
+            embedding_cost=self._price_of("embed", come_to.embed, planned.embedding),
+            seconds=of_ingest.seconds,
+            tightest=of_ingest.tightest,
+            margin=wide,
+            tiers=tuple(tiers),
         )
 
-    async def _duration(self, tenant: str, embedding: str, come_to: Amounts) -> tuple[float, str] | None:
+    def _tier(self, model: str, tier: Tier, come_to: Amounts, limits: Sequence[LimitUse]) -> TierEstimate:
+        cost = self._cost(model, tier, come_to)
+        if tier is Tier.BATCH:
+            return TierEstimate(model, tier, cost, *batch_duration(come_to, limits, self._queue_tokens))
+        seconds, tightest = duration(come_to, limits) or (None, None)
+        return TierEstimate(model, tier, cost, seconds, tightest)
+
+    def _cost(self, model: str, tier: Tier, come_to: Amounts) -> float | None:
+        if model == self._model:
+            return self._price_of("generate", come_to.generate, model, tier)
+        return self._list_price_of(model, come_to.generate, tier)
+
+    async def _limits_of(self, planned: _Planned) -> Sequence[LimitUse]:
         try:
-            return duration(come_to, await self._limits(tenant, embedding))
+            return await self._limits(planned.tenant, planned.embedding)
         except Transient:  # the broker stores the rate of the last calls
-            return None
+            return ()
 
 
 class _Counting:
@@ -247,6 +312,8 @@ class _Counting:
             need = chunk.need
             if chunk.keeps_text:
                 self.count.keep_text(chunk.content)
+            if need is not None and (chunk.reasons or need.key in paid):
+                self.count.keep_questions()
             if chunk.reasons:
                 self.count.add(chunk.content)
                 self.count.kept_questions += chunk.reasons.count(None)

@@ -2,35 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
+from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
 
 _MILLION = 1_000_000  # tokens per price unit
 
-PriceOf = Callable[[CostKind, Usage, str | None], float | None]
-"""Returns the price of calls of a kind with a model, or None if unknown."""
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a million tokens in the standard tier.
+
+    Args:
+        prompt: tokens of prompts.
+        completion: tokens of replies.
+        cached: tokens of prompts that are read from the provider's prompt cache.
+        written: tokens of prompts that are written to this cache.
+    """
+
+    prompt: float
+    completion: float
+    cached: float
+    written: float
 
 
-def cost_of(usage: Usage, prices: tuple[float, float]) -> float:
-    """Return the price of tokens at the prices of a million prompt tokens and of a million completion tokens."""
-    return round((usage.prompt_tokens * prices[0] + usage.completion_tokens * prices[1]) / _MILLION, 8)
+class PriceOf(Protocol):
+    """Returns the price of calls."""
+
+    def __call__(
+        self, kind: CostKind, usage: Usage, model: str | None = None, tier: Tier = Tier.STANDARD
+    ) -> float | None:
+        """Return the price of calls of a kind with a model, in a tier; None if unknown, which is not 0."""
+        ...
+
+
+def cost_of(usage: Usage, prices: Prices, factor: float = 1.0) -> float:
+    """Return the price of tokens; `factor` is the share of the price of the standard tier that their tier costs."""
+    plain_tokens = usage.prompt_tokens - usage.cached_tokens - usage.written_tokens
+    total = (
+        plain_tokens * prices.prompt
+        + usage.cached_tokens * prices.cached
+        + usage.written_tokens * prices.written
+        + usage.completion_tokens * prices.completion
+    )
+    return round(factor * total / _MILLION, 8)
 
 
 @lru_cache(maxsize=256)
-def list_prices(url: str, model: str) -> tuple[float, float] | None:
+def list_prices(url: str, model: str) -> Prices | None:
     """Return the list prices of a model at a provider's address, or None if unknown.
 
     The table is part of the package: nothing is fetched. The prices are for requests of a thousand tokens, because some
-    providers charge more for very long requests.
+    providers charge more for very long requests. A model without prices of a cache charges its tokens like any others.
     """
     from genai_prices import Usage as Tokens  # noqa: PLC0415 - 23 MB, loaded when a price is requested
     from genai_prices import calc_price  # noqa: PLC0415
 
+    def of(tokens: Tokens) -> float:
+        return float(calc_price(tokens, model, provider_api_url=url).total_price) * 1_000
+
     try:
-        prompt = calc_price(Tokens(input_tokens=1_000), model, provider_api_url=url).total_price
-        reply = calc_price(Tokens(output_tokens=1_000), model, provider_api_url=url).total_price
+        return Prices(
+            prompt=of(Tokens(input_tokens=1_000)),
+            completion=of(Tokens(output_tokens=1_000)),
+            cached=of(Tokens(input_tokens=1_000, cache_read_tokens=1_000)),
+            written=of(Tokens(input_tokens=1_000, cache_write_tokens=1_000)),
+        )
     except LookupError:  # unknown provider or model
         return None
-    return float(prompt) * 1_000, float(reply) * 1_000

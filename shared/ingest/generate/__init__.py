@@ -1,7 +1,7 @@
 """Generation: a model writes the questions that each chunk answers; the filter drops the bad ones."""
 
 from shared.ingest.generate.generator import content_key, generate_questions, key_of, requests, strategy_for
-from shared.ingest.generate.prompts import PROMPT_VERSION, validate_template
+from shared.ingest.generate.prompts import PROMPT_VERSION, cache_warning, validate_template
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, QuestionCount, Strategy
 
@@ -13,6 +13,7 @@ __all__ = [
     "GenerationOptions",
     "QuestionCount",
     "Strategy",
+    "cache_warning",
     "content_key",
     "filter_by_similarity",
     "filter_by_text",

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 import orjson
 
 from shared.domain.errors import Refused
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 
-Keep = Callable[[Sequence[PaidReply], Usage, int], Awaitable[None]]
+
+class Keep(Protocol):
+    """Commits the replies of a chunk, its costs until now, and the tier of this attempt's replies."""
+
+    async def __call__(self, replies: Sequence[PaidReply], usage: Usage, calls: int, *, tier: Tier) -> None: ...
 
 
 class PaidReplies:
@@ -36,10 +42,16 @@ class PaidReplies:
         self._next = 0  # index of the next call's reply
         self.usage = chunk.usage
         self.calls = chunk.calls
+        self._tier: Tier | None = None
 
     @property
     def name(self) -> str:
         return self._model.name
+
+    @property
+    def tier(self) -> Tier:
+        """The tier of this attempt's replies; standard if they differ, so that the costs are never booked too low."""
+        return self._tier or Tier.STANDARD
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Make one call, or answer it from its reply; raise the errors of the model and of `keep`."""
@@ -55,20 +67,21 @@ class PaidReplies:
 
     async def _paid(self, request: ChatRequest, digest: str) -> PaidReply:
         if self._kept < len(self.replies):
-            await self._keep(self.replies, self.usage, self.calls)
+            await self._keep(self.replies, self.usage, self.calls, tier=self.tier)
             self._kept = len(self.replies)
         try:
             completion = await self._model.complete(request)
         except Refused as refusal:
             if refusal.usage is not None:
-                self._spend(refusal.usage)
+                self._spend(refusal.usage, refusal.tier)
             raise
-        self._spend(completion.usage)
+        self._spend(completion.usage, completion.tier)
         return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
 
-    def _spend(self, usage: Usage) -> None:
+    def _spend(self, usage: Usage, tier: Tier) -> None:
         self.usage += usage
         self.calls += 1
+        self._tier = tier if self._tier in (None, tier) else Tier.STANDARD
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
         """Stream a reply without storing it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import InvalidInput
+from shared.providers.prompt_cache import MIN_CACHED_BYTES
 
 PROMPT_VERSION = "2"
 
@@ -78,6 +80,30 @@ def validate_template(template: str) -> None:
         raise InvalidInput("the template must contain {text}, the placeholder of the chunk", field="template")
     if len(template) > _TEMPLATE_MAX_CHARS:
         raise InvalidInput(f"the template has more than {_TEMPLATE_MAX_CHARS:,} characters", field="template")
+
+
+@lru_cache(maxsize=256)
+def fixed_start(template: str) -> str:
+    """Return the part of a template in front of its first placeholder, with which every prompt starts."""
+    first = _PLACEHOLDER.search(template)
+    return template if first is None else template[: first.start()]
+
+
+def cache_warning(template: str) -> str | None:
+    """Return a warning if a provider's prompt cache cannot read a long fixed part of the template; else None.
+
+    A cache reads only the start of a prompt, up to the first difference.
+    """
+    first = _PLACEHOLDER.search(template)
+    if first is None:
+        return None
+    behind = re.split(_PLACEHOLDER, template)[2::2]  # parts and names of placeholders alternate
+    if max(len(part.encode()) for part in behind) < MIN_CACHED_BYTES:
+        return None
+    return (
+        f"The prompt has {first[0]} in front of instructions that are the same for every chunk, so a provider's prompt"
+        " cache cannot reuse them: put the placeholders at the end."
+    )
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
-from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
+from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, fixed_start, render
 from shared.ingest.generate.quality import is_question, normalise
 from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
@@ -36,11 +36,13 @@ class TruncatedReply(MalformedReply):
 
 def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
     count = options.count_for(content)
-    prompt = render(options.template or LIST_TEMPLATE, content, count=count, text=delimited(content.text), fenced=True)
+    template = options.template or LIST_TEMPLATE
+    prompt = render(template, content, count=count, text=delimited(content.text), fenced=True)
     return ChatRequest(
         messages=(Message("system", LIST_SYSTEM), Message("user", prompt)),
         schema=SCHEMA,
         max_tokens=_TOKENS_BESIDE + _TOKENS_A_QUESTION * count,
+        fixed_chars=len(fixed_start(template)),
     )
 
 

@@ -20,7 +20,7 @@ from shared.ingest.generate.paid_replies import PaidReplies
 from shared.ingest.options import IngestDefaults
 from shared.ledger.work.work import Work
 from shared.providers.chat import ChatModel
-from shared.providers.limiter.limiter import Limiter
+from shared.providers.limiter.limiter import FLEX, INGEST, Limiter, MaxWait
 from shared.providers.limiter.models import LimitedChat
 
 
@@ -31,6 +31,10 @@ class Generator:
     Args:
         slots: maximum chunks in progress.
         defaults: default options of collections.
+        model: the language model in the standard tier.
+        flex: the same model in the tier flex, if the ingest uses this tier.
+        flex_wait: time without any capacity in the tier flex after which calls are made in the standard tier; None:
+            they wait.
     """
 
     slots: int
@@ -40,6 +44,14 @@ class Generator:
     limiter: Limiter
     wakeups: Wakeups
     policy: RetryPolicy
+    flex: ChatModel | None = None
+    flex_wait: timedelta | None = None
+
+    def model_now(self) -> tuple[ChatModel, MaxWait]:
+        """Return the model in the tier in which a call is made now, and the longest wait for its permit."""
+        if self.flex is None or (self.flex_wait is not None and self.limiter.has_no_flex(self.flex_wait)):
+            return self.model, INGEST
+        return self.flex, FLEX
 
 
 def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]:
@@ -68,7 +80,8 @@ def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
 
 
 async def _claim(generator: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate] | None:
-    if await generator.limiter.paused():
+    _, wait = generator.model_now()
+    if await generator.limiter.paused(wait.kind):
         return []
     limit = generator.limiter.capacity(limit)
     if not limit:
@@ -97,18 +110,19 @@ async def generate(
     generator: Generator, chunk: ChunkToGenerate, require_lease: Callable[[], None] = _held
 ) -> GenerateOutcome | FailedAttempt:
     """Generate a chunk's questions; `require_lease` ends the attempt before a call whose lease may have expired."""
-    model = LimitedChat(generator.model, generator.limiter, chunk.tenant, before_call=require_lease)
+    chat, wait = generator.model_now()
+    model = LimitedChat(chat, generator.limiter, chunk.tenant, wait, before_call=require_lease)
     paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk, generator.model.name))
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
-        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls)
+        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls, paid.tier)
         return FailedAttempt(
             chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, chunk.tenant, paid.replies, cost
         )
-    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls)
+    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

@@ -18,14 +18,15 @@ class _Turn:
 class FairSemaphore:
     """Slots for files. A free slot is given to the tenant with the fewest slots, and to its longest-waiting file.
 
-    A tenant's many large files therefore delay another tenant's file by at most one file.
+    While one tenant holds every slot, the first file of another tenant gets an additional one, so that a tenant's slow
+    files do not delay it. Further files wait for at most one file.
 
     Args:
-        count: number of slots.
+        count: number of slots without the additional one.
     """
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._free = count  # -1 while the additional slot is taken
         self._taken = Counter[str | None]()
         self._waiting: list[_Turn] = []
 
@@ -39,7 +40,7 @@ class FairSemaphore:
             self._release(tenant)
 
     async def _take(self, tenant: str | None) -> None:
-        if self._free:
+        if self._free > 0 or self._may_exceed(tenant):
             self._free -= 1
             self._taken[tenant] += 1
             return
@@ -54,11 +55,14 @@ class FairSemaphore:
                 self._release(tenant)
             raise
 
+    def _may_exceed(self, tenant: str | None) -> bool:
+        return self._free == 0 and len(self._taken) == 1 and tenant not in self._taken
+
     def _release(self, tenant: str | None) -> None:
         self._taken[tenant] -= 1
         if not self._taken[tenant]:
             del self._taken[tenant]
-        if not self._waiting:
+        if not self._waiting or self._free < 0:
             self._free += 1
             return
         turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of equal ones

@@ -38,7 +38,8 @@ MAX_NATIVE_FILES = 200
 MORE_THREADS = 64
 """A child with this many threads more than at its start is killed: the extractor adds one for a large page."""
 
-_THREADS_SECONDS = 0.2  # between two counts of a child's threads
+_THREADS_SECONDS = 0.2  # between two counts of a child's threads while it reads a file
+_IDLE_THREADS_SECONDS = 1.0
 
 LIFETIMES = 20
 """A child is replaced after this multiple of one file's processor time; soon afterwards the kernel kills it."""
@@ -298,6 +299,7 @@ class _ParserProcess:
         self._writer = writer
         self._burial: asyncio.Future[_Death] | None = None
         self._limiting: asyncio.Task[None] | None = None
+        self._reading = asyncio.Event()
         self._fault = ""
 
     @classmethod
@@ -360,6 +362,13 @@ class _ParserProcess:
             InvalidReply: the child sent an invalid reply.
             EOFError, OSError: the child died.
         """
+        self._reading.set()
+        try:
+            return await self._answer(task)
+        finally:
+            self._reading.clear()
+
+    async def _answer(self, task: _Task) -> _Answer:
         self.tenant = task.taint or self.tenant
         body = orjson.dumps(task.request)
         # The file's descriptor bypasses the transport, which has nothing left to send: the child has answered.
@@ -378,8 +387,12 @@ class _ParserProcess:
 
     async def _limit_threads(self, most: int) -> None:
         """Kill the child when it has more threads, even while it is idle; seccomp cannot count threads."""
-        while self._threads() <= most:  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(_THREADS_SECONDS)
+        while self._threads() <= most:
+            if self._reading.is_set():
+                await asyncio.sleep(_THREADS_SECONDS)
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._reading.wait(), _IDLE_THREADS_SECONDS)
         self._fault = "too many threads"
         self._kill()
 

@@ -83,6 +83,12 @@ async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list
     return list((await connection.execute(SQL.builds, {"tenant": tenant, "name": name})).mappings())
 
 
+async def live_of(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
+    """Return the live build of a collection, as `builds_of`; None if the collection is being erased."""
+    builds = await builds_of(connection, tenant, name)
+    return builds[0] if builds and builds[0]["is_live"] else None
+
+
 async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
     """Update a build's copies of these locked live documents; the build may lack some of them."""
     parameters = {"build": build_id, "ids": list(document_ids)}

@@ -95,7 +95,7 @@ WITH next AS (
                          CAST(:versions AS int[])) AS n(id, public_id, source, source_version)
 ), started AS (
     UPDATE documents d
-    SET {REPLACE.sets}, {next_version}, public_id = n.public_id, lane = 1, {due_again}
+    SET {REPLACE.sets}, {next_version}, public_id = n.public_id, lane = 1, job_id = NULL, {due_again}
     FROM next n WHERE d.id = n.id
     RETURNING d.id, d.version, n.source, n.source_version
 )

@@ -32,7 +32,7 @@ Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 SQL = statements.load(
     __file__,
     states.FRAGMENTS,
-    discard=states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", "{live_has_open}", "{live_has_dead}"),
+    discard_state=states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", "{live_has_open}", "{live_has_dead}"),
 )
 
 
@@ -140,7 +140,19 @@ async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any])
 
 
 async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    discarded = (await connection.execute(SQL.discard_documents, parameters | {"limit": _BATCH_SIZE})).scalars().all()
+    return await _discard(connection, SQL.discard_documents, parameters)
+
+
+async def discard_queued(connection: AsyncConnection, job_id: UUID) -> tuple[int, bool]:
+    """Discard queued documents of a job; return their number, and whether there may be more.
+
+    A document reverts to the version that queries see, and a document without one is deleted, in every build.
+    """
+    return await _discard(connection, SQL.discard_queued, {"job": job_id})
+
+
+async def _discard(connection: AsyncConnection, statement: TextClause, parameters: dict[str, Any]) -> tuple[int, bool]:
+    discarded = (await connection.execute(statement, parameters | {"limit": _BATCH_SIZE})).scalars().all()
     await versions.supersede(connection, discarded)
     await build_sync.follow_everywhere(connection, discarded)
     return len(discarded), len(discarded) == _BATCH_SIZE

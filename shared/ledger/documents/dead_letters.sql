@@ -41,6 +41,15 @@ ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
 SELECT d.id {failed_documents} AND {document_is_older} AND {is_live:l}
 ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
 
+-- part: lock_queued_live
+-- Queued documents of a job in a live build, locked: documents that the job added, or whose live version remains. A
+-- document that failed before the job is neither, and finishes.
+SELECT d.id FROM jobs j JOIN documents d ON {is_in_job_lane:d j} AND d.state = {DocumentState.QUEUED} AND d.job_id = j.id
+JOIN collections l ON l.id = d.collection_id
+WHERE j.id = :job AND {is_live:l}
+  AND (d.live_version IS NOT NULL OR j.kind = {JobKind.LOAD} AND d.version = 1)
+LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
+
 -- part: of_locked_documents
 -- The selected dead chunks whose documents are locked.
 WHERE (c.id, c.version) IN (
@@ -112,17 +121,25 @@ EXISTS (SELECT 1 FROM chunks c
 EXISTS (SELECT 1 FROM chunks c
         WHERE c.document_id = d.id AND c.version = d.live_version AND {OPEN_CHUNKS:c})
 
--- name: discard_documents
--- Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
--- a worker whose lease expired may still write under it.
-WITH failed AS ({lock_failed_live})
+-- part: discard
+-- Restore the live version of locked documents, and delete documents that never had one. Never reuse the discarded
+-- number: a worker whose lease expired may still write under it.
+WITH locked AS ({{argument}})
 UPDATE documents d
-SET {discard},
+SET {discard_state},
     version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
     discarded_version = greatest(d.version, d.discarded_version),
     error = NULL, due_at = now(), updated_at = now(), {UNCLAIMED}
-FROM failed WHERE d.id = failed.id
+FROM locked WHERE d.id = locked.id
 RETURNING d.id
+
+-- name: discard_documents
+-- Discard failed documents of a choice.
+{discard:lock_failed_live}
+
+-- name: discard_queued
+-- Discard queued documents of a job.
+{discard:lock_queued_live}
 
 -- name: degraded_documents
 -- Find documents with dead chunks of a choice, the longest dead first.

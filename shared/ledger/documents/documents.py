@@ -16,6 +16,7 @@ from shared.domain.collections import Collection
 from shared.domain.documents import DeletableDocument, Document, NewDocument
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import require_fit
+from shared.domain.jobs import JobKind
 from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.documents import (
     build_sync,
@@ -30,12 +31,15 @@ from shared.ledger.documents.dead_letters import document_parameters, revive_chu
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
 from shared.ledger.documents.shown_documents import Changes, with_progress
 from shared.ledger.documents.submission import Submission
+from shared.ledger.jobs.intake import open_job
 from shared.ledger.model import counters, states
-from shared.ledger.model.collections import being_erased, options_of
+from shared.ledger.model.collections import being_erased, collection_of, options_of
+from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
+_BULK = 1  # priority of reindexed documents
 _STORED_PAGE = 10_000
 _UPLOADS_PAGE = 100  # an object store is asked for each
 
@@ -64,6 +68,14 @@ class ChunkInContext:
     before: list[ChunkDetail]
     chunk: ChunkDetail
     after: list[ChunkDetail]
+
+
+@dataclass(frozen=True, slots=True)
+class StartedReindex:
+    """The job of a reindex, and the number of documents that are not in progress."""
+
+    job_id: UUID
+    documents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,27 +337,30 @@ class Documents:
         return await self.get(tenant, document_id)
 
     @again_after_collision
-    async def reindex(self, collection: Collection) -> int:
-        """Start the next version of every document of the live build that is not in progress.
+    async def reindex(self, collection: Collection) -> StartedReindex:
+        """Open a job that starts the next version of every document of the live build that is not in progress.
 
         The old versions stay visible. Some documents start at once, the others through `continue_reindex`. The content
         is the newest that was not discarded, even if it failed. Only new content is generated, after a change of
         prompt, model or chunking: all other questions are paid already.
 
-        Returns:
-            Number of documents that are not in progress.
-
         Raises:
-            Conflict: the collection is being erased.
+            JobIsOpen: the live build is being reindexed.
+            Conflict: the collection is being erased, or the tenant has the maximum number of open jobs.
         """
         scope = {"tenant": collection.tenant, "name": collection.name}
         async with self._database.begin() as connection:
             await build_sync.hold(connection, **scope)  # a switch may have replaced the build that the caller knows
-            started = (await connection.execute(SQL.start_reindex, scope)).one_or_none()
-            if started is None:
+            live = await build_sync.live_of(connection, **scope)
+            if live is None:
                 raise being_erased(f"the collection '{collection.name}'")
-            await _reindex_slice(connection, started.id)
-        return int(started.documents)
+            build, key = collection_of(live), str(live["id"])
+            counted = await connection.execute(SQL.count_final, {"tenant": build.tenant, "part": key})
+            documents: int = counted.scalar_one()
+            job = await open_job(connection, build, JobKind.REINDEX, key=key, expected=documents)
+            await connection.execute(SQL.start_reindex, {"id": build.id})
+            await _reindex_slice(connection, build.id)
+        return StartedReindex(job.id, documents)
 
     @again_after_collision
     async def continue_reindex(self) -> bool:
@@ -406,7 +421,8 @@ async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None
     parameters = {"collection": found.id, "after": found.reindexed_until, "limit": _REINDEX_SLICE}
     locked = (await connection.execute(SQL.lock_final, parameters)).all()
     if locked:
-        await versions.reindex(connection, [row.id for row in locked])
+        lane = lane_of(_BULK, found.job_number)
+        await versions.reindex(connection, [row.id for row in locked], lane=lane, job_id=found.job_id)
     until = locked[-1].external_id if len(locked) == _REINDEX_SLICE else None
     await connection.execute(SQL.save_reindex_progress, {"collection": found.id, "until": until})
     return True

@@ -61,18 +61,24 @@ FROM collections l
 WHERE d.public_id = :id AND d.tenant = :tenant AND {exists:d} AND l.id = d.collection_id
 RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {is_live:l} AS is_live
 
+-- name: count_final
+-- Count the documents of a build that are not being processed.
+SELECT coalesce(sum(t.rows), 0)::bigint FROM {document_counts} t
+WHERE t.part = :part AND {REINDEX.applies:t}
+
 -- name: start_reindex
--- Restart the reindex of a live build, and return the number of its documents that are not being processed.
-UPDATE collections l SET reindexed_until = ''
-WHERE l.tenant = :tenant AND l.name = :name AND {is_live:l}
-RETURNING l.id, (SELECT coalesce(sum(t.rows), 0)::bigint FROM {document_counts} t
-                 WHERE t.part = l.id::text AND {REINDEX.applies:t}) AS documents
+-- Start the reindex of a build.
+UPDATE collections SET reindexed_until = '' WHERE id = :id
 
 -- name: lock_reindexing
--- Lock a collection that is being reindexed.
-SELECT id, reindexed_until FROM collections
-WHERE reindexed_until IS NOT NULL AND (CAST(:collection AS uuid) IS NULL OR id = :collection)
-ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+-- Lock a collection that is being reindexed, unless its job is paused, and read its job. A reindex that an earlier
+-- release started has none.
+SELECT l.id, l.reindexed_until, j.id AS job_id, coalesce(j.number, 0) AS job_number
+FROM collections l LEFT JOIN jobs j ON j.tenant = l.tenant AND j.kind = {JobKind.REINDEX} AND j.ended_at IS NULL
+    AND j.idempotency_key = l.id::text
+WHERE l.reindexed_until IS NOT NULL AND (CAST(:collection AS uuid) IS NULL OR l.id = :collection)
+  AND coalesce(j.state = {JobState.RUNNING}, true)
+ORDER BY random() LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED
 
 -- name: save_reindex_progress
 -- Record the progress of a reindex; null when complete.

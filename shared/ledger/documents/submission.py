@@ -16,8 +16,10 @@ from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument
 from shared.ledger.documents import build_sync, shown_documents, versions
 from shared.ledger.documents.shown_documents import document_of, progress_of
+from shared.ledger.jobs.intake import hold_load
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
+from shared.ledger.model.lanes import lane_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 
@@ -44,8 +46,8 @@ class Submission:
 
 async def submit(database: Database, documents: Sequence[NewDocument]) -> list[Submission]:
     """Insert documents of one collection, or start their next versions; see `Documents.submit_many`."""
-    # A single new document needs one statement; a batch needs a transaction (see `Uploads.store_pack`).
-    if len(documents) == 1 and (alone := await _insert_alone(database, documents[0])):
+    # A single new document needs one statement; a batch (see `Uploads.store_pack`) and a load need a transaction.
+    if len(documents) == 1 and documents[0].job_id is None and (alone := await _insert_alone(database, documents[0])):
         return [alone]
     while True:
         try:
@@ -57,8 +59,11 @@ async def submit(database: Database, documents: Sequence[NewDocument]) -> list[S
 @again_after_collision
 async def _submit(database: Database, documents: Sequence[NewDocument]) -> list[Submission]:
     collection = documents[0].collection
+    job_id, number = documents[0].job_id, 0
     async with database.begin() as connection:
-        written = await _write(connection, documents)
+        if job_id is not None:
+            number = await hold_load(connection, collection, job_id)
+        written = await _write(connection, documents, number)
         builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
         if not builds:
             raise being_erased(f"the collection '{collection.name}'")
@@ -89,14 +94,16 @@ class _OtherIsLive(Exception):
         self.live = live
 
 
-async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
-    """Write documents of one collection; return each row and whether its content is new.
+async def _write(
+    connection: AsyncConnection, documents: Sequence[NewDocument], job_number: int = 0
+) -> list[tuple[RowMapping, bool]]:
+    """Write documents of one collection and one job; return each row and whether its content is new.
 
     Every submission except a single new document inserts its rows here. A writer first inserts and then locks, both in
     the order of external ids, so that two writers of the same documents cannot deadlock.
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
-    found = await connection.execute(SQL.insert, _new_rows(ids, documents))
+    found = await connection.execute(SQL.insert, _new_rows(ids, documents, job_number))
     inserted = {row["id"]: row for row in found.mappings()}
     names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
     rows = await _lock(connection, collection, names) if names else {}
@@ -108,7 +115,7 @@ async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) 
             row = rows[new.external_id]
             accepted = row["content_hash"] != new.content_hash
             if accepted:
-                parameters = {"rows": _rows([row["id"]], [new])}
+                parameters = {"rows": _rows([row["id"]], [new], job_number)}
                 row = rows[new.external_id] = (await connection.execute(SQL.replace, parameters)).mappings().one()
                 replaced.append(row["id"])
         written.append((row, accepted))
@@ -131,18 +138,19 @@ async def _lock(connection: AsyncConnection, collection: Collection, external_id
     return {row["external_id"]: row for row in found.mappings()}
 
 
-def _new_rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> dict[str, Any]:
+def _new_rows(ids: Sequence[UUID], documents: Sequence[NewDocument], job_number: int = 0) -> dict[str, Any]:
     collection = documents[0].collection
-    return {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents)}
+    return {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents, job_number)}
 
 
-def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
+def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument], job_number: int) -> str:
     rows = [
         {
             "id": str(document_id),  # the driver has its own UUID class, which orjson cannot encode
             "position": index,  # if two have the same external id, the first one is inserted
             "external_id": new.external_id,
-            "lane": new.lane,
+            "lane": lane_of(new.lane, job_number),
+            "job_id": None if new.job_id is None else str(new.job_id),
             "filename": new.filename,
             "title": new.title,
             "media_type": new.media_type,

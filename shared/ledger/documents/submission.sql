@@ -1,7 +1,7 @@
 -- part: submitted
 -- The submitted documents in the lock order of all writers.
 SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
-    position int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
+    position int, id uuid, external_id text, lane smallint, job_id uuid, filename text, title text, media_type text,
     metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
 ORDER BY external_id, position
 
@@ -19,8 +19,8 @@ WITH l AS (
 ), n AS MATERIALIZED (
     {submitted}
 ), d AS (
-    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
-    SELECT n.id, n.id, :tenant, l.id, n.external_id, n.lane, {SUBMIT.target} FROM l, n
+    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, job_id, state)
+    SELECT n.id, n.id, :tenant, l.id, n.external_id, n.lane, n.job_id, {SUBMIT.target} FROM l, n
     ON CONFLICT (collection_id, external_id) WHERE {exists} DO NOTHING
     RETURNING *
 ), v AS (
@@ -62,7 +62,7 @@ WHERE d.id = ANY(CAST(:ids AS uuid[]))
 WITH n AS MATERIALIZED (
     {submitted}
 ), d AS (
-    UPDATE documents d SET {REPLACE.sets}, {next_version}, lane = n.lane, {due_again}
+    UPDATE documents d SET {REPLACE.sets}, {next_version}, lane = n.lane, job_id = n.job_id, {due_again}
     FROM n WHERE d.id = n.id RETURNING d.*
 ), v AS (
     {insert_content}

@@ -56,9 +56,9 @@ async def restart(connection: AsyncConnection, documents: Sequence[UUID]) -> dic
     return {row.id: row.version for row in started}
 
 
-async def reindex(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def reindex(connection: AsyncConnection, documents: Sequence[UUID], *, lane: int, job_id: UUID | None) -> None:
     """Start the next version, with the same content, of locked documents that are not in progress."""
-    await connection.execute(SQL.reindex, {"ids": documents})
+    await connection.execute(SQL.reindex, {"ids": documents, "lane": lane, "job": job_id})
     await supersede(connection, documents)
 
 

@@ -116,8 +116,8 @@ SELECT id, version FROM started
 {next_of_same_content:next_version}
 
 -- part: reindexed
--- The columns of a document that is due again in the bulk lane.
-{REINDEX.sets}, lane = 1, {due_again}, {next_version}
+-- The columns of a document that is due again in a lane of its job.
+{REINDEX.sets}, lane = :lane, job_id = :job, {due_again}, {next_version}
 
 -- name: reindex
 -- Start the next version of documents that are not in progress.

@@ -56,6 +56,12 @@ _REMOVE_FINDINGS = text(f"""
         LIMIT :limit)) RETURNING 1
 """)
 
+# Counters of builds, and of jobs under the collection's name.
+_OF_COUNTED = f"""
+    part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))
+    OR counted = 'jobs' AND part = ANY(ARRAY(SELECT id::text FROM jobs WHERE {_OF_NAME}))
+"""
+
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
@@ -68,8 +74,9 @@ _OF_PARTS = {
     "verifications": _delete_where("verifications", _OF_NAME),
     "gates": _delete_where("gates", _OF_NAME),
     "findings": _REMOVE_FINDINGS,
-    "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
-    "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
+    "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
+    "tallies": _delete_where("tallies", _OF_COUNTED),
+    "jobs": _delete_where("jobs", _OF_NAME),
 }
 
 # Tables with rows of a tenant. Collections, documents, chunks and sweeps are deleted before these, and the record of
@@ -90,6 +97,7 @@ TABLES_OF_TENANT = (
     "evaluations",
     "verifications",
     "gates",
+    "jobs",
     "webhook_deliveries",
     "webhooks",
     "tallies",

@@ -38,6 +38,7 @@ _UNDER_NAME = {
     "runs": SQL.runs_under_name,
     "verifications": SQL.verifications_under_name,
     "gates": SQL.gates_under_name,
+    "jobs": SQL.jobs_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

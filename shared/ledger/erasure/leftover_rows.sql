@@ -48,6 +48,10 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count gates under the name of a collection that does not exist.
 {under_name:gates}
 
+-- name: jobs_under_name
+-- Count jobs under the name of a collection that does not exist.
+{under_name:jobs}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t

@@ -285,8 +285,14 @@ def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
             "document_id": cost.document_id,
             "kind": cost.kind,
             "model": cost.model,
+            "tier": cost.tier,
+            "job_id": cost.job_id,
+            "prompt_tokens": cost.usage.prompt_tokens,
+            "completion_tokens": cost.usage.completion_tokens,
+            "cached_tokens": cost.usage.cached_tokens,
+            "written_tokens": cost.usage.written_tokens,
+            "calls": cost.calls,
         }
-        | _usage(cost.usage, cost.calls)
         for cost in costs
     )
 

@@ -1,4 +1,4 @@
-"""The states of builds, documents, chunks and accepted questions, and every transition between them.
+"""The states of builds, documents, chunks, accepted questions and jobs, and every transition between them.
 
 Only this module provides the SQL fragments that set a state. The tests install a trigger that is generated from this
 table and refuses every other transition.
@@ -25,7 +25,7 @@ documents
     INDEX_AGAIN          searchable, ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
     REOPEN               degraded -> searchable
-    DISCARD_DOCUMENT     failed -> deleting | searchable | degraded | ready
+    DISCARD_DOCUMENT     queued, failed -> deleting | searchable | degraded | ready
     DISCARD_LAST_CHUNK   degraded -> ready
     REPLACE              any but deleting -> queued
     REINDEX              ready, degraded, failed -> queued
@@ -48,6 +48,14 @@ accepted_questions
     WAIT_AGAIN           indexed -> waiting
     RETRACT              waiting, indexed, refused -> removing
     RETRACT_LATE         new -> removing
+
+jobs
+    OPEN_JOB             new -> running
+    PAUSE_JOB            running -> paused
+    RESUME_JOB           paused -> running
+    CANCEL_JOB           running, paused -> cancelling
+    FINISH_CANCEL        cancelling -> cancelled
+    FINISH_JOB           running, paused -> done_with_errors | done
 """
 
 from __future__ import annotations
@@ -59,10 +67,11 @@ from functools import partial
 from typing import Literal
 
 from shared.domain.builds import BuildState
+from shared.domain.jobs import JobKind, JobState, PauseReason
 from shared.domain.states import AcceptedState, ChunkState, DocumentState
-from shared.ledger.model import columns
+from shared.ledger.model import columns, lanes
 
-Table = Literal["collections", "documents", "chunks", "accepted_questions"]
+Table = Literal["collections", "documents", "chunks", "accepted_questions", "jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,10 @@ def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState
     return Transition("accepted_questions", sources, targets)
 
 
+def _job(sources: tuple[JobState | None, ...], *targets: JobState) -> Transition:
+    return Transition("jobs", sources, targets)
+
+
 MAKE_COLLECTION = _build((None,), BuildState.LIVE)
 START_BUILD = _build((None,), BuildState.FILLING)
 PAUSE_FILL = _build((BuildState.FILLING,), BuildState.PAUSED)
@@ -202,7 +215,7 @@ INDEX_AGAIN = _document(
 REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
 REOPEN = _document((DocumentState.DEGRADED,), DocumentState.SEARCHABLE)
 DISCARD_DOCUMENT = _document(
-    (DocumentState.FAILED,),
+    (DocumentState.QUEUED, DocumentState.FAILED),
     DocumentState.DELETING,
     DocumentState.SEARCHABLE,
     DocumentState.DEGRADED,
@@ -229,6 +242,13 @@ WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
 RETRACT = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
 RETRACT_LATE = _accepted((None,), AcceptedState.REMOVING)
 
+OPEN_JOB = _job((None,), JobState.RUNNING)
+PAUSE_JOB = _job((JobState.RUNNING,), JobState.PAUSED)
+RESUME_JOB = _job((JobState.PAUSED,), JobState.RUNNING)
+CANCEL_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.CANCELLING)
+FINISH_CANCEL = _job((JobState.CANCELLING,), JobState.CANCELLED)
+FINISH_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.DONE_WITH_ERRORS, JobState.DONE)
+
 # Placeholders of the SQL files (`shared.ledger.postgres.statements`): conditions, which take the alias of a table, the
 # states, and the expressions of each transition.
 FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
@@ -245,10 +265,11 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "OPEN_CHUNKS": partial(is_in, OPEN_CHUNKS),
     "OPEN_DOCUMENTS": partial(is_in, OPEN_DOCUMENTS),
     "UNFINISHED_DOCUMENTS": partial(is_in, UNFINISHED_DOCUMENTS),
+    "FINAL_DOCUMENTS": partial(is_in, FINAL_DOCUMENTS),
     "UNCLAIMED": UNCLAIMED,
     **{
         f"{kind.__name__}.{state.name}": f"'{state}'"
-        for kind in (BuildState, DocumentState, ChunkState, AcceptedState)
+        for kind in (BuildState, DocumentState, ChunkState, AcceptedState, JobKind, JobState, PauseReason)
         for state in kind
     },
     **{
@@ -258,4 +279,5 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
         for expression in ("applies", "sets", "target")
     },
     **columns.FRAGMENTS,
+    **lanes.FRAGMENTS,
 }

@@ -32,6 +32,7 @@ _GRANTS = {
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
     "tally_changes": "INSERT",
+    "jobs": "SELECT (tenant, number, state, ended_at)",  # which jobs are paused
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets
     "webhook_deliveries": "INSERT",

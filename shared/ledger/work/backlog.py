@@ -16,12 +16,12 @@ _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _MOST_DEAD = 1_000  # dead chunks whose documents are read: some milliseconds
 
 # Values of the placeholders `{QUEUE_NAME}` of `backlog.sql`: each queue is one part of an index of open rows.
-_OF_DOCUMENTS = {"table": "documents", "lanes": "lanes p", "is_in_lane": "lane = p.lane"}
+_OF_DOCUMENTS = {"table": "documents", "models": "", "is_in_lane": "lane = p.lane"}
 _OF_CHUNKS = _OF_DOCUMENTS | {"table": "chunks"}
 _OF_MODEL = {
     "table": "chunks",
-    "lanes": "(SELECT lane, model FROM lanes, models) p",
-    "is_in_lane": "lane = p.lane AND embedding_model = p.model",
+    "models": "CROSS JOIN models m",
+    "is_in_lane": "lane = p.lane AND embedding_model = m.model",
 }
 _QUEUES = {
     "parse": _OF_DOCUMENTS | {"is_open": "{TO_PARSE}"},
@@ -43,7 +43,7 @@ class Waiting:
     """The open work of a stage: documents to parse, or chunks to generate or index.
 
     Args:
-        due: rows that can be claimed now.
+        due: rows that can be claimed now, or belong to a paused job.
         in_flight: rows leased by a worker.
         later: retried rows that are due in the future.
         oldest: waiting time of the row that has been due longest; None if no row is due.

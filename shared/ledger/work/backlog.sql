@@ -5,8 +5,17 @@ WITH documents_tally AS (
 ), chunks_tally AS (
     SELECT part AS model, state, sum(rows)::bigint AS rows
     FROM {chunk_counts} t GROUP BY part, state
-), lanes(lane) AS (VALUES (0), (1)),
-models AS (SELECT DISTINCT model FROM chunks_tally)
+), models AS (SELECT DISTINCT model FROM chunks_tally)
+
+-- part: lanes
+-- The lanes of a queue in which a tenant has open work, each found by one index lookup.
+(WITH RECURSIVE l(lane) AS (
+    SELECT min(lane) FROM {{argument}_table} WHERE {{argument}_is_open} AND tenant = :tenant
+    UNION ALL
+    SELECT (SELECT min(lane) FROM {{argument}_table}
+            WHERE {{argument}_is_open} AND tenant = :tenant AND lane > l.lane)
+    FROM l WHERE l.lane IS NOT NULL
+) SELECT CAST(:tenant AS text) AS tenant, lane FROM l WHERE lane IS NOT NULL) p
 
 -- part: open_work
 -- The open work of a queue: its number, and the rows that are not due yet.
@@ -14,18 +23,20 @@ models AS (SELECT DISTINCT model FROM chunks_tally)
 ahead.in_flight, ahead.later, first.due_at AS oldest
 FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
              count(*) FILTER (WHERE leased_by IS NULL) AS later
-      FROM {{argument}_lanes} CROSS JOIN LATERAL (
+      FROM {lanes:{argument}} {{argument}_models} CROSS JOIN LATERAL (
           SELECT leased_by FROM {{argument}_table}
           WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at > now()
           ORDER BY due_at OFFSET 0) w) ahead,
      (SELECT min(w.due_at) AS due_at
-      FROM {{argument}_lanes} CROSS JOIN LATERAL (
+      FROM {lanes:{argument}} {{argument}_models} CROSS JOIN LATERAL (
           SELECT due_at FROM {{argument}_table}
           WHERE {{argument}_is_open} AND tenant = :tenant AND {{argument}_is_in_lane} AND due_at <= now()
-          ORDER BY due_at LIMIT 1) w) first
+          ORDER BY due_at LIMIT 1) w
+      WHERE NOT {is_paused:p}) first
 
 -- name: stages
--- Count the open work of every stage. Rows that are due are not read: there may be millions.
+-- Count the open work of every stage. Rows that are due are not read: there may be millions. Rows of paused jobs are
+-- counted, but the oldest row is a row that can be claimed.
 {counts}
 SELECT queue, greatest(sum(open) - sum(in_flight) - sum(later), 0)::bigint AS due,
        sum(in_flight)::bigint AS in_flight, sum(later)::bigint AS later, now() - min(oldest) AS oldest
@@ -58,7 +69,7 @@ FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE s
 -- Count the rows of all tenants by state.
 SELECT counted, state, sum(rows)::bigint AS rows FROM (
     SELECT counted, state, rows FROM tallies UNION ALL SELECT counted, state, change FROM tally_changes) t
-GROUP BY counted, state
+WHERE counted <> 'jobs' GROUP BY counted, state
 
 -- name: unserved
 -- Count the chunks that wait for a worker that serves their embedding, by its name.

@@ -3,15 +3,16 @@
 w.lost_leases + (w.leased_by IS NOT NULL)::int
 
 -- part: lanes
--- The tenants that have open work, each found by one index lookup, and their lanes.
-tenants{{argument}_suffix}(tenant) AS (
-    SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open}
+-- The lanes in which tenants have open work, each found by one index lookup, without the lanes of paused jobs.
+open_lanes{{argument}_suffix}(tenant, lane) AS (
+    (SELECT w.tenant, w.lane FROM {{argument}_table} w WHERE {{argument}_is_open} ORDER BY w.tenant, w.lane LIMIT 1)
     UNION ALL
-    SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
-    FROM tenants{{argument}_suffix} t WHERE t.tenant IS NOT NULL
+    SELECT n.tenant, n.lane FROM open_lanes{{argument}_suffix} p CROSS JOIN LATERAL (
+        SELECT w.tenant, w.lane FROM {{argument}_table} w
+        WHERE {{argument}_is_open} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+        ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes{{argument}_suffix} AS (
-    SELECT t.tenant, l.lane FROM tenants{{argument}_suffix} t, (VALUES (0), (1)) AS l(lane)
-    WHERE t.tenant IS NOT NULL
+    SELECT p.tenant, p.lane FROM open_lanes{{argument}_suffix} p WHERE NOT {is_paused:p}
 )
 
 -- part: may_be_claimed
@@ -26,13 +27,14 @@ tenants{{argument}_suffix}(tenant) AS (
     SELECT w.tenant, count(*) AS rows FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
 ), candidates{{argument}_suffix} AS (
-    SELECT p.tenant, p.lane, w.*
+    SELECT p.tenant, {priority:p} AS lane, w.*
     FROM lanes{{argument}_suffix} p {{argument}_served} CROSS JOIN LATERAL (
         SELECT w.ctid AS at, w.due_at FROM {{argument}_table} w
         WHERE {may_be_claimed:{argument}} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_only}
         ORDER BY w.due_at
         LIMIT least(4 * {{argument}_limit},
-                    8 * {{argument}_limit} / (SELECT count(*)::int FROM lanes{{argument}_suffix}) + 1)
+                    8 * {{argument}_limit} / (SELECT greatest(2 * count(DISTINCT tenant), count(*))::int
+                                               FROM lanes{{argument}_suffix}) + 1)
     ) w
 ), ranked{{argument}_suffix} AS (
     SELECT c.*,
@@ -57,7 +59,7 @@ tenants{{argument}_suffix}(tenant) AS (
 WITH due AS (
     SELECT {{argument}_columns} FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.lost_leases > 0 AND {lost_leases} >= {suspect_after} AND w.due_at <= now()
-      AND {{argument}_only}
+      AND NOT {is_paused:w} AND {{argument}_only}
     ORDER BY w.due_at LIMIT {limit}
     FOR UPDATE SKIP LOCKED
 )
@@ -155,7 +157,8 @@ WHERE a.chunk_id = w.id AND a.state IN ({AcceptedState.WAITING}, {AcceptedState.
     FROM due WHERE w.id = due.id AND w.version = due.version
     RETURNING w.*, due.may_have_points AS had_points, due.text_only
 )
-SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, w.lane, d.collection_id, w.embedding_model,
+SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, {priority:w} AS lane, d.collection_id,
+       w.embedding_model,
        l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
        (SELECT t.content {content_row}) AS content,
        coalesce(d.live_version <> w.version, false) AS hidden,
@@ -191,7 +194,7 @@ WITH RECURSIVE {fair:texts}, {fair:questions}, due AS (
 -- The due time of the row that has been due longest, in each lane and part of a queue. Deferred rows are not read one
 -- by one. The order keeps the planner on the index, whatever its statistics are.
 WITH RECURSIVE {lanes:{argument}}
-SELECT p.lane, w.due_at FROM lanes{{argument}_suffix} p {{argument}_models} CROSS JOIN LATERAL (
+SELECT {priority:p} AS lane, w.due_at FROM lanes{{argument}_suffix} p {{argument}_models} CROSS JOIN LATERAL (
     SELECT w.due_at FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
       AND w.due_at <= now()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, CostKind, Usage
 from shared.ledger.model.rows import cost_rows
 from shared.ledger.postgres import statements
@@ -20,33 +23,45 @@ SQL = statements.load(__file__)
 
 @dataclass(frozen=True, slots=True)
 class DayCost:
-    """Today's costs of a tenant's calls of a kind to a model."""
+    """Today's costs of a tenant's calls of a kind to a model, in a tier."""
 
     tenant: str
     kind: CostKind
     model: str
+    tier: Tier
     usage: Usage
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """Costs of all calls of a kind to a model for a collection with all its builds; None for deleted collections."""
+    """Costs of all calls of a kind to a model in a tier, for a collection with all its builds.
+
+    Args:
+        collection: name of the collection; None for deleted collections.
+    """
 
     collection: str | None
     kind: CostKind
     model: str
+    tier: Tier
     usage: Usage
     calls: int
 
 
 @dataclass(frozen=True, slots=True)
 class CostOfDay:
-    """Costs of all calls of a kind to a model for a collection on a day in UTC; None for deleted collections."""
+    """Costs of all calls of a kind to a model in a tier, for a collection on a day in UTC.
+
+    Args:
+        collection: name of the collection; None for deleted collections.
+    """
 
     day: date
     collection: str | None
     kind: CostKind
     model: str
+    tier: Tier
     usage: Usage
     calls: int
 
@@ -59,24 +74,19 @@ class Costs:
         """Return a tenant's costs by collection, kind and model."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.sums, {"tenant": tenant})).all()
-        return [
-            CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
-        ]
+        return [CostSum(s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
 
     async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
         """Return a tenant's costs of the last `days` days including today, oldest first."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.days, {"tenant": tenant, "days": days})).all()
-        return [
-            CostOfDay(s.day, s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls)
-            for s in found
-        ]
+        return [CostOfDay(s.day, s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
 
     async def today(self, tenant: str | None = None) -> list[DayCost]:
         """Return the costs since midnight in UTC, of all tenants or of one."""
         async with self._database.begin() as connection:
             found = (await connection.execute(SQL.today, {"tenant": tenant})).all()
-        return [DayCost(s.tenant, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens)) for s in found]
+        return [DayCost(s.tenant, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
 
     async def fold(self) -> bool:
         """Add up some costs of attempts by day; return whether more may be left."""
@@ -91,6 +101,10 @@ class Costs:
                 await connection.execute(SQL.delete_old_attempts, {"age": age, "limit": _BATCH_SIZE})
             ).scalar_one()
         return forgotten > 0
+
+
+def _usage(row: Row[Any]) -> Usage:
+    return Usage(row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.written_tokens)
 
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:

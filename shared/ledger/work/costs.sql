@@ -1,19 +1,19 @@
 -- name: insert
 -- Record the costs of attempts until now. An attempt with several calls is recorded repeatedly, and so is a repeated
 -- settlement: the row has the latest sum. Costs of a tenant that was erased since the claim are not recorded.
-INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens,
-                        calls)
-SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.prompt_tokens, v.completion_tokens,
-       v.calls
+INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, tier, job_id, prompt_tokens,
+                        completion_tokens, cached_tokens, written_tokens, calls)
+SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.tier, v.job_id, v.prompt_tokens,
+       v.completion_tokens, v.cached_tokens, v.written_tokens, v.calls
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-     AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text,
-          prompt_tokens int, completion_tokens int, calls int)
+     AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text, tier text,
+          job_id uuid, prompt_tokens int, completion_tokens int, cached_tokens int, written_tokens int, calls int)
 WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
    OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
                                              AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
 ON CONFLICT (token) DO UPDATE
-SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
-    calls = excluded.calls, at = now()
+SET tier = excluded.tier, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
+    cached_tokens = excluded.cached_tokens, written_tokens = excluded.written_tokens, calls = excluded.calls, at = now()
 WHERE excluded.calls > s.calls
 
 -- name: hold_erasures
@@ -22,18 +22,29 @@ WHERE excluded.calls > s.calls
 SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
 
 -- name: add_up
--- Add changes up by day: 19,000 a second.
+-- Add changes up by day: 19,000 a second. Costs without a job have the nil UUID there, because a key has no nulls.
 WITH deleted AS (
     DELETE FROM spent_changes WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM spent_changes LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING *
+), keyed AS (
+    SELECT tenant, collection_id, kind, model, day, tier,
+           coalesce(job_id, '00000000-0000-0000-0000-000000000000') AS job_id, prompt_tokens, completion_tokens,
+           cached_tokens, written_tokens, calls
+    FROM deleted
 ), added AS (
-    INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
-    SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens), sum(completion_tokens), sum(calls)
-    FROM deleted GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
-    ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
+    INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, tier, job_id, prompt_tokens,
+                                   completion_tokens, cached_tokens, written_tokens, calls)
+    SELECT tenant, collection_id, kind, model, day, tier, job_id, sum(prompt_tokens), sum(completion_tokens),
+           sum(cached_tokens), sum(written_tokens), sum(calls)
+    FROM keyed
+    GROUP BY tenant, collection_id, kind, model, day, tier, job_id
+    ORDER BY tenant, collection_id, kind, model, day, tier, job_id
+    ON CONFLICT (tenant, collection_id, kind, model, day, tier, job_id) DO UPDATE
     SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
-        completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
+        completion_tokens = d.completion_tokens + excluded.completion_tokens,
+        cached_tokens = d.cached_tokens + excluded.cached_tokens,
+        written_tokens = d.written_tokens + excluded.written_tokens, calls = d.calls + excluded.calls
 )
 SELECT count(*) FROM deleted
 
@@ -46,39 +57,45 @@ WITH deleted AS (
 )
 SELECT count(*) FROM deleted
 
+-- part: costs
+-- The costs of all tenants by day: the changes that are not added up yet, and the sums.
+(SELECT tenant, collection_id, kind, model, day, tier, prompt_tokens, completion_tokens, cached_tokens, written_tokens,
+        calls
+ FROM spent_changes
+ UNION ALL
+ SELECT tenant, collection_id, kind, model, day, tier, prompt_tokens, completion_tokens, cached_tokens, written_tokens,
+        calls
+ FROM spent_by_day)
+
+-- part: totals
+-- The sums of some costs `s`.
+sum(s.prompt_tokens)::bigint AS prompt_tokens, sum(s.completion_tokens)::bigint AS completion_tokens,
+       sum(s.cached_tokens)::bigint AS cached_tokens, sum(s.written_tokens)::bigint AS written_tokens,
+       sum(s.calls)::bigint AS calls
+
+-- part: not_empty
+-- Sums of some costs `s` that a later record of their attempts did not move to another tier.
+(sum(s.prompt_tokens), sum(s.completion_tokens), sum(s.calls)) <> (0, 0, 0)
+
 -- name: sums
 -- Sum up a tenant's costs.
-SELECT l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
-       sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
-FROM (SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_changes
-      WHERE tenant = :tenant
-      UNION ALL
-      SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_by_day
-      WHERE tenant = :tenant) s
-LEFT JOIN collections l ON l.id = s.collection_id
-GROUP BY l.name, s.kind, s.model
-ORDER BY l.name, s.kind DESC, s.model
+SELECT l.name AS collection, s.kind, s.model, s.tier, {totals}
+FROM {costs} s LEFT JOIN collections l ON l.id = s.collection_id
+WHERE s.tenant = :tenant
+GROUP BY l.name, s.kind, s.model, s.tier HAVING {not_empty}
+ORDER BY l.name, s.kind DESC, s.model, s.tier DESC
 
 -- name: days
 -- Sum up a tenant's costs of the last days, by day in UTC.
-SELECT s.day, l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
-       sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
-FROM (SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_changes
-      WHERE tenant = :tenant
-      UNION ALL
-      SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_by_day
-      WHERE tenant = :tenant) s
-LEFT JOIN collections l ON l.id = s.collection_id
-WHERE s.day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS int)
-GROUP BY s.day, l.name, s.kind, s.model
-ORDER BY s.day, l.name, s.kind DESC, s.model
+SELECT s.day, l.name AS collection, s.kind, s.model, s.tier, {totals}
+FROM {costs} s LEFT JOIN collections l ON l.id = s.collection_id
+WHERE s.tenant = :tenant AND s.day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS int)
+GROUP BY s.day, l.name, s.kind, s.model, s.tier HAVING {not_empty}
+ORDER BY s.day, l.name, s.kind DESC, s.model, s.tier DESC
 
 -- name: today
 -- Sum up today's costs, of all tenants or of one.
-SELECT tenant, kind, model, sum(prompt_tokens)::bigint AS prompt_tokens,
-       sum(completion_tokens)::bigint AS completion_tokens
-FROM (SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_changes
-      UNION ALL
-      SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_by_day) s
-WHERE day = (now() AT TIME ZONE 'UTC')::date AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
-GROUP BY tenant, kind, model
+SELECT s.tenant, s.kind, s.model, s.tier, {totals}
+FROM {costs} s
+WHERE s.day = (now() AT TIME ZONE 'UTC')::date AND (CAST(:tenant AS text) IS NULL OR s.tenant = :tenant)
+GROUP BY s.tenant, s.kind, s.model, s.tier

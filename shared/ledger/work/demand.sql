@@ -1,20 +1,23 @@
 -- part: open_rows
--- The open rows of an index by tenant: due rows, counted up to a limit, and leased rows.
+-- The open rows of an index by tenant: due rows, counted up to a limit in each lane, and leased rows.
 SELECT * FROM (
-    WITH RECURSIVE tenants(tenant) AS (
-        SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open}
+    WITH RECURSIVE lanes(tenant, lane) AS (
+        (SELECT w.tenant, w.lane FROM {{argument}_table} w WHERE {{argument}_is_open}
+         ORDER BY w.tenant, w.lane LIMIT 1)
         UNION ALL
-        SELECT (SELECT min(w.tenant) FROM {{argument}_table} w WHERE {{argument}_is_open} AND w.tenant > t.tenant)
-        FROM tenants t WHERE t.tenant IS NOT NULL
+        SELECT n.tenant, n.lane FROM lanes p CROSS JOIN LATERAL (
+            SELECT w.tenant, w.lane FROM {{argument}_table} w
+            WHERE {{argument}_is_open} AND (w.tenant, w.lane) > (p.tenant, p.lane)
+            ORDER BY w.tenant, w.lane LIMIT 1) n
     )
-    SELECT t.tenant, d.due, 0::bigint AS leased
-    FROM tenants t CROSS JOIN (VALUES (0), (1)) AS l(lane) {{argument}_models} CROSS JOIN LATERAL (
+    SELECT p.tenant, d.due, 0::bigint AS leased
+    FROM lanes p {{argument}_models} CROSS JOIN LATERAL (
         SELECT count(*) AS due FROM (
             SELECT 1 FROM {{argument}_table} w
-            WHERE {{argument}_is_open} AND w.tenant = t.tenant AND w.lane = l.lane AND {{argument}_of_model}
+            WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
               AND w.due_at <= now()
             ORDER BY w.due_at LIMIT :most) counted) d
-    WHERE t.tenant IS NOT NULL AND t.tenant <> ALL(CAST(:held AS text[]))) due
+    WHERE p.tenant <> ALL(CAST(:held AS text[])) AND NOT {is_paused:p}) due
 UNION ALL
 SELECT w.tenant, 0, count(*) FROM {{argument}_table} w
 WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant

@@ -24,6 +24,7 @@ from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
+from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, Usage
 from shared.domain.work import (
     ChunkToGenerate,
@@ -212,9 +213,24 @@ class Work:
         return set((await connection.execute(SQL.settle_paid_before, parameters)).scalars())
 
     async def keep_replies(
-        self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
+        self,
+        chunk: ChunkToGenerate,
+        model: str,
+        replies: Sequence[PaidReply],
+        usage: Usage,
+        calls: int,
+        *,
+        tier: Tier = Tier.STANDARD,
     ) -> None:
         """Commit the replies of a chunk that needs more calls, with its costs until now.
+
+        Args:
+            chunk: the chunk.
+            model: name of the model.
+            replies: all replies for the chunk, in order.
+            usage: tokens billed for the chunk.
+            calls: number of calls billed for the chunk.
+            tier: tier of this attempt's replies.
 
         Raises:
             LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
@@ -223,7 +239,7 @@ class Work:
             await costs.hold_erasures(connection, [chunk.tenant])
             kept = await connection.execute(SQL.keep_replies, rows.reply_rows(chunk, replies, usage, calls))
             held = kept.scalars().all()
-            await costs.record(connection, [generate_cost(chunk, model, usage, calls)])
+            await costs.record(connection, [generate_cost(chunk, model, usage, calls, tier)])
         if not held:
             raise LeaseLost("the lease on the chunk has ended")
 
@@ -292,7 +308,7 @@ class Work:
         """Record chunks as indexed; return the leases that were still valid.
 
         The points of all others are stale: they are swept. So are chunks that another worker had before and may still
-        write.
+        write: its lease ended, or it returned its claim at shutdown during a request.
         """
         async with self._database.begin() as connection:
             await acceptance.hold_documents(connection, outcomes)
@@ -307,7 +323,7 @@ class Work:
             await acceptance.settle_accepted(connection, settled)
             await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
-            taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
+            taken_over = [o.chunk for o in settled if o.chunk.lost_leases or o.chunk.may_have_points]
             await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}

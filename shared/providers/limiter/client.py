@@ -17,12 +17,13 @@ from uuid import uuid4
 import structlog
 from redis.exceptions import RedisError
 
-from shared.domain.errors import ForeaskError, RateLimited, Unavailable
+from shared.domain.errors import ForeaskError, NoCapacity, RateLimited, Unavailable
 from shared.domain.rates import Bucket
 from shared.process.metrics import BREAKER
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,
+    CallKind,
     CallOutcome,
     FinishedCall,
     Grant,
@@ -58,13 +59,13 @@ class _Line:
     """The waiting calls of one kind and tenant, in order of arrival.
 
     Args:
-        is_query: whether they are queries, which precede ingest.
+        kind: their kind.
         waiters: the calls.
         not_before: time until which the tenant's own limits defer them.
         own_wait: deferral by these limits at the last request, in seconds; 0 if none.
     """
 
-    is_query: bool
+    kind: CallKind
     waiters: deque[_Waiter] = field(default_factory=deque)
     not_before: float = 0.0
     own_wait: float = 0.0
@@ -102,7 +103,7 @@ class LimiterClient:
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
-        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # the next caller is first
+        self._lines: OrderedDict[tuple[str, CallKind], _Line] = OrderedDict()  # the next caller is first
         self._granted_calls: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
@@ -123,28 +124,29 @@ class LimiterClient:
     def waiting(self) -> int:
         return sum(len(line.waiters) for line in self._lines.values())
 
-    def own_wait_seconds(self, tenant: str, *, is_query: bool) -> float:
+    def own_wait_seconds(self, tenant: str, kind: CallKind) -> float:
         """Return the seconds for which a tenant's own limits delay its calls; 0 if they do not."""
-        line = self._lines.get((tenant, is_query))
+        line = self._lines.get((tenant, kind))
         return 0.0 if line is None else line.own_wait
 
     async def acquire(
-        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, *, is_query: bool = False
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, kind: CallKind = CallKind.INGEST
     ) -> Grant:
         """Wait for a grant of one call.
 
         Raises:
             RateLimited: the provider asked for a pause that is too long to wait for here.
+            NoCapacity: the tier flex pauses for so long, because the provider has no capacity left in it.
             Unavailable: the breaker is open, or the broker has been unavailable for too long.
             ForeaskError: the error of `fail`.
         """
         if self._closed is not None:
             raise self._closed()
         now = time.monotonic()
-        request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens, is_query)
+        request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens, kind)
         waiter = _Waiter(request, asyncio.get_running_loop().create_future(), now)
-        self._lines.setdefault((tenant, is_query), _Line(is_query)).waiters.append(waiter)
-        self._hurry(now if is_query else max(now, self._not_before))
+        self._lines.setdefault((tenant, kind), _Line(kind)).waiters.append(waiter)
+        self._hurry(now if kind is CallKind.QUERY else max(now, self._not_before))
         try:
             return await waiter.granted
         except asyncio.CancelledError:
@@ -250,7 +252,7 @@ class LimiterClient:
                 del self._lines[key]
             elif now >= line.not_before:
                 lines.append(line)
-        lines.sort(key=lambda line: not line.is_query)
+        lines.sort(key=lambda line: line.kind is not CallKind.QUERY)
         left = min(_AT_MOST, max(_AT_LEAST, 2 * self._granted_lately))
         depth = 0
         while left > 0 and (lines := [line for line in lines if len(line.waiters) > depth]):
@@ -285,6 +287,8 @@ class LimiterClient:
             self._granted_lately = granted
         if reply.cooldown_seconds > _LONG_COOLDOWN_SECONDS:
             self._fail_waiters(reply)
+        if reply.flex_wait_seconds > _LONG_COOLDOWN_SECONDS:
+            self._fail_flex_waiters(reply)
         self._plan(reply, now)
 
     def _log_change(self, reply: LimiterReply) -> None:
@@ -300,7 +304,7 @@ class LimiterClient:
         return reply.breaker
 
     def _answer(self, waiter: _Waiter, answer: ScriptAnswer, reply: LimiterReply, now: float) -> None:
-        key = (waiter.request.tenant, waiter.request.is_query)
+        key = (waiter.request.tenant, waiter.request.kind)
         line = self._lines.get(key)
         match answer:
             case Grant():
@@ -317,12 +321,19 @@ class LimiterClient:
                 line.not_before, line.own_wait = now + _between(seconds), seconds
             case Wait() if line is not None:
                 line.own_wait = 0.0
+                if line.kind is CallKind.FLEX and reply.flex_wait_seconds > 0:
+                    line.not_before = now + _between(reply.flex_wait_seconds)
 
     def _fail_waiters(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():
             wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
             message = f"the {self._component} provider asked for a pause of {reply.cooldown_seconds:.0f} seconds"
             _raise(waiter, RateLimited(message, retry_after=wait))
+
+    def _fail_flex_waiters(self, reply: LimiterReply) -> None:
+        for line in self._lines.values():
+            for waiter in line.waiters if line.kind is CallKind.FLEX else ():
+                _raise(waiter, no_capacity(self._component, reply))
 
     def _plan(self, reply: LimiterReply, now: float) -> None:
         """Choose when to call the script next without a new request."""
@@ -373,4 +384,19 @@ def is_down(component: str, reply: LimiterReply) -> Unavailable:
         f"the {component} provider has failed repeatedly, so it is not called for a while",
         component=component,
         retry_after=wait,
+    )
+
+
+def no_capacity(component: str, reply: LimiterReply, asked: timedelta | None = None) -> NoCapacity:
+    """Return the error of a call in the tier flex while no capacity is left; the attempt does not count.
+
+    Args:
+        component: the provider.
+        reply: the script's reply, whose pause grows with each refusal.
+        asked: pause that the provider asked for.
+    """
+    wait = timedelta(seconds=reply.flex_wait_seconds * random.uniform(1, 2))  # noqa: S311  jitter
+    return NoCapacity(
+        f"the {component} provider has no capacity left in the service tier flex: the call is repeated later",
+        retry_after=max(wait, asked or timedelta()),
     )

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- One pass over the shared state of a provider: settle the finished calls, then grant calls within all limits.
 --
--- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease),
---       then a state (hash) for each tenant with limits
+-- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease), 3 its calls in
+--       flight in the service tier flex, then a state (hash) for each tenant with limits
 -- ARGV  1 JSON, written by shared/providers/limiter/script.py, which also reads the reply:
---       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, calls in
---       flight, the limit of these (0: none), the index of a grant that must probe (0: none), and then for each
+--       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, the wait of
+--       calls in the tier flex because of their own limit, the time since when all of them are refused, calls in flight,
+--       the limit of these (0: none), the index of a grant that must probe (0: none), and then for each
 --       requested call its reserved tokens, or the reason of the refusal:
 --       -1 not now, -2 the breaker is open, -10 - n its tenant must wait n milliseconds
 --
@@ -20,6 +21,8 @@ local KEPT = 86400000               -- an unused state expires after a day
 local DEFAULT_COMPLETION = 500      -- tokens, before there is an average and if a request sets no maximum
 local QUERY_WAITS = 1500            -- a waiting query repeats its request within this time
 local SLOT = 10000                  -- use is counted in seven slots of ten seconds
+local QUERY, FLEX = 1, 2            -- kinds of calls; all others are 0
+local FLEX_PAUSE_MOST = 60000       -- longest pause between two calls in the tier flex while all are refused
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -70,7 +73,7 @@ local s = load(KEYS[1])
 local requests, tokens = input.buckets[1], input.buckets[2]
 local tenants = {}
 for i, buckets in ipairs(input.tenants) do
-  tenants[i] = { values = load(KEYS[2 + i]), requests = buckets[1], tokens = buckets[2] }
+  tenants[i] = { values = load(KEYS[3 + i]), requests = buckets[1], tokens = buckets[2] }
 end
 for _, tenant in ipairs(tenants) do
   refill(tenant.values, 'r', tenant.requests)
@@ -93,6 +96,41 @@ local function slots(is_query)
 end
 
 local in_use = in_flight >= 0.8 * slots(false)
+
+-- Calls in the tier flex. Their limit follows the capacity that the provider has left: a success raises it by one, and a
+-- refusal lowers it by one, so half of the calls may be refused at most. Refused calls are not billed. If it is below
+-- one, calls start one at a time, with a pause between them that each refusal doubles. Nothing is read before the first
+-- such call.
+local flex_flight, flex_in_flight = KEYS[3], 0
+if s.flex then
+  redis.call('ZREMRANGEBYSCORE', flex_flight, '-inf', now)
+  for _, call in ipairs(input.renew) do redis.call('ZADD', flex_flight, 'XX', now + input.lease, call) end
+  flex_in_flight = redis.call('ZCARD', flex_flight)
+end
+local flex_in_use = s.flex and flex_in_flight >= 0.8 * math.floor(s.flex)
+
+local function flex_refused()
+  s.flex = s.flex or 1
+  if s.flex > 1 then
+    s.flex = math.max(1, s.flex - 1)
+  else
+    s.flex = math.max(s.flex / 2, math.min(0.5, input.cooldown / FLEX_PAUSE_MOST))
+    s.flex_dry = s.flex_dry or now
+  end
+  s.flex_until = now + input.cooldown / s.flex
+end
+
+local function flex_served()
+  if flex_in_use then s.flex = math.max(1, s.flex) + 1 end
+  s.flex_dry = nil
+end
+
+local function flex_wait()
+  s.flex = s.flex or input.in_flight
+  if s.flex_dry and now < s.flex_until then return math.ceil(s.flex_until - now) end
+  if flex_in_flight >= math.max(1, math.floor(s.flex)) then return 100 end
+  return 0
+end
 
 -- Finished calls -------------------------------------------------------------------------------------------------
 
@@ -158,14 +196,19 @@ end
 for _, e in ipairs(input.ended) do
   local call = {
     at = e[2], tenant = e[3], reserved = e[4], tokens = e[5], completion = e[6], retry_after = e[8], probe = e[9] == 1,
+    flex = e[10] == 1,
   }
   local outcome = e[7]
+  if call.flex then redis.call('ZREM', flex_flight, e[1]) end
   local held = redis.call('ZREM', flight, e[1]) == 1
   if held and call.tokens >= 0 then settle(call) end
   if outcome == 'ok' then
     s.took = s.took and s.took + 0.1 * (now - call.at - s.took) or now - call.at
     succeeded(call, held)
+    if call.flex and held then flex_served() end
     close(call.probe)
+  elseif outcome == 'no capacity' then
+    flex_refused() -- the provider is healthy: no cooldown, and no failure
   elseif outcome == 'limited' then
     limited(call)
     s.failures = 0
@@ -186,6 +229,7 @@ end
 -- New calls ------------------------------------------------------------------------------------------------------
 
 in_flight = redis.call('ZCARD', flight)
+if s.flex then flex_in_flight = redis.call('ZCARD', flex_flight) end
 local pace = { s.limit / 1000, 1 }
 local paced = requests[2] == 0 and now < s.cooldown + PACED
 refill(s, 'p', pace)
@@ -243,17 +287,26 @@ local function grant(asked)
   if tenant then take(tenant.values, reserved) end
   redis.call('ZADD', flight, now + input.lease, asked[1])
   in_flight = in_flight + 1
+  if asked[5] == FLEX then
+    redis.call('ZADD', flex_flight, now + input.lease, asked[1])
+    flex_in_flight = flex_in_flight + 1
+  end
   return reserved
 end
 
-local waits, probe, answers = { [true] = 0, [false] = 0 }, 0, {}
+local waits, flex_waits, probe, answers = { [0] = 0, [QUERY] = 0, [FLEX] = 0 }, 0, 0, {}
 local function answer(index, asked)
-  local is_query = asked[5] == 1
+  local kind = asked[5]
+  local is_query = kind == QUERY
   if s.open and now < s.open then return -2 end
-  if waits[is_query] > 0 then return -1 end -- in order: no call overtakes a waiting call of its kind
+  if waits[kind] > 0 then return -1 end -- in order: no call overtakes a waiting call of its kind
+  if kind == FLEX then
+    if flex_waits == 0 then flex_waits = flex_wait() end
+    if flex_waits > 0 then return -1 end
+  end
   local wait = providers_wait(is_query)
   if s.open and now < (s.probing or 0) then wait = math.max(wait, 250) end
-  waits[is_query] = wait
+  waits[kind] = wait
   note(s, is_query, wait > 0)
   if wait > 0 then return -1 end
   local tenant = tenants[asked[2]]
@@ -266,8 +319,9 @@ end
 for index, asked in ipairs(input.wanted) do answers[index] = answer(index, asked) end
 
 save(KEYS[1], s)
-for i, tenant in ipairs(tenants) do save(KEYS[2 + i], tenant.values) end
+for i, tenant in ipairs(tenants) do save(KEYS[3 + i], tenant.values) end
 if in_flight > 0 then redis.call('PEXPIRE', flight, input.lease) end
+if flex_in_flight > 0 then redis.call('PEXPIRE', flex_flight, input.lease) end
 
 local breaker, pause = 0, 0
 if s.open then
@@ -275,7 +329,12 @@ if s.open then
   pause = math.max(s.open, s.probing or 0) - now
 end
 local limit = requests[2] == 0 and math.floor(s.limit) or 0
-local wait = waits[true] > 0 and waits[true] or waits[false]
+if s.flex_dry then flex_waits = math.max(flex_waits, math.ceil(s.flex_until - now)) end
+local wait = 0
+for _, kind in ipairs({ QUERY, 0, FLEX }) do
+  if wait == 0 then wait = waits[kind] end
+end
 return {
-  now, breaker, math.max(0, pause), math.max(0, s.cooldown - now), wait, in_flight, limit, probe, unpack(answers),
+  now, breaker, math.max(0, pause), math.max(0, s.cooldown - now), wait, flex_waits,
+  s.flex_dry and now - s.flex_dry or 0, in_flight, limit, probe, unpack(answers),
 }

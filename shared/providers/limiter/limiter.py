@@ -18,19 +18,30 @@ from redis.backoff import NoBackoff
 from shared.domain.errors import (
     ForeaskError,
     Misconfigured,
+    NoCapacity,
     RateLimited,
     Stopping,
     TenantLimited,
     TimedOut,
     Transient,
     Unavailable,
+    UnsupportedTier,
 )
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
-from shared.providers.limiter.client import LimiterClient, is_down
-from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
+from shared.providers.limiter.client import LimiterClient, is_down, no_capacity
+from shared.providers.limiter.script import (
+    Breaker,
+    CallKind,
+    CallOutcome,
+    FinishedCall,
+    Grant,
+    LimiterScript,
+    Terms,
+    Timing,
+)
 
 _CACHE_SECONDS = 1.0  # validity of the cached state
 _REFRESH_SECONDS = 0.5
@@ -47,18 +58,19 @@ class MaxWait:
     Args:
         at_most: limit after which it fails with `RateLimited`; None waits as long as needed.
         broker: wait for an unavailable broker before it calls without a permit; None never does.
-        is_query: whether it is interactive and precedes ingest.
+        kind: kind of its calls.
     """
 
     at_most: timedelta | None = None
     broker: timedelta | None = None
-    is_query: bool = False
+    kind: CallKind = CallKind.INGEST
 
 
 INGEST = MaxWait()  # fails closed: work can wait, a limit is a promise
-QUERY = MaxWait(
-    timedelta(seconds=5), timedelta(seconds=0.5), is_query=True
-)  # fails open: it is interactive and a single call
+# Fails open: it is interactive and a single call.
+QUERY = MaxWait(timedelta(seconds=5), timedelta(seconds=0.5), CallKind.QUERY)
+# Waits in the ledger after a minute, because a call in flight may take 15, and another tier may be free.
+FLEX = MaxWait(timedelta(minutes=1), kind=CallKind.FLEX)
 
 
 @dataclass(slots=True)
@@ -160,6 +172,7 @@ class Limiter:
         Raises:
             RateLimited: the grant would arrive too late; the attempt does not count. `TenantLimited` if the tenant's
                 own limits are the reason.
+            NoCapacity: the same in the tier flex, because the provider has no capacity left in it.
             Unavailable: the breaker is open, or the broker is unavailable; the attempt does not count.
             Stopping: the process is stopping.
         """
@@ -180,7 +193,7 @@ class Limiter:
         else:
             self._end(grant, CallOutcome.OK, call)
 
-    async def paused(self) -> bool:
+    async def paused(self, kind: CallKind = CallKind.INGEST) -> bool:
         """Return whether work claimed now could not start: the provider is paused, or the broker does not answer."""
         if time.monotonic() - self._client.replied_at > _CACHE_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
@@ -189,7 +202,16 @@ class Limiter:
         reply = self._client.reply
         assert reply is not None
         left = max(reply.pause_seconds, reply.cooldown_seconds - _PAUSING_COOLDOWN_SECONDS)
+        if kind is CallKind.FLEX:
+            left = max(left, reply.flex_wait_seconds - _PAUSING_COOLDOWN_SECONDS)
         return self._client.replied_at + left > time.monotonic()
+
+    def has_no_flex(self, least: timedelta) -> bool:
+        """Return whether the provider has refused all calls in the tier flex for this time, and none may start now."""
+        reply = self._client.reply
+        if reply is None or reply.flex_dry_seconds < least.total_seconds():
+            return False
+        return self._client.replied_at + reply.flex_wait_seconds > time.monotonic()
 
     def capacity(self, calls: int) -> int:
         """Return the number of further calls to claim now: calls that the declared rate allows within seconds."""
@@ -228,7 +250,7 @@ class Limiter:
     async def _acquired(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, max_wait: MaxWait
     ) -> Grant | None:
-        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=max_wait.is_query)
+        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, max_wait.kind)
         if max_wait.at_most is None:
             return await acquiring
         started = time.monotonic()
@@ -241,19 +263,21 @@ class Limiter:
                     return None
             await asyncio.wait([waiting], timeout=max_wait.at_most.total_seconds() - (time.monotonic() - started))
             if not waiting.done():
-                raise self._too_late(tenant, is_query=max_wait.is_query)
+                raise self._too_late(tenant, max_wait.kind)
             return await waiting
         finally:
             waiting.cancel()
 
-    def _too_late(self, tenant: str, *, is_query: bool) -> RateLimited:
-        own = self._client.own_wait_seconds(tenant, is_query=is_query)
+    def _too_late(self, tenant: str, kind: CallKind) -> RateLimited | NoCapacity:
+        own = self._client.own_wait_seconds(tenant, kind)
         if own > 0:
             return TenantLimited(
                 f"this tenant's own limits of the {self._limits.component} provider are used up now",
                 retry_after=timedelta(seconds=max(1.0, own)),
             )
         reply = self._client.reply
+        if kind is CallKind.FLEX and reply is not None and reply.flex_wait_seconds > 0:
+            return no_capacity(self._limits.component, reply)
         wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
         return RateLimited(
             f"the {self._limits.component} provider's limits are used up now", retry_after=timedelta(seconds=wait)
@@ -283,6 +307,7 @@ class Limiter:
 
         Raises:
             Unavailable: the breaker is open.
+            NoCapacity: the error was of this class, and the tier flex pauses for longer than its provider asked for.
         """
         if grant is None:
             return
@@ -291,7 +316,7 @@ class Limiter:
         if outcome in {CallOutcome.OK, CallOutcome.ABANDONED}:
             self._end(grant, outcome, call)
             return
-        tokens = 0 if outcome is CallOutcome.LIMITED else call.tokens
+        tokens = 0 if outcome in {CallOutcome.LIMITED, CallOutcome.NO_CAPACITY} else call.tokens
         reply = await self._client.end_badly(FinishedCall(grant, outcome, tokens, None, after), _REFRESH_SECONDS)
         if (
             outcome in {CallOutcome.FAILED, CallOutcome.TIMEOUT}
@@ -299,6 +324,8 @@ class Limiter:
             and reply.breaker is not Breaker.CLOSED
         ):
             raise is_down(self._limits.component, reply) from error
+        if isinstance(error, NoCapacity) and reply is not None and reply.flex_wait_seconds > 0:
+            raise no_capacity(self._limits.component, reply, error.retry_after) from error
 
     def _end(self, grant: Grant | None, outcome: CallOutcome, call: Call) -> None:
         if grant is not None:
@@ -316,13 +343,13 @@ def outcome_of(error: ForeaskError) -> CallOutcome:
     match error:
         case RateLimited():
             return CallOutcome.LIMITED
+        case NoCapacity() | UnsupportedTier():
+            return CallOutcome.NO_CAPACITY
         case Misconfigured():
             return CallOutcome.REFUSED
         case TimedOut():
             return CallOutcome.TIMEOUT
         case Unavailable():
             return CallOutcome.FAILED
-        case Transient():
-            return CallOutcome.ABANDONED
         case _:
-            return CallOutcome.OK
+            return CallOutcome.ABANDONED if isinstance(error, Transient) else CallOutcome.OK

@@ -34,7 +34,16 @@ class CallOutcome(StrEnum):
     REFUSED = "refused"  # the key is not accepted
     FAILED = "failed"  # 5xx or unreachable
     TIMEOUT = "timeout"
+    NO_CAPACITY = "no capacity"  # the provider is healthy, but refuses calls in the tier flex
     ABANDONED = "abandoned"  # its caller was cancelled
+
+
+class CallKind(IntEnum):
+    """A kind of calls; no kind waits for another one's turn, except that queries precede the others."""
+
+    INGEST = 0
+    QUERY = 1
+    FLEX = 2  # ingest in the tier flex, which has a limit of its own for calls in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +55,14 @@ class SlotRequest:
         tenant: tenant of the call.
         prompt_tokens: estimated tokens of the prompt.
         completion_tokens: maximum tokens of the reply; None without a limit.
-        is_query: whether it is interactive and precedes ingest.
+        kind: kind of the call.
     """
 
     id: str
     tenant: str
     prompt_tokens: int
     completion_tokens: int | None
-    is_query: bool = False
+    kind: CallKind = CallKind.INGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Grant:
     at: int  # Redis' own time in milliseconds
     reserved_tokens: int
     probe: bool = False
+    kind: CallKind = CallKind.INGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,7 @@ class FinishedCall:
             self.outcome.value,
             after,
             int(self.grant.probe),
+            int(self.grant.kind is CallKind.FLEX),
         ]
 
 
@@ -118,6 +129,8 @@ class LimiterReply:
         cooldown_seconds: remaining pause requested by the provider.
         wait_seconds: time after which to repeat requests that were not granted; 0 if the provider's limits deferred
             none.
+        flex_wait_seconds: time for which the limit of calls in the tier flex defers them; 0 if it does not.
+        flex_dry_seconds: time since when the provider has refused all of these; 0 if it serves some.
         in_flight: calls in flight of all processes.
         in_flight_limit: their limit; 0 if a rate is declared instead.
         answers: one per request, in order.
@@ -127,6 +140,8 @@ class LimiterReply:
     pause_seconds: float
     cooldown_seconds: float
     wait_seconds: float
+    flex_wait_seconds: float
+    flex_dry_seconds: float
     in_flight: int
     in_flight_limit: int
     answers: Sequence[ScriptAnswer]
@@ -210,14 +225,19 @@ class LimiterScript:
                     names.get(w.tenant, 0),
                     w.prompt_tokens,
                     _UNREPORTED if w.completion_tokens is None else w.completion_tokens,
-                    int(w.is_query),
+                    int(w.kind),
                 ]
                 for w in requests
             ],
             "ended": [e.reported(names.get(e.grant.tenant, 0)) for e in ended],
             "renew": renew,
         }
-        keys = [self.key("state"), self.key("flight"), *(self.key(f"tenant:{tenant}") for tenant in tenants)]
+        keys = [
+            self.key("state"),
+            self.key("flight"),
+            self.key("flex"),
+            *(self.key(f"tenant:{tenant}") for tenant in tenants),
+        ]
         return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), requests)
 
     def key(self, name: str) -> str:
@@ -235,12 +255,14 @@ def provider_id(*parts: str) -> str:
 
 
 def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterReply:
-    now, breaker, pause, cooldown, wait, in_flight, limit, probe, *answers = numbers
+    now, breaker, pause, cooldown, wait, flex_wait, flex_dry, in_flight, limit, probe, *answers = numbers
     return LimiterReply(
         breaker=Breaker(breaker),
         pause_seconds=pause / 1000,
         cooldown_seconds=cooldown / 1000,
         wait_seconds=wait / 1000,
+        flex_wait_seconds=flex_wait / 1000,
+        flex_dry_seconds=flex_dry / 1000,
         in_flight=in_flight,
         in_flight_limit=limit,
         answers=[
@@ -252,7 +274,7 @@ def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterRe
 
 def _answer(call: SlotRequest, number: int, now: int, *, probe: bool) -> ScriptAnswer:
     if number >= 0:
-        return Grant(call.id, call.tenant, now, number, probe)
+        return Grant(call.id, call.tenant, now, number, probe, call.kind)
     if number == _OPEN:
         return Blocked()
     if number == _NOT_NOW:

@@ -41,6 +41,9 @@ async def read(
     in_flight = sum(ends > now * 1000 for _, ends in flight)
     limit = None if rates.requests is not None else int(shared["limit"]) if "limit" in shared else None
 
+    flex_until = shared.get("flex_until", 0) if "flex_dry" in shared else 0
+    flex_pause = timedelta(seconds=max(0.0, flex_until / 1000 - now))
+
     def use(kind: LimitUnit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
             name=f"{prefix}{component} {kind}",
@@ -54,6 +57,7 @@ async def read(
             unit=kind,
             latency=timedelta(milliseconds=shared["took"]) if "took" in shared else None,
             in_flight_lowered=limit is not None and "lowered" in shared,
+            flex_pause=flex_pause,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]

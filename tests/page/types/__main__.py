@@ -76,7 +76,7 @@ def is_served_as_written() -> bool:
 def main() -> None:
     install()
     (BUILD / "openapi.json").write_text(json.dumps(create(Settings(_env_file=None)).openapi()))
-    # A request may omit a field with a default; a reply contains it, and the schemas must say so.
+    # A request may omit a field that has a default, but a reply always contains it; the schemas must state this.
     options = ("--output", "api.d.ts", "--default-non-nullable=false")
     made = run(TOOLS / "openapi-typescript" / "bin" / "cli.js", "openapi.json", *options)
     typed = made and is_typed()

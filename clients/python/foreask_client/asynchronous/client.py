@@ -7,6 +7,7 @@ from foreask_client.asynchronous.collections import CollectionsApi
 from foreask_client.asynchronous.dead_letters import DeadLettersApi
 from foreask_client.asynchronous.documents import DocumentsApi
 from foreask_client.asynchronous.evaluations import EvaluationsApi
+from foreask_client.asynchronous.jobs import JobsApi
 from foreask_client.asynchronous.operator import OperatorApi
 from foreask_client.asynchronous.queries import QueriesApi
 from foreask_client.asynchronous.tenant import TenantApi
@@ -17,6 +18,7 @@ class AsyncClient(
     QueriesApi,
     CollectionsApi,
     BuildsApi,
+    JobsApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

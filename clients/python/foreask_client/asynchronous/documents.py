@@ -114,7 +114,7 @@ class DocumentsApi(Connection):
         return await self.send(json_request(body | {"upload": offer.upload, "filename": path.name}))
 
     async def upload_batch(
-        self, documents: Sequence[Mapping[str, Any] | bytes], *, collection: str = "default"
+        self, documents: Sequence[Mapping[str, Any] | bytes], *, collection: str = "default", job: str | None = None
     ) -> list[BatchLine]:
         """Upload up to 10,000 small documents and return the result of each, in order.
 
@@ -124,6 +124,7 @@ class DocumentsApi(Connection):
         Args:
             documents: objects with `text` or `content_base64` and the other fields of a batch line, or their JSON.
             collection: name of the collection; the first upload creates it.
+            job: id of an open load that the documents belong to.
         """
         lines = [d if isinstance(d, bytes) else json.dumps(d).encode() for d in documents]
         results: dict[int, BatchLine] = {}
@@ -133,7 +134,7 @@ class DocumentsApi(Connection):
                 break
             if attempt:
                 await self._pause(2.0**attempt)
-            replies = await self.send(batch_request(collection, [lines[index] for index in open_lines]))
+            replies = await self.send(batch_request(collection, job, [lines[index] for index in open_lines]))
             results |= dict(zip(open_lines, replies, strict=False))
         if len(results) < len(lines):
             reason = (list(results.values())[-1].error or {}).get("detail", "") if results else ""

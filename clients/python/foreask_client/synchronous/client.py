@@ -7,6 +7,7 @@ from foreask_client.synchronous.collections import CollectionsApi
 from foreask_client.synchronous.dead_letters import DeadLettersApi
 from foreask_client.synchronous.documents import DocumentsApi
 from foreask_client.synchronous.evaluations import EvaluationsApi
+from foreask_client.synchronous.jobs import JobsApi
 from foreask_client.synchronous.operator import OperatorApi
 from foreask_client.synchronous.queries import QueriesApi
 from foreask_client.synchronous.tenant import TenantApi
@@ -17,6 +18,7 @@ class Client(
     QueriesApi,
     CollectionsApi,
     BuildsApi,
+    JobsApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0006"
-down_revision = "0003"
+revision = "0008"
+down_revision = "0007"
 min_revision = "0003"
 
 

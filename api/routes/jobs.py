@@ -1,0 +1,180 @@
+"""Routes of jobs: open, list, follow, pause, resume and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api.access.auth import Reader, Writer, require_still_valid
+from api.http import paging
+from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event, event_stream
+from api.http.openapi import event_content, problems, replies
+from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
+from api.progress.feeds import ProgressFeeds
+from api.progress.readiness import Shutdown
+from api.schemas.jobs import JobBody, JobPage, JobView, view
+from api.schemas.problems import ProblemDetails
+from api.state import CollectionCacheDep, ProgressFeedsDep, ServicesDep, ShutdownDep
+from shared.domain.errors import Forbidden
+from shared.domain.jobs import JobKind, JobState, PauseReason
+from shared.domain.keys import Scope
+from shared.domain.queues import WORK_QUEUES
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute)
+
+_PAUSE_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 15.0
+_OPEN = {JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING}
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=JobView,
+    responses=replies(
+        {200: {"model": JobView, "description": "The load was open, and accepts documents again"}},
+        *(400, 401, 409, 413, 415, 422, 503),
+    ),
+)
+async def begin(body: JobBody, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
+    """Open a load. Its documents are uploaded with its id as `job`; then close it.
+
+    The load ends when it is closed and its documents are finished.
+    """
+    collection = await collection_cache.ensure(tenant, body.collection)
+    opened = await services.ledger.jobs.open_load(
+        collection, key=body.idempotency_key, expected=body.documents, reopen=body.reopen
+    )
+    headers = {"location": f"/v1/jobs/{opened.job.id}"}
+    return JsonReply(view(opened.job), 201 if opened.is_new else 200, headers)
+
+
+@router.get("", response_model=JobPage, responses=problems(400, 401, 422, 503))
+async def page(
+    *,
+    tenant: Reader,
+    services: ServicesDep,
+    kind: Annotated[JobKind | None, Query(description="Only jobs of this kind")] = None,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List jobs, newest first: loads, reindexes, builds, evaluations and erasures."""
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
+    rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
+    jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
+    return JsonReply(JobPage(items=[view(job) for job in jobs], next_cursor=following))
+
+
+@router.get("/{job_id}", response_model=JobView, responses=problems(401, 404, 422, 503))
+async def get(job_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
+    """Return a job with its progress."""
+    return JsonReply(view(await services.ledger.jobs.get(tenant, job_id)))
+
+
+@router.get(
+    "/{job_id}/events",
+    response_class=EventStream,
+    responses=replies(
+        {
+            200: {
+                "description": "`job` (JobView) at the start and on every change, until the job has ended; `error`"
+                " (problem details) as the last event if the stream fails",
+                "content": event_content(JobView, ProblemDetails),
+            }
+        },
+        *(401, 404, 422, 429, 503),
+    ),
+)
+async def events(
+    *,
+    request: Request,
+    job_id: UUID,
+    tenant: Reader,
+    services: ServicesDep,
+    feeds: ProgressFeedsDep,
+    shutdown: ShutdownDep,
+) -> Response:
+    """Follow the progress of a job until it ends."""
+    feeds.require_room(tenant)
+    await services.ledger.jobs.get(tenant, job_id)
+    return event_stream(end_with_error(_follow(request, services, feeds, shutdown, (tenant, job_id)), request.scope))
+
+
+@router.post("/{job_id}/close", response_model=JobView, responses=problems(401, 404, 409, 422, 503))
+async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Say that a load gets no more documents: it ends when its documents are finished."""
+    return JsonReply(view(await services.ledger.jobs.close(tenant, job_id)))
+
+
+@router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
+async def pause(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Pause a load or a reindex: its documents are not parsed, no questions are generated and nothing is indexed.
+
+    Work in progress is finished. A paused load accepts documents. A reindex needs a key with the scope `manage`.
+    """
+    await _require_scope(request, job_id, tenant, services)
+    return JsonReply(view(await services.ledger.jobs.pause(tenant, job_id, PauseReason.USER)))
+
+
+@router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
+async def resume(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Resume a paused load or reindex. A reindex needs a key with the scope `manage`."""
+    await _require_scope(request, job_id, tenant, services)
+    job = await services.ledger.jobs.resume(tenant, job_id)
+    services.wakeups.wake(*WORK_QUEUES)
+    return JsonReply(view(job))
+
+
+@router.post(
+    "/{job_id}/cancel", status_code=202, response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503)
+)
+async def cancel(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Cancel a load or a reindex. It accepts no more documents, and its documents in progress are finished.
+
+    Its queued documents are deleted, or keep the version that queries see. Paid questions are kept. A reindex needs a
+    key with the scope `manage`.
+    """
+    await _require_scope(request, job_id, tenant, services)
+    job = await services.ledger.jobs.cancel(tenant, job_id)
+    services.wakeups.wake(*WORK_QUEUES)  # documents in progress, if it was paused
+    return JsonReply(view(job), 202)
+
+
+async def _require_scope(request: Request, job_id: UUID, tenant: str, services: ApiServices) -> None:
+    """Check that the key may change a job: a load needs the scope of uploads, a reindex the scope that started it.
+
+    Raises:
+        NotFound: the tenant has no job of that id.
+        Forbidden: the key lacks the scope `manage`.
+    """
+    job = await services.ledger.jobs.get(tenant, job_id)
+    if job.kind != JobKind.LOAD and Scope.MANAGE not in request.state.caller.scopes:
+        raise Forbidden(f"A job of the kind '{job.kind}' needs a key with the scope '{Scope.MANAGE}'.")
+
+
+async def _follow(
+    request: Request, services: ApiServices, feeds: ProgressFeeds, shutdown: Shutdown, job: tuple[str, UUID]
+) -> AsyncGenerator[bytes, None]:
+    tenant, job_id = job
+    sent, sent_at = None, time.monotonic()
+    with feeds.joined(tenant):  # it counts as a listener
+        while not shutdown.stopping:
+            shown = view(await services.ledger.jobs.get(tenant, job_id))
+            if shown != sent:
+                yield event("job", shown)
+                sent, sent_at = shown, time.monotonic()
+            elif time.monotonic() - sent_at >= _HEARTBEAT_SECONDS:
+                yield HEARTBEAT
+                sent_at = time.monotonic()
+            if shown.state not in _OPEN:
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await require_still_valid(request)

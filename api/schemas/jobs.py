@@ -1,0 +1,119 @@
+"""Requests and replies of jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from api.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
+from shared.domain.jobs import Job, JobKind, JobState, PauseReason
+from shared.domain.states import DocumentState
+
+_JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
+IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\P{Cc}+$")]
+
+
+class JobBody(BodyModel):
+    """A load: a job whose documents the client uploads."""
+
+    model_config = example(collection="handbook", idempotency_key="nightly-export", documents=1250)
+
+    kind: Literal["load"] = "load"
+    collection: CollectionName = "default"
+    idempotency_key: IdempotencyKey | None = Field(
+        None, description="Name that no other open load of the tenant has. If one has it, the reply is 409 with its id"
+    )
+    documents: int | None = Field(
+        None, ge=0, le=2**31 - 1, description="Number of documents that will be uploaded; null if unknown"
+    )
+    reopen: bool = Field(
+        default=False, description="Return the open load with the same key instead of 409. It accepts documents again"
+    )
+
+
+class JobView(ReplyModel):
+    """A job of any kind."""
+
+    model_config = example(
+        id=_JOB_ID,
+        kind="load",
+        state="running",
+        collection="handbook",
+        pause_reason=None,
+        closed=False,
+        done=640,
+        total=1250,
+        documents={"queued": 600, "searchable": 10, "ready": 639, "failed": 1},
+        eta_seconds=95,
+        message=None,
+        error=None,
+        created_at="2026-10-01T09:00:00Z",
+        ended_at=None,
+    )
+
+    id: UUID = Field(description="Id of the job; for a build, an evaluation or an erasure the id of its own")
+    kind: JobKind
+    state: JobState = Field(description="`done_with_errors`: some of its documents are degraded or failed")
+    collection: str | None = Field(description="null for the erasure of a tenant or a document")
+    pause_reason: PauseReason | None
+    closed: bool = Field(description="Whether the client of a load has said that no more documents follow")
+    done: int = Field(description="Number of finished parts out of `total`: documents, or queries of an evaluation")
+    total: int
+    documents: dict[DocumentState, int] = Field(
+        description="Its documents by state. A document counts for the job that changed it last"
+    )
+    eta_seconds: int | None = Field(
+        description="Time for the remaining documents at the rate of the last minute; null if none finished then"
+    )
+    message: str | None = Field(description="What the job waits for, if it waits for a person or a client")
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None = Field(description="null while it is open, and for builds")
+
+
+class JobPage(ReplyModel):
+    model_config = example(items=[example_of(JobView)], next_cursor=None)
+
+    items: list[JobView]
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
+
+
+def view(job: Job) -> JobView:
+    return JobView(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        collection=job.collection,
+        pause_reason=job.pause_reason,
+        closed=job.closed_at is not None,
+        done=job.done,
+        total=job.total,
+        documents=dict(job.documents),
+        eta_seconds=None if job.eta is None else round(job.eta.total_seconds()),
+        message=_message(job),
+        error=job.error,
+        created_at=job.created_at,
+        ended_at=job.ended_at,
+    )
+
+
+_PAUSED_BY = {
+    PauseReason.USER: "Paused by a user.",
+    PauseReason.BUDGET: "Paused: its budget is used up.",
+    PauseReason.PROVIDER: "Paused: the provider fails.",
+    PauseReason.DISK: "Paused: the disk is nearly full.",
+    PauseReason.APPROVAL: "Paused: it needs an approval.",
+}
+
+
+def _message(job: Job) -> str | None:
+    if job.pause_reason is not None:
+        return _PAUSED_BY[job.pause_reason]
+    known = sum(job.documents.values())
+    if job.kind == JobKind.LOAD and job.state == JobState.RUNNING and job.closed_at is None and job.done == known:
+        finished = f"All {known:,} uploaded documents are finished" if known else "No document has been uploaded"
+        return f"{finished}. The job ends when its client closes it: POST /v1/jobs/{job.id}/close."
+    return None

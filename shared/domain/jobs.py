@@ -1,0 +1,67 @@
+"""Jobs: long work with a state and progress. Loads and reindexes have rows of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from shared.domain.states import DocumentState
+
+
+class JobKind(StrEnum):
+    LOAD = "load"  # a client uploads documents and says when it has uploaded all of them
+    REINDEX = "reindex"  # the next version of every document of a build, with the same content
+    BUILD = "build"  # a build that is filled next to the live one
+    EVALUATION = "evaluation"
+    ERASURE = "erasure"
+
+
+class JobState(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"  # no worker claims its documents and chunks
+    CANCELLING = "cancelling"  # its queued documents are being deleted, and others finish
+    CANCELLED = "cancelled"
+    DONE = "done"
+    DONE_WITH_ERRORS = "done_with_errors"  # some of its documents are degraded or failed
+    FAILED = "failed"  # only an evaluation
+
+
+class PauseReason(StrEnum):
+    USER = "user"
+    BUDGET = "budget"
+    PROVIDER = "provider"
+    DISK = "disk"
+    APPROVAL = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as the API returns it.
+
+    Args:
+        id: its id; for a build, an evaluation or an erasure the id of its own row.
+        collection: name of its collection; None for the erasure of a tenant or a document.
+        pause_reason: why it is paused; None unless it is paused by this reason.
+        closed_at: when its client said that no more documents follow; None for an open load, and for other kinds.
+        done: number of finished parts: documents, or queries of an evaluation.
+        total: number of known parts; 0 if unknown.
+        documents: its documents by state; empty for evaluations and erasures.
+        eta: time for the open documents at the rate of the last minute; None if nothing is open or nothing finished.
+    """
+
+    id: UUID
+    kind: JobKind
+    state: JobState
+    collection: str | None
+    pause_reason: PauseReason | None
+    closed_at: datetime | None
+    done: int
+    total: int
+    documents: Mapping[DocumentState, int]
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    eta: timedelta | None = None

@@ -1,0 +1,109 @@
+-- part: builds
+-- Builds that are or were filled next to the live one, as jobs.
+SELECT b.id, {JobKind.BUILD} AS kind,
+       CASE b.build_state WHEN {BuildState.FILLING} THEN {JobState.RUNNING} WHEN {BuildState.PAUSED} THEN {JobState.PAUSED}
+                          WHEN {BuildState.DROPPING} THEN {JobState.CANCELLING} ELSE {JobState.DONE} END AS state,
+       b.name AS collection,
+       CASE b.build_state WHEN {BuildState.PAUSED} THEN {PauseReason.USER} END AS pause_reason,
+       CAST(NULL AS timestamptz) AS closed_at, b.created_at, CAST(NULL AS timestamptz) AS ended_at,
+       CAST(NULL AS text) AS error, CAST(NULL AS bigint) AS done, CAST(NULL AS bigint) AS total,
+       CAST(NULL AS jsonb) AS documents, 'documents' AS counted, b.id::text AS part, l.id::text AS source
+FROM collections b JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {is_live:l}
+WHERE b.tenant = :tenant AND b.build > 1
+
+-- part: evaluations
+-- Evaluations as jobs; a queued one counts as running.
+SELECT e.id, {JobKind.EVALUATION}, CASE WHEN e.phase IN ('queued', 'running') THEN {JobState.RUNNING}
+                                        WHEN e.phase = 'done' THEN {JobState.DONE} ELSE {JobState.FAILED} END,
+       e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done, e.total, NULL, NULL, NULL, NULL
+FROM evaluations e WHERE e.tenant = :tenant
+
+-- part: erasures
+-- Erasures as jobs.
+SELECT e.id, {JobKind.ERASURE}, CASE WHEN e.finished_at IS NULL THEN {JobState.RUNNING} ELSE {JobState.DONE} END,
+       e.collection, NULL, NULL, e.started_at, e.finished_at, NULL,
+       CASE WHEN e.finished_at IS NOT NULL THEN (e.deleted ->> 'documents')::bigint END,
+       (e.deleted ->> 'documents')::bigint, NULL, NULL, NULL, NULL
+FROM erasures e WHERE e.tenant = :tenant
+
+-- part: loads_and_reindexes
+-- Jobs with rows of their own. A closed one has as many documents as have arrived.
+SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at, NULL, NULL,
+       CASE WHEN j.closed_at IS NULL THEN j.expected END, j.documents, 'jobs', j.id::text, NULL
+FROM jobs j WHERE j.tenant = :tenant
+
+-- part: every_kind
+-- The jobs of all kinds.
+{builds} UNION ALL {evaluations} UNION ALL {erasures} UNION ALL {loads_and_reindexes}
+
+-- part: shown
+-- Chosen jobs, the newest first, with the counters of their documents, and what finished in the last minute.
+, counters AS (
+    SELECT t.counted, t.part, t.state, sum(t.rows)::bigint AS rows FROM (
+        SELECT t.counted, t.part, t.state, t.rows FROM chosen p JOIN tallies t
+            ON t.tenant = :tenant AND t.counted = p.counted AND t.part IN (p.part, p.source)
+        UNION ALL
+        SELECT t.counted, t.part, t.state, t.change FROM chosen p JOIN tally_changes t
+            ON t.tenant = :tenant AND t.counted = p.counted AND t.part IN (p.part, p.source)) t
+    GROUP BY t.counted, t.part, t.state HAVING sum(t.rows) > 0
+), finished AS (
+    SELECT t.counted, t.part, sum(t.change)::bigint AS rows, now() - min(t.at) AS since FROM tally_changes t
+    WHERE t.tenant = :tenant AND t.change > 0 AND {FINAL_DOCUMENTS:t} AND t.at > now() - CAST(:window AS interval)
+    GROUP BY t.counted, t.part
+)
+SELECT p.id, p.kind, p.state, p.collection, p.pause_reason, p.closed_at, p.created_at, p.ended_at, p.error, p.done,
+       greatest(p.total, (SELECT sum(c.rows) FROM counters c
+                          WHERE c.counted = p.counted AND c.part = p.source AND {exists:c}))::bigint AS total,
+       coalesce(p.documents, (SELECT jsonb_object_agg(c.state, c.rows) FROM counters c
+                              WHERE c.counted = p.counted AND c.part = p.part AND {exists:c}), '{}') AS documents,
+       f.rows AS finished, f.since
+FROM chosen p LEFT JOIN finished f ON f.counted = p.counted AND f.part = p.part
+ORDER BY p.created_at DESC, p.id DESC
+
+-- name: page
+-- List the jobs of a tenant, the newest first, after a position.
+WITH chosen AS (
+    SELECT * FROM ({every_kind}) p
+    WHERE (CAST(:kind AS text) IS NULL OR p.kind = :kind)
+      AND (CAST(:at AS timestamptz) IS NULL OR (p.created_at, p.id) < (:at, CAST(:after AS uuid)))
+    ORDER BY p.created_at DESC, p.id DESC LIMIT :limit
+)
+{shown}
+
+-- name: get
+-- Read a job.
+WITH chosen AS (SELECT * FROM ({every_kind}) p WHERE p.id = :id)
+{shown}
+
+-- name: lock
+-- Lock a job with a row of its own.
+SELECT id, kind, state, collection_id FROM jobs WHERE tenant = :tenant AND id = :id FOR UPDATE
+
+-- name: close
+-- Record that a load gets no more documents.
+UPDATE jobs SET closed_at = coalesce(closed_at, now()) WHERE id = :id
+
+-- name: pause
+-- Pause a job.
+UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = :reason WHERE id = :id AND {PAUSE_JOB.applies} RETURNING id
+
+-- name: resume
+-- Resume a job.
+UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL WHERE id = :id AND {RESUME_JOB.applies} RETURNING id
+
+-- name: resume_all
+-- Resume the jobs of a tenant that were paused by a reason.
+UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL
+WHERE tenant = :tenant AND pause_reason = :reason AND {RESUME_JOB.applies} RETURNING id
+
+-- name: cancel
+-- Cancel a job.
+UPDATE jobs SET {CANCEL_JOB.sets}, pause_reason = NULL WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
+
+-- name: stop_reindex
+-- Start no further documents of a build that is being reindexed.
+UPDATE collections SET reindexed_until = NULL WHERE id = :collection
+
+-- name: find_cancelling
+-- Find a job that is being cancelled.
+SELECT id FROM jobs WHERE state = {JobState.CANCELLING} AND ended_at IS NULL ORDER BY random() LIMIT 1

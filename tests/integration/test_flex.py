@@ -1,0 +1,176 @@
+"""The service tier flex: calls that are refused for lack of capacity cost nothing and hinder nothing else."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import TimedOut
+from shared.domain.tiers import Tier
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.generate.stage import generate_stage
+from shared.ledger.work.work import Work
+from shared.providers.chat import OpenAIChat
+from shared.providers.limiter.limiter import QUERY
+from shared.providers.limiter.models import NEUTRAL, LimitedChat
+from shared.providers.provider import Provider
+from tests.support.api import work
+from tests.support.waiting import eventually
+
+DOCUMENTS = 60
+
+
+@pytest.fixture
+def flexible(services):
+    """Return a function that returns the services with an ingest in the tier flex."""
+
+    def make(**more):
+        chat = services.generator.model.in_tier(Tier.FLEX)
+        return replace(services, generator=replace(services.generator, flex=chat, **more))
+
+    return make
+
+
+async def add_all(services, library, documents=DOCUMENTS):
+    for number in range(documents):
+        await library.add(f"Ship number {number} sails on day {number} of the month of May.", f"{number}.md")
+    await work(services, "parse", "index")
+
+
+async def one(services, statement):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text(statement))).one()
+
+
+async def generate_due(services):
+    """Generate the due questions; return how many chunks still need them. Delayed chunks become due."""
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now() WHERE leased_by IS NULL"))
+    await work(services, "generate")
+    (left,) = await one(services, "SELECT count(*) FROM chunks WHERE state = 'generating'")
+    return left
+
+
+async def until_flex_pauses(services, documents):
+    """Generate without success until all flex calls have been refused for a while."""
+
+    async def pauses():
+        assert await generate_due(services) == documents
+        (use, *_) = await services.limiters.llm.usage("default")
+        return use.flex_pause > timedelta(0)
+
+    await eventually(pauses)
+
+
+async def booked(services):
+    return {s.tier: s.calls for s in await services.ledger.costs.sums("default") if s.kind == "generate"}
+
+
+async def test_refused_flex_calls_are_repeated_without_attempts(services, library, provider, flexible):
+    provider.script(share_no_capacity=0.3)
+    await add_all(services, library)
+
+    async def all_generated():
+        return not await generate_due(flexible())
+
+    await eventually(all_generated, "chunks were not generated")
+
+    stats = provider.stats()
+    assert (stats["statuses"]["200"], stats["paid_twice"]) == (DOCUMENTS, 0)
+    assert stats["statuses"]["429"] > 0
+    counted, refusals = await one(
+        services,
+        "SELECT max((h ->> 'attempt')::int), max(jsonb_array_length(history))"
+        " FROM chunks CROSS JOIN jsonb_array_elements(history) h",
+    )
+    assert (counted, refusals > 1) == (1, True)  # each refusal was before the first attempt
+    assert (await one(services, "SELECT count(*) FROM chunks WHERE error IS NOT NULL")) == (0,)
+    (use, *_) = await services.limiters.llm.usage("default")
+    assert (use.breaker, use.cooldown, use.in_flight_lowered) == ("closed", timedelta(0), False)
+    assert await booked(services) == {Tier.FLEX: DOCUMENTS}
+
+
+async def test_query_is_answered_while_flex_is_refused(services, library, provider, flexible):
+    provider.script(share_no_capacity=1.0)
+    await add_all(services, library, 20)
+    await until_flex_pauses(flexible(), 20)
+    chat = LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)
+    async with asyncio.timeout(10):
+        assert (await chat.complete(NEUTRAL)).text
+    assert await booked(services) == {}
+
+
+async def test_refused_flex_falls_back_only_if_set(services, library, provider, flexible):
+    provider.script(share_no_capacity=1.0)
+    await add_all(services, library, 20)
+    await until_flex_pauses(flexible(), 20)
+    assert await generate_due(flexible()) == 20
+
+    async def falls_back():
+        return not await generate_due(flexible(flex_wait=timedelta(seconds=0.5)))
+
+    await eventually(falls_back, "the standard tier was not used")
+
+    assert await booked(services) == {Tier.STANDARD: 20}
+    assert (await one(services, "SELECT sum(attempts) FROM chunks")) == (0,)
+
+
+async def test_unsupported_tier_kills_no_chunk(services, library, provider, flexible):
+    provider.script(refuses_tier=True)
+    await add_all(services, library, 3)
+    assert await generate_due(flexible()) == 3
+
+    attempts, error = await one(services, "SELECT sum(attempts), max(error) FROM chunks")
+    assert attempts == 0
+    assert "set FOREASK_LLM_TIER=standard" in error
+    assert await generate_due(services) == 0
+    assert (await one(services, "SELECT count(*) FROM chunks WHERE state = 'dead'")) == (0,)
+
+
+async def test_change_of_tier_pays_no_content_again(services, library, provider, flexible):
+    await add_all(services, library)
+    await generate_due(services)
+    calls = provider.stats()["calls"]
+
+    for number in range(DOCUMENTS):  # content is paid in the standard tier, and needed in the tier flex
+        await library.add(f"Ship number {number} sails on day {number} of the month of May.", f"{number}-again.md")
+    await work(services, "parse", "index")
+    await generate_due(flexible())
+
+    assert provider.stats()["calls"] == calls == DOCUMENTS
+    assert provider.stats()["bills"].keys() == {"default"}
+
+
+async def test_call_longer_than_many_leases_is_paid_once(services, library, provider, flexible):
+    await add_all(services, library, 1)
+    provider.script(latency_seconds=3.0)
+    lease = timedelta(seconds=0.6)
+    short = Work(services.database, worker="short", lease=lease)
+    stage = generate_stage(replace(flexible().generator, work=short))
+    limits = DrainLimits(lease=lease, budget=timedelta(seconds=0.1), grace=timedelta(seconds=5))
+
+    draining = asyncio.create_task(Drain(stage, limits, asyncio.Event()).run())
+
+    async def ended_or_claimed():
+        claimed = (await services.ledger.work.claim_to_generate(1)).chunks if provider.stats()["calls"] else []
+        return draining.done() or claimed
+
+    await eventually(ended_or_claimed, poll_seconds=0.1)
+    assert draining.done(), "another worker claimed the chunk during the call"
+    assert provider.stats()["calls"] == 1
+    assert await booked(services) == {Tier.FLEX: 1}
+    assert (await one(services, "SELECT state, lost_leases FROM chunks")) == ("generated", 0)
+    assert provider.stats()["bodies"][-1]["service_tier"] == "flex"
+
+
+async def test_flex_call_may_take_longer_than_timeout(provider):
+    provider.script(latency_seconds=1.0)
+    connection = Provider(component="llm", base_url=provider.url, api_key=None, timeout=timedelta(seconds=0.5))
+    standard = OpenAIChat(connection, "scripted")
+
+    with pytest.raises(TimedOut):
+        await standard.complete(NEUTRAL)
+    assert (await standard.in_tier(Tier.FLEX).complete(NEUTRAL)).tier is Tier.FLEX
+    await connection.aclose()

@@ -1,0 +1,380 @@
+"""Jobs over HTTP: loads and reindexes with progress, pause and cancel, and the list of all kinds."""
+
+import asyncio
+import json
+
+from api.schemas.jobs import JobPage, JobView
+from api.schemas.problems import ProblemDetails
+from shared.domain.jobs import PauseReason
+from shared.domain.keys import Scope
+from shared.domain.states import DocumentState
+from tests.integration.test_interleavings import run
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
+
+BROKEN_PDF = "%PDF-1.7 this is no PDF"
+
+
+async def open_load(client, headers=None, **body):
+    reply = await client.post("/v1/jobs", json={"kind": "load", **body}, headers=headers)
+    assert reply.status_code in (200, 201), reply.text
+    return reply.json()["id"]
+
+
+async def upload(client, name, text=None, *, status=202, **fields):
+    body = {"filename": name, "text": text or f"The {name} tells of the harbour.", **fields}
+    reply = await client.post("/v1/documents", json=body)
+    assert reply.status_code == status, reply.text
+    return reply.json()
+
+
+async def shown(client, job_id):
+    reply = await client.get(f"/v1/jobs/{job_id}")
+    assert reply.status_code == 200, reply.text
+    return JobView.model_validate_json(reply.content)
+
+
+async def act(client, job_id, action, status=200):
+    reply = await client.post(f"/v1/jobs/{job_id}/{action}")
+    assert reply.status_code == status, reply.text
+    return reply.json()
+
+
+async def settle(services):
+    while await services.ledger.jobs.settle():
+        pass
+
+
+async def test_closed_load_is_done_when_its_documents_are(client, services, provider):
+    job_id = await open_load(client, documents=2)
+    for name in ("a.md", "b.md"):
+        await upload(client, name, job=job_id)
+    await upload(client, "alone.md")
+    job = await shown(client, job_id)
+    assert (job.state, job.done, job.total, job.documents) == ("running", 0, 2, {DocumentState.QUEUED: 2})
+
+    await act(client, job_id, "close")
+    await settle(services)
+    assert (await shown(client, job_id)).state == "running"
+    await work(services)
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.done, job.total, job.documents) == ("done", 2, 2, {DocumentState.READY: 2})
+    assert job.ended_at is not None
+
+
+async def test_load_with_failed_document_is_done_with_errors(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.pdf", BROKEN_PDF, job=job_id)
+    await work(services)
+    await act(client, job_id, "close")
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.documents) == ("done_with_errors", {DocumentState.FAILED: 1})
+
+
+async def test_load_of_vanished_client_runs_until_closed(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await work(services)
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert job.state == "running"
+    assert job.message.startswith("All 1 uploaded documents are finished. The job ends when its client closes it")
+
+
+async def test_second_load_of_same_key_is_refused_with_its_id(client, services):
+    job_id = await open_load(client, idempotency_key="export")
+
+    reply = await client.post("/v1/jobs", json={"idempotency_key": "export"})
+
+    assert reply.status_code == 409
+    assert ProblemDetails.model_validate_json(reply.content).job_id == job_id
+    await act(client, job_id, "close")
+    await settle(services)
+    assert await open_load(client, idempotency_key="export") != job_id
+
+
+async def test_concurrent_loads_of_same_key_open_one_job(client):
+    replies = await asyncio.gather(*(client.post("/v1/jobs", json={"idempotency_key": "export"}) for _ in range(8)))
+
+    assert sorted(reply.status_code for reply in replies) == [201, *[409] * 7]
+
+
+async def test_reopened_load_accepts_documents_again(client, services):
+    job_id = await open_load(client, idempotency_key="export")
+    await upload(client, "a.md", job=job_id)
+    await act(client, job_id, "close")
+    await upload(client, "b.md", job=job_id, status=409)
+
+    assert await open_load(client, idempotency_key="export", reopen=True) == job_id
+
+    await upload(client, "b.md", job=job_id)
+    assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 2}
+
+
+async def test_load_refuses_documents_of_other_collections_and_tenants(settings, services):
+    async with calling(with_keys(settings), services) as client:
+        job_id = await open_load(client, headers=as_tenant("alice"))
+        for tenant, collection, status in (("alice", "other", 409), ("bob", "default", 404)):
+            body = {"text": "text", "job": job_id, "collection": collection}
+            reply = await client.post("/v1/documents", json=body, headers=as_tenant(tenant))
+            assert reply.status_code == status, reply.text
+
+
+async def test_form_and_batch_uploads_join_a_load(client, services):
+    job_id = await open_load(client)
+    form = await client.post("/v1/documents", data={"job": job_id}, files={"file": ("a.md", b"A harbour.")})
+    assert form.status_code == 202, form.text
+    lines = "\n".join(json.dumps({"external_id": f"{n}", "text": f"Text {n}"}) for n in range(3))
+    headers = {"content-type": "application/x-ndjson"}
+    batch = await client.post("/v1/documents:batch", params={"job": job_id}, content=lines, headers=headers)
+    assert batch.status_code == 200, batch.text
+
+    assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 4}
+
+
+async def test_paused_load_is_not_claimed_at_any_stage(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    rows = "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks"
+    for stage in ("parse", "index", "generate", "index"):
+        due = await run(services, rows)
+        await act(client, job_id, "pause")
+        await work(services)
+        assert (
+            await run(services, "SELECT state, due_at FROM documents UNION ALL SELECT state, due_at FROM chunks") == due
+        )
+        assert await services.ledger.work.due() == []
+        await act(client, job_id, "resume")
+        await work(services, stage)
+
+    assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
+
+
+async def test_paused_load_leaves_other_documents_in_work(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "paused.md", job=job_id)
+    await act(client, job_id, "pause")
+    await upload(client, "alone.md")
+    other = await open_load(client)
+    await upload(client, "other.md", job=other)
+
+    await work(services)
+
+    assert (await shown(client, job_id)).documents == {DocumentState.QUEUED: 1}
+    assert (await shown(client, other)).documents == {DocumentState.READY: 1}
+    counts = await services.ledger.documents.counts("default")
+    assert counts == {DocumentState.QUEUED: 1, DocumentState.READY: 2}
+
+
+async def test_suspect_of_paused_load_is_not_claimed(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await run(services, "UPDATE documents SET lost_leases = 2")
+    await act(client, job_id, "pause")
+    assert await services.ledger.work.claim_documents(1, suspects=True) == []
+
+    await act(client, job_id, "resume")
+    assert len(await services.ledger.work.claim_documents(1, suspects=True)) == 1
+
+
+async def test_resuming_a_reason_leaves_other_pauses(client, services):
+    by_user, by_budget = await open_load(client), await open_load(client)
+    await services.ledger.jobs.pause("default", by_user, PauseReason.USER)
+    paused = await services.ledger.jobs.pause("default", by_budget, PauseReason.BUDGET)
+    assert (await shown(client, by_budget)).message == "Paused: its budget is used up."
+
+    assert await services.ledger.jobs.resume_all("default", PauseReason.BUDGET) == [paused.id]
+
+    assert [(await shown(client, job)).state for job in (by_user, by_budget)] == ["paused", "running"]
+
+
+async def test_cancelled_load_deletes_queued_documents_and_finishes_others(client, services, provider):
+    job_id = await open_load(client)
+    for name in ("started.md", "b.md", "c.md"):
+        await upload(client, name, job=job_id)
+    assert len(await services.ledger.work.claim_documents(1)) == 1
+    await act(client, job_id, "cancel", 202)
+    await upload(client, "late.md", job=job_id, status=409)
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.documents) == ("cancelling", {DocumentState.PARSING: 1})
+    await run(services, "UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
+    await work(services)
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.documents) == ("cancelled", {DocumentState.READY: 1})
+    (document,) = (await client.get("/v1/documents")).json()["items"]
+    assert document["state"] == "ready"
+
+
+async def test_cancelled_load_keeps_the_version_before_it(client, services, provider):
+    await upload(client, "a.md", "The first text about the harbour.")
+    await work(services)
+    job_id = await open_load(client)
+    await upload(client, "a.md", "The second text about the harbour.", job=job_id)
+    await act(client, job_id, "cancel", 202)
+    await settle(services)
+
+    (document,) = (await client.get("/v1/documents")).json()["items"]
+    assert (document["state"], document["version"], document["live_version"]) == ("ready", 1, 1)
+
+
+async def test_cancelled_reindex_keeps_documents_that_had_failed(client, services, provider):
+    await upload(client, "a.pdf", BROKEN_PDF)
+    await upload(client, "b.md")
+    await work(services)
+    job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
+    await act(client, job_id, "cancel", 202)
+    await settle(services)
+    await work(services)
+    await settle(services)
+
+    assert (await shown(client, job_id)).state == "cancelled"
+    states = {each["external_id"]: each["state"] for each in (await client.get("/v1/documents")).json()["items"]}
+    assert states == {"a.pdf": "failed", "b.md": "ready"}
+
+
+async def test_reindex_is_a_job_with_progress(client, services, provider):
+    for name in ("a.md", "b.md"):
+        await upload(client, name)
+    await work(services)
+    reply = await client.post("/v1/collections/default/reindex")
+    assert (reply.status_code, reply.json()["documents"]) == (202, 2)
+    job_id = reply.json()["job_id"]
+
+    second = await client.post("/v1/collections/default/reindex")
+    assert (second.status_code, second.json()["job_id"]) == (409, job_id)
+    job = await shown(client, job_id)
+    assert (job.kind, job.state, job.done, job.total) == ("reindex", "running", 0, 2)
+    await work(services)
+    await settle(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.done, job.total) == ("done", 2, 2)
+    assert (await client.post("/v1/collections/default/reindex")).status_code == 202
+
+
+async def test_paused_reindex_starts_no_further_documents(client, services, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.documents.documents._REINDEX_SLICE", 1)
+    for name in ("a.md", "b.md", "c.md"):
+        await upload(client, name)
+    await work(services)
+    job_id = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
+    await act(client, job_id, "pause")
+
+    assert not await services.ledger.documents.continue_reindex()
+    await work(services)
+    await settle(services)
+    job = await shown(client, job_id)
+    assert (job.state, job.done, job.total, job.documents) == ("paused", 0, 3, {DocumentState.QUEUED: 1})
+
+    await act(client, job_id, "resume")
+    while await services.ledger.documents.continue_reindex():
+        pass
+    await work(services)
+    await settle(services)
+    assert (await shown(client, job_id)).state == "done"
+
+
+async def test_edit_of_a_document_moves_it_out_of_its_load(client, services):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await upload(client, "a.md", "Another text about the harbour.")
+    assert (await shown(client, job_id)).documents == {}
+
+    await act(client, job_id, "close")
+    await settle(services)
+    assert (await shown(client, job_id)).state == "done"
+
+
+async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider):
+    await upload(client, "a.md")
+    await work(services)
+    load = await open_load(client)
+    reindex = (await client.post("/v1/collections/default/reindex")).json()["job_id"]
+    build = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
+    assert build.status_code == 201, build.text
+    ((build_id,),) = await run(services, "SELECT id::text FROM collections WHERE build = 2")
+    labelled = {"questions": [{"question": "Where is the harbour?", "external_ids": ["a.md"]}], "strategies": ["text"]}
+    evaluation = (await client.post("/v1/collections/default/evaluations", json=labelled)).json()["id"]
+
+    found, cursor = [], None
+    for _ in range(10):
+        reply = await client.get("/v1/jobs", params={"limit": 1} | ({"cursor": cursor} if cursor else {}))
+        page = JobPage.model_validate_json(reply.content)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    expected = [(evaluation, "evaluation"), (build_id, "build"), (reindex, "reindex"), (load, "load")]
+    assert [(str(job.id), job.kind) for job in found] == expected
+    assert found[0].state == "running"  # it is queued
+    only = JobPage.model_validate_json((await client.get("/v1/jobs", params={"kind": "load"})).content)
+    assert [str(job.id) for job in only.items] == [load]
+    await act(client, build_id, "pause", 409)
+
+
+async def test_erasure_is_listed_and_removes_the_jobs_of_its_collection(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    erasure = (await client.delete("/v1/collections/default")).json()["id"]
+    job = await shown(client, erasure)
+    assert (job.kind, job.state, job.collection, job.total) == ("erasure", "running", "default", 1)
+
+    async def is_finished():
+        await services.cleaner.clean()
+        return (await shown(client, erasure)).state == "done"
+
+    await eventually(is_finished)
+    assert (await client.get(f"/v1/jobs/{job_id}")).status_code == 404
+    assert await run(services, "SELECT * FROM jobs") == []
+
+
+async def test_jobs_of_other_tenants_are_invisible(settings, services):
+    async with calling(with_keys(settings), services) as client:
+        job_id = await open_load(client, headers=as_tenant("alice"))
+        other = as_tenant("bob")
+        assert (await client.get("/v1/jobs", headers=other)).json()["items"] == []
+        for path in ("", "/events"):
+            assert (await client.get(f"/v1/jobs/{job_id}{path}", headers=other)).status_code == 404
+        for action in ("close", "pause", "resume", "cancel"):
+            assert (await client.post(f"/v1/jobs/{job_id}/{action}", headers=other)).status_code == 404
+        assert (await client.get("/v1/jobs", headers=as_tenant("alice"))).json()["items"][0]["state"] == "running"
+
+
+async def test_events_of_a_job_follow_it_to_its_end(client, services, provider):
+    job_id = await open_load(client)
+    await upload(client, "a.md", job=job_id)
+    await act(client, job_id, "close")
+    await work(services)
+    await settle(services)
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        reply = await client.get(f"/v1/jobs/{job_id}/events")
+
+    name, data = reply.text.strip().split("\n")
+    assert name == "event: job"
+    assert json.loads(data.removeprefix("data: "))["state"] == "done"
+
+
+async def test_key_without_manage_changes_loads_but_no_reindexes(settings, services, provider):
+    async with calling(with_keys(settings), services) as client:
+        owner = as_tenant("alice")
+        body = {"name": "uploader", "scopes": [Scope.READ, Scope.WRITE]}
+        key = (await client.post("/v1/keys", json=body, headers=owner)).json()["key"]
+        uploader, load = {"authorization": f"Bearer {key}"}, await open_load(client, headers=owner)
+        reindex = (await client.post("/v1/collections/default/reindex", headers=owner)).json()["job_id"]
+
+        statuses = [
+            (await client.post(f"/v1/jobs/{job}/pause", headers=uploader)).status_code for job in (load, reindex)
+        ]
+
+        assert statuses == [200, 403]
