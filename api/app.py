@@ -23,7 +23,6 @@ from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
 from api.progress.readiness import Readiness, Shutdown
 from api.progress.status import status_event
-from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
@@ -57,7 +56,6 @@ from api.routes import (
 )
 from api.state import ApiState
 from shared.process import metrics, traces
-from shared.query.retrieve import LiveRetriever
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.services.ingest import price
@@ -196,7 +194,6 @@ async def _lifespan(
         await services.database.warm(_CONNECTIONS)
         services.wakeups.start()
         yield
-        await state.evaluation_runner.aclose()
         await mcp.aclose()
         await state.query_log.aclose()
         await state.query_budgets.aclose()
@@ -221,8 +218,5 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         sizes=Sizes(services.index.count_points),
         readiness=readiness,
         progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
-        evaluation_runner=EvaluationRunner(
-            ledger.evaluations, LiveRetriever(services.retriever, ledger.collections.find)
-        ),
         shutdown=shutdown,
     )

@@ -114,6 +114,8 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
+    if await services.ledger.runs.due():
+        services.wakeups.wake("runs")
 
 
 async def survey(services: SchedulerServices) -> None:

@@ -13,7 +13,8 @@ from shared.domain.queues import Queue
 from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
-if TYPE_CHECKING:  # only an index worker has one
+if TYPE_CHECKING:  # only an index worker has them
+    from shared.maintenance.runs.runner import Runner
     from shared.query.calibrate.calibrator import Calibrator
 
 log = structlog.get_logger()
@@ -31,15 +32,27 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
         if loop.run(_drain(loop, polls)):
             services.wakeups.wake_from_thread(loop.role)
 
-    if services.calibrator is None:
+    if services.calibrator is None or services.runner is None:
         return [loop.role]
     calibration = partial(_calibrate, loop, services.calibrator)
+    starting = partial(_start_runs, services.runner)
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
         loop.run_in_background(calibration)  # this thread is needed for drains
 
-    return [loop.role, "calibrate"]
+    @app.task(name="foreask.runs", shared=False)
+    def runs(*_: Any, **__: Any) -> None:
+        loop.run(starting())  # the runs themselves are tasks of the loop
+
+    return [loop.role, "calibrate", "runs"]
+
+
+async def _start_runs(runner: Runner) -> None:
+    try:
+        await runner.take()
+    except Transient as error:
+        log.warning("runs.unclaimed", reason=error.message)
 
 
 async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:

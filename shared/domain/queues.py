@@ -6,5 +6,5 @@ from typing import Literal
 
 WorkQueue = Literal["parse", "generate", "index"]
 WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
-Queue = Literal["parse", "generate", "index", "calibrate"]
-QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate")  # index workers serve the last, between two drains
+Queue = Literal["parse", "generate", "index", "calibrate", "runs"]
+QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate", "runs")  # index workers serve the last two, between two drains

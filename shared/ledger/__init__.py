@@ -21,6 +21,9 @@ from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.runs.gates import Gates
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -59,6 +62,9 @@ class Ledger:
     heartbeats: Heartbeats
     webhooks: Webhooks
     evaluations: Evaluations
+    runs: RunClaims
+    gates: Gates
+    verifications: Verifications
     jobs: Jobs
 
 
@@ -82,12 +88,15 @@ __all__ = [
     "Estimates",
     "Evaluations",
     "Feedback",
+    "Gates",
     "Heartbeats",
     "Jobs",
     "Keys",
     "Ledger",
     "QueryLog",
+    "RunClaims",
     "Tenants",
+    "Verifications",
     "Webhooks",
     "Work",
 ]

@@ -36,12 +36,15 @@ from shared.ledger import (
     Estimates,
     Evaluations,
     Feedback,
+    Gates,
     Heartbeats,
     Jobs,
     Keys,
     Ledger,
     QueryLog,
+    RunClaims,
     Tenants,
+    Verifications,
     Webhooks,
     Work,
 )
@@ -122,6 +125,14 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            verifications=Verifications(database),
+            gates=Gates(database),
+            runs=RunClaims(
+                database,
+                worker=self._worker,
+                lease=self.settings.tuning.lease,
+                embeddings=list(self.embeddings),
+            ),
             jobs=Jobs(database),
         )
 
@@ -265,11 +276,16 @@ class Parts:
         return budget_terms(self.settings)
 
     @cached_property
+    def _worker(self) -> str:
+        """The name of this process in its claims."""
+        return f"{socket.gethostname()}:{os.getpid()}"
+
+    @cached_property
     def _work(self) -> Work:
         settings = self.settings
         return Work(
             self.database,
-            worker=f"{socket.gethostname()}:{os.getpid()}",
+            worker=self._worker,
             lease=settings.tuning.lease,
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),

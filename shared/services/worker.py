@@ -11,7 +11,8 @@ from shared.ingest.drain import Stage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import Settings
 
-if TYPE_CHECKING:  # a parse worker has neither
+if TYPE_CHECKING:  # a parse worker has none of these
+    from shared.maintenance.runs.runner import Runner
     from shared.providers.limiter.limiter import Limiter
     from shared.query.calibrate.calibrator import Calibrator
 
@@ -28,6 +29,7 @@ class WorkerServices:
         limiters: limiters of the providers that the stage calls.
         warm_ups: functions that start resources of the stage before the first document.
         calibrator: calibrates collections concurrently; None for roles that do not.
+        runner: does runs concurrently; None for roles that do not.
     """
 
     settings: Settings
@@ -37,6 +39,7 @@ class WorkerServices:
     limiters: Sequence[Limiter] = ()
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     calibrator: Calibrator | None = None
+    runner: Runner | None = None
 
     async def start(self) -> None:
         """Start the stage's resources, and request a first wake-up, because work may be due already."""
@@ -45,6 +48,8 @@ class WorkerServices:
         self.wakeups.start()
 
     def stop(self) -> None:
-        """Start no more calls of providers."""
+        """Start no more calls of providers, and release the claimed runs."""
+        if self.runner is not None:
+            self.runner.stop()
         for limiter in self.limiters:
             limiter.stop()

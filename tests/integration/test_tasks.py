@@ -27,7 +27,7 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
             await asyncio.to_thread(loop.close)
             app.close()
         assert role in WORK_QUEUES
-        assert queues == ([role, "calibrate"] if role == "index" else [role])
+        assert queues == ([role, "calibrate", "runs"] if role == "index" else [role])
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
     assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row

@@ -18,6 +18,7 @@ import shared.ingest.generate.stage
 import shared.ledger.model.rows
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.work import Work
+from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from workers.__main__ import main
 
@@ -42,6 +43,7 @@ POINTS = {
     "after the upsert": KillPoint("index", Index, "upsert"),
     "before the delete": KillPoint("index", Index, "sweep", before=True),
     "after the delete": KillPoint("index", Index, "sweep"),
+    "after a repair": KillPoint("index", Verification, "_mend_slice"),
 }
 
 

@@ -404,7 +404,7 @@ def verified(monkeypatch):
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
         events = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
         if body["cursor"] == "breaks":
-            events = [events[0], ("error", {"detail": "Qdrant is unavailable."})]
+            events = [events[0], ("error", {"detail": "Qdrant is unavailable.", "component": "worker"})]
         return httpx.Response(
             200,
             text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in events),
@@ -431,7 +431,7 @@ def test_verification_prints_json_on_request(capsys, monkeypatch, verified):
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
 
 
-def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verified):
+def test_failed_verification_prints_its_cursor(capsys, monkeypatch, verified):
     code, _, err = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
     assert code != 0
     assert "Qdrant is unavailable." in err

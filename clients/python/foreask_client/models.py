@@ -422,7 +422,7 @@ class Evaluation(Model):
 
     Attributes:
         labelled_set: name of the set; None if the request contained the questions.
-        state: `running`, `done`, `failed` or `interrupted`.
+        state: `queued`, `running`, `done` or `failed`.
         done: number of finished queries, out of `total`.
         results: the content of `results.json` of `foreask eval`; None before the end; in lists only its `rows`.
     """
