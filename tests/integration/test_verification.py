@@ -90,7 +90,7 @@ async def indexed(services, library, provider):
 
 
 async def forget_sweeps(services):
-    """Delete the sweeps, as if they had been done: points that wait for one are no findings."""
+    """Delete the sweeps, as if they had been done: a point that waits for one is not a finding."""
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("DELETE FROM sweeps")
 
