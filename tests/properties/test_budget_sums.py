@@ -17,6 +17,7 @@ from shared.domain.budgets import BudgetUnit, NewBudget, Period, Reserve, SetBy
 from shared.domain.errors import BudgetExhausted, Conflict, LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Retry
+from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate.stage import _claim
@@ -214,7 +215,7 @@ class History:
             outcome = self._success(attempt)
         elif outcome is None:
             chunk, spent = attempt.chunk, self._spent(attempt)
-            cost = generate_cost(chunk, "scripted", *spent)
+            cost = generate_cost(chunk, "scripted", *spent, Tier.STANDARD)
             outcome = FailedAttempt(
                 chunk.lease, decision, *spent, chunk.content_key, chunk.tenant, (), cost, is_bill_incomplete=incomplete
             )
