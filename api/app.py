@@ -23,10 +23,10 @@ from api.mcp import McpEndpoint
 from api.progress.feeds import ProgressFeeds
 from api.progress.readiness import Readiness, Shutdown
 from api.progress.status import status_event
-from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
+    budgets,
     builds,
     calibration,
     chat,
@@ -56,7 +56,6 @@ from api.routes import (
 )
 from api.state import ApiState
 from shared.process import metrics, traces
-from shared.query.retrieve import LiveRetriever
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.services.ingest import price
@@ -90,6 +89,7 @@ _TAGS = [
     {"name": "openai", "description": "Queries for OpenAI's clients: a collection is a model."},
     {"name": "feedback", "description": "Accept users' questions as questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
+    {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
     {"name": "jobs", "description": "Long work with progress: loads, reindexes, builds, evaluations and erasures."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
@@ -119,6 +119,7 @@ _PARTS = (
     asked,
     status,
     usage,
+    budgets,
     events,
     jobs,
     keys,
@@ -138,6 +139,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     router = APIRouter()
     for part in _PARTS:
         router.include_router(part.router)
+    router.include_router(budgets.operator_router)
     router.include_router(erasures.operator_router)
     return (*refusals(router.routes), *router.routes)
 
@@ -192,7 +194,6 @@ async def _lifespan(
         await services.database.warm(_CONNECTIONS)
         services.wakeups.start()
         yield
-        await state.evaluation_runner.aclose()
         await mcp.aclose()
         await state.query_log.aclose()
         await state.query_budgets.aclose()
@@ -217,8 +218,5 @@ def _state(settings: Settings, services: ApiServices, shutdown: Shutdown) -> Api
         sizes=Sizes(services.index.count_points),
         readiness=readiness,
         progress_feeds=ProgressFeeds(ledger.documents, settings, partial(status_event, services, readiness)),
-        evaluation_runner=EvaluationRunner(
-            ledger.evaluations, LiveRetriever(services.retriever, ledger.collections.find)
-        ),
         shutdown=shutdown,
     )

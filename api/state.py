@@ -14,7 +14,6 @@ from api.access.query_budgets import QueryBudgets
 from api.access.quotas import Quotas
 from api.progress.feeds import ProgressFeeds
 from api.progress.readiness import Readiness, Shutdown
-from api.query.evaluations import EvaluationRunner
 from api.query.query_log import QueryLogWriter
 from shared.services.api import ApiServices
 from shared.settings import Settings
@@ -35,7 +34,6 @@ class ApiState:
     sizes: Sizes
     readiness: Readiness
     progress_feeds: ProgressFeeds
-    evaluation_runner: EvaluationRunner
     shutdown: Shutdown
 
 
@@ -57,5 +55,4 @@ QueryLogDep = Annotated[QueryLogWriter, _part(lambda state: state.query_log)]
 SizesDep = Annotated[Sizes, _part(lambda state: state.sizes)]
 ReadinessDep = Annotated[Readiness, _part(lambda state: state.readiness)]
 ProgressFeedsDep = Annotated[ProgressFeeds, _part(lambda state: state.progress_feeds)]
-EvaluationRunnerDep = Annotated[EvaluationRunner, _part(lambda state: state.evaluation_runner)]
 ShutdownDep = Annotated[Shutdown, _part(lambda state: state.shutdown)]

@@ -6,7 +6,19 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from foreask_client import Answer, Build, Chunk, Citation, Collection, DeadLetter, Document, Event, FoundChunk, Job
+from foreask_client import (
+    Answer,
+    Budget,
+    Build,
+    Chunk,
+    Citation,
+    Collection,
+    DeadLetter,
+    Document,
+    Event,
+    FoundChunk,
+    Job,
+)
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
 from rich import box
@@ -136,7 +148,7 @@ def status(health: Json, work: Json | None, collections: list[Collection]) -> Re
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), *_budget(work), _rate(work), _limits(work["limits"])]
+        sections += [_stages(work), *_unserved(work), *_budgets(work), _rate(work), _limits(work["limits"])]
         sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
@@ -156,14 +168,8 @@ def _unserved(work: Json) -> list[str]:
     ]
 
 
-def _budget(work: Json) -> list[str]:
-    budget = work.get("budget") or {}
-    lines = [f"[yellow]{budget['notice']}[/yellow]"] if budget.get("notice") else []
-    if budget.get("cost_per_day") is not None and budget.get("unpriced_calls"):
-        lines.append(
-            f"[yellow]the cost of {budget['unpriced_calls']:,} calls today is unknown, and not counted[/yellow]"
-        )
-    return lines
+def _budgets(work: Json) -> list[str]:
+    return [f"[yellow]{budget['notice']}[/yellow]" for budget in work.get("budgets", ()) if budget["notice"]]
 
 
 def _rate(work: Json) -> str:
@@ -349,6 +355,21 @@ def print_keys(console: Console, keys: Iterable[ClientKey | LedgerKey]) -> None:
         used = f"used {key.last_used_at:%Y-%m-%dT%H:%M}" if key.last_used_at else "not used"
         limit = f"  only {json.dumps(key.filter)}" if key.filter else ""
         say(console, f"{key.id}  {key.name}  {','.join(sorted(key.scopes))}  {state}  {used}{limit}")
+
+
+def print_budgets(console: Console, budgets: Iterable[Budget]) -> None:
+    """Print a line for each budget. Lines are not wrapped, so that ids can be copied."""
+    for budget in budgets:
+        scope = f"collection {budget.collection}" if budget.collection else "all"
+        scope = f"job {budget.job_id}" if budget.job_id else scope
+        amounts = [f"{value:,.6g}" for value in (budget.spent, budget.reserved, budget.limit)]
+        if budget.unit == "tokens":
+            amounts = [f"{value:,.0f}" for value in (budget.spent, budget.reserved, budget.limit)]
+        spent, reserved, limit = amounts
+        period = "in total" if budget.period == "total" else f"a {budget.period}"
+        used = f"{spent} spent and {reserved} reserved of {limit} {budget.unit} {period}"
+        state = "  exhausted" if budget.exhausted else ""
+        say(console, f"{budget.id}  {scope}  {used}  (set by {budget.set_by}){state}")
 
 
 def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableType:

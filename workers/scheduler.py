@@ -90,6 +90,9 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("recheck_erasures", _RECHECK_EVERY, cleaner.recheck_erasures),
+        Step("book_lost_calls", every, ledger.budgets.book_lost),
+        Step("follow_settings", _NUDGE_EVERY, ledger.budgets.follow_settings),
+        Step("forget_calls", _TIDY_EVERY, ledger.budgets.forget),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
@@ -115,12 +118,14 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
+    if await services.ledger.runs.due():
+        services.wakeups.wake("runs")
     if await services.ledger.batches.due():
         services.wakeups.wake("batches")
 
 
 async def survey(services: SchedulerServices) -> None:
-    """Export the amount of open work of all tenants."""
+    """Export the amount of open work, and the number of exhausted budgets, of all tenants."""
     found = await services.ledger.backlogs.survey()
     for (kind, state), rows in found.rows.items():
         metrics.ROWS.labels(kind, state).set(rows)
@@ -128,6 +133,9 @@ async def survey(services: SchedulerServices) -> None:
         for lane in Lane:
             age = found.oldest.get((stage, lane), timedelta())
             metrics.OLDEST_SECONDS.labels(stage, lane.value).set(age.total_seconds())
+    for period, (budgets, exhausted) in (await services.ledger.budgets.count()).items():
+        metrics.BUDGETS.labels(period, "open").set(budgets - exhausted)
+        metrics.BUDGETS.labels(period, "exhausted").set(exhausted)
 
 
 async def count_wanted(services: SchedulerServices) -> None:
@@ -179,6 +187,7 @@ def _show_nothing() -> None:
     metrics.ROWS.clear()
     metrics.OLDEST_SECONDS.clear()
     metrics.WORKERS_WANTED.clear()
+    metrics.BUDGETS.clear()
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from shared.domain.queues import Queue
 from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
-if TYPE_CHECKING:  # only an index worker has the one, and only a generate worker the other
+if TYPE_CHECKING:  # only index workers have the last two, and only generate workers the first
     from shared.ingest.batches.lane import BatchLane
+    from shared.maintenance.runs.runner import Runner
     from shared.query.calibrate.calibrator import Calibrator
 
 log = structlog.get_logger()
@@ -33,21 +34,34 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
         if loop.run(_drain(loop, polls)):
             services.wakeups.wake_from_thread(loop.role)
 
-    background: dict[Queue, Callable[[], Coroutine[Any, Any, None]]] = {}
+    queues: list[Queue] = [loop.role]
+
+    def serve(queue: Queue, start: Callable[[], None]) -> None:
+        @app.task(name=f"foreask.{queue}", shared=False)
+        def task(*_: Any, **__: Any) -> None:
+            start()
+
+        queues.append(queue)
+
+    # Calibrations and batches take long, and this thread is needed for drains.
     if services.calibrator is not None:
-        background["calibrate"] = partial(_calibrate, loop, services.calibrator)
+        serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.calibrator)))
+    if services.runner is not None:
+        serve("runs", partial(_take_runs, loop, services.runner))
     if services.batch_lane is not None:
-        background["batches"] = partial(_work_on_batches, loop, services.batch_lane)
-    for queue, work in background.items():
-        app.task(name=f"foreask.{queue}", shared=False)(_in_background(loop, work))
-    return [loop.role, *background]
+        serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.batch_lane)))
+    return queues
 
 
-def _in_background(loop: WorkerLoop, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    def start(*_: Any, **__: Any) -> None:
-        loop.run_in_background(work)  # this thread is needed for drains
+def _take_runs(loop: WorkerLoop, runner: Runner) -> None:
+    loop.run(_start_runs(runner))  # the runs themselves are tasks of the loop
 
-    return start
+
+async def _start_runs(runner: Runner) -> None:
+    try:
+        await runner.take()
+    except Transient as error:
+        log.warning("runs.unclaimed", reason=error.message)
 
 
 async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:

@@ -22,13 +22,29 @@ from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.errors import Conflict
 from shared.domain.keys import KeyLimits
 from shared.domain.usage import CostKind, Usage
-from shared.ingest.costs.budgets import Budget
 from shared.ingest.costs.prices import PriceOf
 from shared.query.metering import report_to
 from shared.settings import Settings
 
 _READ_SECONDS = 5.0  # delay after which other processes' queries count here
 _MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBudget:
+    """A daily budget of queries; None means unlimited.
+
+    Args:
+        tokens_per_day: tokens of all models.
+        cost_per_day: cost in the currency of the prices.
+    """
+
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.tokens_per_day is not None or self.cost_per_day is not None
 
 
 @dataclass(slots=True)
@@ -45,7 +61,7 @@ class _Account:
 
     owner: str
     kind: str
-    budget: Budget
+    budget: QueryBudget
     day: date
     tokens: int = 0
     cost: float = 0.0
@@ -102,8 +118,8 @@ class QueryBudgets:
         """
         limits = self._settings.limits_of(tenant)
         budgets = (
-            (f"{tenant}:{key_id}", "key", Budget(of_key.tokens_per_day, of_key.cost_per_day)),
-            (tenant, "tenant", Budget(limits.query_tokens_per_day, limits.query_cost_per_day)),
+            (f"{tenant}:{key_id}", "key", QueryBudget(of_key.tokens_per_day, of_key.cost_per_day)),
+            (tenant, "tenant", QueryBudget(limits.query_tokens_per_day, limits.query_cost_per_day)),
         )
         accounts = [self._account(*budget) for budget in budgets if budget[-1].is_limited]
         for account in accounts:
@@ -116,7 +132,7 @@ class QueryBudgets:
         if self._sending is not None:
             await self._sending
 
-    def _account(self, owner: str, kind: str, budget: Budget) -> _Account:
+    def _account(self, owner: str, kind: str, budget: QueryBudget) -> _Account:
         account, today = self._accounts.get(owner), datetime.now(UTC).date()
         if account is None or account.day != today:
             if len(self._accounts) >= _MOST:

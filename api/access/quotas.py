@@ -12,7 +12,6 @@ from uuid import UUID
 from fastapi import Request
 
 from api.http import bodies
-from api.http.concurrency import Slots
 from api.http.problems import TooManyRequests
 from api.http.request_body import is_large
 from shared.broker.tenant_use import TenantUse, until_tomorrow
@@ -26,13 +25,10 @@ from shared.settings import Settings
 _BURST_SECONDS = 2.0
 # A body of 20 MiB is in memory up to four times: its pieces, the joined body, its text, and the text as bytes.
 _LARGE_AT_ONCE = 4
-_COMPARISONS = 4  # concurrent verifications of the process; a tenant may run at most half of them
 
 
 class Quotas:
     """Counts tenants' use, and rejects requests over the limits.
-
-    `comparisons` are the slots of verifications, each of which reads every point.
 
     Args:
         settings: the limits.
@@ -41,7 +37,6 @@ class Quotas:
     """
 
     def __init__(self, settings: Settings, use: TenantUse, documents: Documents) -> None:
-        self.comparisons = Slots(_COMPARISONS)
         self._settings = settings
         self._use = use
         self._documents = documents

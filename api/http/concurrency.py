@@ -16,12 +16,10 @@ class Slots:
 
     Args:
         most: number of slots.
-        kind: name of the requests in the error message.
     """
 
-    def __init__(self, most: int, kind: str = "requests") -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._kind = kind
         self._used = 0
         self._per_tenant = Counter[str]()
 
@@ -32,7 +30,7 @@ class Slots:
             Unavailable: all slots are in use.
         """
         if self._used >= self._most:
-            raise Unavailable(f"This process is already handling {self._most:,} {self._kind}.", component="api")
+            raise Unavailable(f"This process is already handling {self._most:,} requests.", component="api")
         self._used += 1
         return Slot(self)
 

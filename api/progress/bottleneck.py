@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from api.schemas.status import PaceView
+from shared.domain.budgets import Budget
 from shared.domain.limit_use import LimitUse
-from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog
 
 _NEARLY = 0.9  # from this share on, the limit is the bottleneck
@@ -18,7 +18,7 @@ def pace(
     parts: Mapping[str, bool],
     uses: Sequence[LimitUse],
     workers: Mapping[str, int],
-    budget: BudgetUse | None,
+    budgets: Sequence[Budget],
 ) -> PaceView:
     """Return the first bottleneck: an unavailable part, a breaker, a cooldown, a limit, a budget, a pause, or workers.
 
@@ -27,7 +27,7 @@ def pace(
         parts: whether each component answers.
         uses: use of all limits; none while the broker is unavailable.
         workers: number of live workers per stage.
-        budget: budget of the tenant; None if it has none.
+        budgets: budgets of the tenant.
     """
     down = [name for name, answers in parts.items() if not answers]
     facts = {"down": down, "workers": dict(workers)}
@@ -39,7 +39,7 @@ def pace(
         return PaceView(cause="idle", sentence="No work is waiting.", **facts)
     cause, sentence = (
         _of_limits(uses)
-        or _of_budget(budget)
+        or _of_budgets(budgets, backlog)
         or _of_pauses(backlog)
         or _of_workers(backlog, workers)
         or _of_work(backlog)
@@ -83,10 +83,11 @@ def _share(use: LimitUse) -> float:
     return max(shares)
 
 
-def _of_budget(budget: BudgetUse | None) -> tuple[str, str] | None:
-    if budget is None or not budget.used_up:
+def _of_budgets(budgets: Sequence[Budget], backlog: Backlog) -> tuple[str, str] | None:
+    """Return the first exhausted budget, while chunks wait for their questions."""
+    if not _open(backlog, "generate"):
         return None
-    return "budget", "the daily budget is used up: no questions are generated until midnight in UTC."
+    return next((("budget", budget.notice) for budget in budgets if budget.notice is not None), None)
 
 
 def _of_pauses(backlog: Backlog) -> tuple[str, str] | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
+from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
 from shared.domain.limit_use import LimitUse
-from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.services.api import ApiServices
 
@@ -21,7 +21,7 @@ class OpenWork:
 
     backlog: Backlog
     uses: Sequence[LimitUse] | None
-    budget: BudgetUse | None
+    budgets: Sequence[Budget]
     pace: PaceView
 
 
@@ -32,13 +32,13 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
         Unavailable: the ledger is unavailable.
     """
     backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
-    budget, parts = await services.budgets.of(tenant), await readiness.of_parts()
+    budgets, parts = await services.ledger.budgets.of(tenant), await readiness.of_parts()
     uses = await _uses(services, tenant) if parts["broker"] else None
     workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
     for process in await services.ledger.heartbeats.seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    return OpenWork(backlog, uses, budget, pace(backlog, parts, uses or (), workers, budget))
+    return OpenWork(backlog, uses, budgets, pace(backlog, parts, uses or (), workers, budgets))
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:

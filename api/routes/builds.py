@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -13,28 +14,35 @@ from starlette.responses import Response
 from api.access.auth import Manager, Reader
 from api.access.collection_cache import require_served
 from api.http.bodies import LABELLED_BODY, PROMPT_BODY
-from api.http.event_stream import end_with_error, event, event_stream
+from api.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
 from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
+from api.progress.readiness import Shutdown
+from api.progress.runs import follow
 from api.routes.collections import options_view
 from api.routes.estimates import migrated
 from api.schemas.builds import (
     BuildList,
     BuildView,
     GateBody,
+    GateProgress,
     GateReply,
+    GateRunView,
     PointDifferencesView,
     SwitchBody,
 )
 from api.schemas.common import CollectionName
 from api.schemas.estimates import MigrationBody
 from api.schemas.problems import ProblemDetails
-from api.state import CollectionCacheDep, ServicesDep
+from api.state import CollectionCacheDep, ServicesDep, ShutdownDep
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
-from shared.maintenance.gate import Gate, GateReport
-from shared.maintenance.verification import VerificationCounts
+from shared.domain.runs import OPEN_PHASES
+from shared.domain.stored import known_fields
+from shared.domain.verification import VerificationCounts
+from shared.ledger.runs.gates import GateRequest, GateRun
+from shared.maintenance.gate import require_comparable, require_known
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"], route_class=StrictRoute)
@@ -127,7 +135,7 @@ async def switch(
     responses=replies(
         {
             200: {
-                "content": event_content(PointDifferencesView, GateReply, ProblemDetails),
+                "content": event_content(GateProgress, GateReply, ProblemDetails),
                 "description": "The report, or `progress` and then `done`",
             }
         },
@@ -142,47 +150,71 @@ async def gate(
     number: BuildNumber,
     tenant: Manager,
     services: ServicesDep,
+    shutdown: ShutdownDep,
 ) -> Response:
     """Compare a build with the live one: documents, points, retrieval quality, and latency.
 
-    No language model is called. The report is stored with the build.
+    No language model is called. The report is stored with the build. An index worker compares, and continues without
+    the client: the same request joins a gate that is not done yet.
     """
     build = await services.ledger.builds.get(tenant, name, number)
-    if build.state != "following":
-        raise Conflict(f"Build {number} is {build.state}: a gate needs a build that is filled and not live.")
-    events = _compared(build, body, services)
+    require_comparable(build)
+    live = await services.ledger.collections.get(tenant, name)
+    if body.questions is not None:
+        names = sorted({name for each in body.questions for name in each.external_ids})
+        require_known(names, await services.ledger.documents.live_chunk_ids(live, names))
+    questions = None if body.questions is None else [each.model_dump(mode="json") for each in body.questions]
+    run = await services.ledger.gates.start(build, live.embedding_model, GateRequest(questions, body.accept_failures))
+    services.wakeups.wake("runs")
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(end_with_error(_events(events), request.scope))
-    return JsonReply([item async for item in events if isinstance(item, GateReply)][-1])
+        return event_stream(end_with_error(_events(run, services, shutdown), request.scope))
+    async with aclosing(follow(run, _reader(services), shutdown, request)) as changes:
+        async for _ in changes:
+            pass
+    return JsonReply(_report(await services.ledger.gates.get(run.id)))
 
 
-async def _compared(
-    build: Build, body: GateBody, services: ApiServices
-) -> AsyncGenerator[VerificationCounts | GateReply, None]:
-    ledger = services.ledger
-    compare = Gate(
-        ledger=ledger,
-        index=services.index,
-        retriever=services.retriever,
-        calibrator=services.calibrator,
-        accepted_failures=body.accept_failures,
-    )
-    labelled = None if body.questions is None else [(each.question, each.external_ids) for each in body.questions]
-    async for item in compare.run(build, labelled):
-        if isinstance(item, GateReport):
-            reply = GateReply(open=item.is_open, **dataclasses.asdict(item))
-            await ledger.builds.save_gate(build, reply.model_dump(mode="json"))
-            yield reply
-        else:
-            yield item
+@router.get("/{number}/gate", response_model=GateRunView, responses=problems(401, 404, 422))
+async def get_gate(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
+    """Return the newest gate of a build with its state and report."""
+    run = await services.ledger.gates.newest(await services.ledger.builds.get(tenant, name, number))
+    own = {field: getattr(run, field) for field in ("state", "error", "created_at", "ended_at")}
+    report = None if run.report is None else _report(run)
+    return JsonReply(GateRunView(**own, points=_points(run.counts), report=report))
 
 
-async def _events(items: AsyncGenerator[VerificationCounts | GateReply, None]) -> AsyncGenerator[bytes, None]:
-    async for item in items:
-        if isinstance(item, GateReply):
-            yield event("done", item)
-        else:
-            yield event("progress", PointDifferencesView(**dataclasses.asdict(item)))
+@router.delete("/{number}/gate", status_code=204, responses=problems(401, 404, 422))
+async def cancel_gate(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
+    """Cancel the gate of a build that is queued or running."""
+    await services.ledger.gates.cancel(await services.ledger.builds.get(tenant, name, number))
+    return Response(status_code=204)
+
+
+def _reader(services: ApiServices) -> Callable[[GateRun], Awaitable[GateRun]]:
+    async def read(run: GateRun) -> GateRun:
+        return await services.ledger.gates.get(run.id)
+
+    return read
+
+
+async def _events(run: GateRun, services: ApiServices, shutdown: Shutdown) -> AsyncGenerator[bytes, None]:
+    async with aclosing(follow(run, _reader(services), shutdown)) as changes:
+        async for change in changes:
+            if change is None:
+                yield HEARTBEAT
+                continue
+            run = change
+            if run.state in OPEN_PHASES:
+                yield event("progress", GateProgress(**dataclasses.asdict(run.counts), state=run.state))
+    yield event("done", _report(run))
+
+
+def _report(run: GateRun) -> GateReply:
+    return GateReply(**known_fields(run.report or {}, GateReply.model_fields))
+
+
+def _points(counts: VerificationCounts) -> PointDifferencesView:
+    return PointDifferencesView(**dataclasses.asdict(counts))
 
 
 async def _view(build: Build, services: ApiServices) -> BuildView:

@@ -32,11 +32,11 @@ from api.schemas.evaluations import (
     LabelledSetView,
     SetName,
 )
-from api.state import EvaluationRunnerDep, ServicesDep
+from api.state import ServicesDep
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.stored import known_fields
-from shared.ledger.feedback.evaluations import EvaluationRun, StoredLabelledSet
+from shared.ledger.feedback.evaluations import EvaluationRequest, EvaluationRun, StoredLabelledSet
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
@@ -120,12 +120,12 @@ async def evaluate(
     name: CollectionName,
     tenant: Manager,
     services: ServicesDep,
-    runner: EvaluationRunnerDep,
 ) -> Response:
     """Search a collection for every question of a labelled set with several strategies, and measure their quality.
 
     The existing collection is searched with its own weights; queries are not logged. The reply is sent
-    at once; the evaluation continues without the client, and GET returns its progress. Deleting it stops it.
+    at once, and GET returns the progress. The evaluation is `queued` until an index worker has a free slot, and it does
+    not depend on the client or on this server. Deleting it stops it. A tenant may have 20 queued evaluations.
     """
     if (body.labelled_set is None) == (body.questions is None):
         raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
@@ -134,12 +134,14 @@ async def evaluate(
     baseline = select_baseline(body.baseline, possible or strategies)
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is not None:
-        questions = [_labelled(question) for question in body.questions]
+        questions = body.questions
     else:
         stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
-        questions = [_labelled(question) for question in _set_view(stored).questions]
-    notes = await _missing_labels(services, collection, questions)
-    run = await runner.start(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
+        questions = _set_view(stored).questions
+    notes = await _missing_labels(services, collection, [_labelled(question) for question in questions])
+    work = EvaluationRequest(_rows(questions), [strategy.name for strategy in strategies], baseline, notes)
+    run = await services.ledger.evaluations.start(collection, body.labelled_set, work)
+    services.wakeups.wake("runs")
     return JsonReply(_run_view(run), 202)
 
 
@@ -177,7 +179,7 @@ async def compare_runs(
 
 @router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
 async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
-    """Delete an evaluation. A running evaluation stops."""
+    """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
     await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
 

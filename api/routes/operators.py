@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.access.auth import Operator
@@ -17,7 +17,7 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.progress.status import stage_view
-from api.routes.verification import VERIFY_REPLIES, ComparisonDep, run_verification
+from api.routes.verification import VERIFY_REPLIES, FollowerDep
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
     DeploymentView,
@@ -33,7 +33,6 @@ from api.state import ServicesDep
 from shared.domain.states import ChunkState, DocumentState
 from shared.ledger.model import states
 from shared.ledger.tenants.tenants import StateCounts
-from shared.maintenance.verification import Verification
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator], route_class=StrictRoute)
@@ -94,20 +93,14 @@ async def collections(
     responses=VERIFY_REPLIES,
 )
 async def verify(
-    request: Request,
-    body: OperatorVerifyBody,
-    tenant: TenantName,
-    name: CollectionName,
-    services: ServicesDep,
-    _: ComparisonDep,
+    body: OperatorVerifyBody, tenant: TenantName, name: CollectionName, services: ServicesDep, follower: FollowerDep
 ) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.
 
-    The events have no cursors, which would name the tenant's documents: an interrupted run starts again.
+    The events have no cursors, which would name the tenant's documents: a failed run starts again.
     """
     collection = await services.ledger.collections.get(tenant, name)
-    verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
-    return await run_verification(request, verification, services, with_cursors=False)
+    return await follower.verify(collection, repair=body.repair, with_cursors=False)
 
 
 async def _tenant(name: str, counts: StateCounts, services: ApiServices, permits: asyncio.Semaphore) -> TenantView:

@@ -12,24 +12,19 @@ from api.access.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.progress.status import read_work, stage_view
+from api.routes.budgets import budget_view
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
+from api.schemas.status import HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.state import ReadinessDep, ServicesDep
 from shared.domain.estimates import KeptEstimate
 from shared.domain.limit_use import LimitUse
 from shared.domain.states import DocumentState
 from shared.domain.stored import known_fields
-from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.costs import CostSum
 from shared.services.api import ApiServices
 from shared.services.ingest import price
 
 router = APIRouter(prefix="/v1", tags=["status"])
-
-_USED_UP = (
-    "The daily budget is used up: no questions are generated until midnight in UTC. Until then, documents are found by"
-    " their texts."
-)
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
@@ -43,7 +38,8 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     documents. The cost of a query is in its reply.
 
     `pace` describes the bottleneck in one sentence: the first of an unavailable component, an open breaker, a provider
-    that requested a wait, a limit that is used by more than nine tenths, the daily budget, and a stage without workers.
+    that requested a wait, a limit that is used by more than nine tenths, an exhausted budget, and a stage without
+    workers.
 
     The broker counts the use of limits, so `limits` is null while the broker is unavailable. A provider's limits are
     shared by all tenants.
@@ -62,7 +58,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             pace=work.pace,
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
-            budget=_budget(work.budget),
+            budgets=[budget_view(budget) for budget in work.budgets],
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )
@@ -92,13 +88,6 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         calls=spent.calls,
         cost=price(services.settings, spent.kind, spent.usage, spent.model, spent.tier),
     )
-
-
-def _budget(use: BudgetUse | None) -> BudgetView | None:
-    if use is None:
-        return None
-    notice = _USED_UP if use.used_up else None
-    return BudgetView(**dataclasses.asdict(use), notice=notice)
 
 
 def _kept(kept: KeptEstimate) -> KeptEstimateView:

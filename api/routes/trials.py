@@ -61,8 +61,8 @@ async def run(
 ) -> Response:
     """Process a text without storing it: its chunks, the generated questions, and which of them pass.
 
-    The calls respect the limits of the tenant, but are not charged to its budget. If the daily budget is used up, no
-    call is made. Closing the connection cancels the calls.
+    The calls respect the limits of the tenant, but are not charged to its budgets. If a budget of the tenant or
+    of the collection is exhausted, no call is made. Closing the connection cancels the calls.
     """
     settings = services.settings
     options, embedding = CollectionOptions(), settings.embedding_model or ""
@@ -72,9 +72,9 @@ async def run(
     given = {name: getattr(body, name) for name in _OPTIONS if getattr(body, name) is not None}
     options = dataclasses.replace(options, **given)
     require_sizes_fit(options, settings)
-    budget = await services.budgets.of(tenant)
-    if budget is not None and budget.used_up:
-        raise TooManyRequests("The daily budget is used up: try again after midnight in UTC.")
+    for budget in await services.ledger.budgets.of(tenant):
+        if budget.is_exhausted and budget.job_id is None and budget.collection in (None, body.collection):
+            raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
     events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
     return event_stream(end_with_error(events, request.scope))
 

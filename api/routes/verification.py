@@ -1,4 +1,4 @@
-"""The route of verification: compare a collection with Qdrant, and repair it."""
+"""The routes of verification: compare a collection with Qdrant, and repair it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from api.access.auth import Caller, Manager
+from api.access.auth import Manager
 from api.http import paging
-from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import event_content, replies
-from api.http.problems import TooManyRequests
+from api.http.event_stream import HEARTBEAT, end_with_error, event, event_stream
+from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
+from api.progress.runs import follow
 from api.schemas.common import CollectionName
 from api.schemas.problems import ProblemDetails
 from api.schemas.verification import (
@@ -25,116 +25,129 @@ from api.schemas.verification import (
     VerificationCountsView,
     VerificationProgress,
     VerificationReply,
+    VerificationRunView,
     VerifyBody,
 )
-from api.state import QuotasDep, ServicesDep
-from shared.maintenance.verification import DifferingPoint, Position, Verification, VerificationCounts
+from api.state import ServicesDep, ShutdownDep
+from shared.domain.collections import Collection
+from shared.domain.runs import OPEN_PHASES
+from shared.domain.verification import Position
+from shared.ledger.runs.verifications import MOST_FINDINGS, VerificationRun
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], route_class=StrictRoute)
-
-_FINDINGS_MAX = 1000
-
 
 VERIFY_REPLIES = replies(
     {
         200: {
             "description": "The differences; if `Accept` contains text/event-stream, server-sent events: `progress`"
-            " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
-            " (problem details)",
+            " (state and counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or"
+            " `error` (problem details)",
             "content": event_content(VerificationCountsView, VerificationProgress, FindingView, ProblemDetails),
         }
     },
-    *(400, 401, 404, 413, 415, 422, 502, 503),
+    *(400, 401, 404, 409, 413, 415, 422, 502, 503),
 )
 
 
-async def _comparison_slot(request: Request, quotas: QuotasDep) -> AsyncGenerator[None, None]:
-    """Hold one of the process's slots for verifications until the reply is sent, including streams.
+class VerificationFollower:
+    """Starts verifications, and replies with their progress and results.
 
-    Raises:
-        TooManyRequests: the tenant has the maximum number of verifications; operators have no such limit.
-        Unavailable: the process has no free slot.
+    Args:
+        request: the request; its header `Accept` selects a stream of events.
     """
-    caller: Caller = request.state.caller
-    slot = quotas.comparisons.acquire()
-    try:
-        if caller.tenant and not slot.assign(caller.tenant):
-            raise TooManyRequests(
-                "This tenant has the maximum number of running verifications: wait until one finishes."
-            )
-        yield
-    finally:
-        slot.release()
+
+    def __init__(self, request: Request, services: ServicesDep, shutdown: ShutdownDep) -> None:
+        self._request = request
+        self._services: ApiServices = services
+        self._shutdown = shutdown
+
+    async def verify(
+        self, collection: Collection, *, repair: bool, position: Position | None = None, with_cursors: bool
+    ) -> Response:
+        """Start a verification, or join the open one, and reply when it has ended.
+
+        Args:
+            collection: the collection.
+            repair: whether to repair differences.
+            position: position at which to start.
+            with_cursors: whether events have cursors, which contain the external id of a document.
+
+        Raises:
+            Conflict: the open verification has the other value of `repair`, or too many are queued.
+        """
+        verifications = self._services.ledger.verifications
+        run = await verifications.start(collection, repair=repair, position=position)
+        self._services.wakeups.wake("runs")
+        if "text/event-stream" in self._request.headers.get("accept", ""):
+            return event_stream(end_with_error(self._events(run, with_cursors=with_cursors), self._request.scope))
+        async with aclosing(follow(run, self._read, self._shutdown, self._request)) as changes:
+            async for _ in changes:
+                pass
+        run = await verifications.get(run.id)
+        return JsonReply(VerificationReply(**asdict(run.counts), findings=_views(run)))
+
+    async def _read(self, run: VerificationRun) -> VerificationRun:
+        """Return a verification without findings: its counts show that there are more."""
+        return await self._services.ledger.verifications.get(run.id, seen=MOST_FINDINGS)
+
+    async def _events(self, run: VerificationRun, *, with_cursors: bool) -> AsyncGenerator[bytes, None]:
+        verifications, seen = self._services.ledger.verifications, 0
+        async with aclosing(follow(run, self._read, self._shutdown)) as changes:
+            async for change in changes:
+                if change is None:
+                    yield HEARTBEAT
+                    continue
+                run = await verifications.get(change.id, seen=seen)
+                seen += len(run.findings)
+                for view in _views(run):
+                    yield event("finding", view)
+                if run.state in OPEN_PHASES:
+                    yield event("progress", _progress(run, with_cursor=with_cursors))
+        yield event("done", VerificationCountsView(**asdict(run.counts)))
 
 
-# Must follow the caller in a route's parameters.
-ComparisonDep = Annotated[None, Depends(_comparison_slot)]
+FollowerDep = Annotated[VerificationFollower, Depends()]
 
 
 @router.post("/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES)
 async def verify(
-    request: Request, body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
+    body: VerifyBody, name: CollectionName, tenant: Manager, services: ServicesDep, follower: FollowerDep
 ) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and delete unexpected ones.
 
     Missing points are indexed again with paid questions: the language model is not called. Documents in progress are
-    skipped. With the `cursor` of a `progress` event an interrupted verification resumes.
+    skipped. An index worker does it, and continues without the client: the same request joins a verification that is
+    not done yet. With the `cursor` of a `progress` event a failed verification resumes.
     """
     collection = await services.ledger.collections.get(tenant, name)
-    verification = Verification(
-        services.ledger.audit,
-        services.index,
-        collection,
-        repair=body.repair,
-        position=paging.read_cursor(body.cursor, _position),
-    )
-    return await run_verification(request, verification, services, with_cursors=True)
+    position = paging.read_cursor(body.cursor, _position)
+    return await follower.verify(collection, repair=body.repair, position=position, with_cursors=True)
 
 
-async def run_verification(
-    request: Request, verification: Verification, services: ApiServices, *, with_cursors: bool
-) -> Response:
-    """Reply with the result of a verification, or with events. A cursor contains the external id of a document."""
-    if "text/event-stream" in request.headers.get("accept", ""):
-        events = _events(verification, services, with_cursors=with_cursors)
-        return event_stream(end_with_error(events, request.scope))
-    findings = [item async for item in _limit_findings(verification) if isinstance(item, DifferingPoint)]
-    _wake_indexers(verification, services)
-    counts = asdict(verification.so_far)
-    return JsonReply(VerificationReply(**counts, findings=[FindingView(**asdict(finding)) for finding in findings]))
+@router.get("/{name}/verify", response_model=VerificationRunView, responses=problems(401, 404, 422))
+async def get_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """Return the newest verification of a collection with its state and findings."""
+    collection = await services.ledger.collections.get(tenant, name)
+    run = await services.ledger.verifications.newest(tenant, collection.name)
+    own = {field: getattr(run, field) for field in ("repair", "state", "error", "created_at", "ended_at")}
+    return JsonReply(VerificationRunView(**own, **asdict(run.counts), findings=_views(run)))
 
 
-async def _events(
-    verification: Verification, services: ApiServices, *, with_cursors: bool
-) -> AsyncGenerator[bytes, None]:
-    try:
-        async with aclosing(_limit_findings(verification)) as items:
-            async for item in items:
-                if isinstance(item, DifferingPoint):
-                    yield event("finding", FindingView(**asdict(item)))
-                elif not with_cursors:
-                    yield event("progress", VerificationCountsView(**asdict(item)))
-                else:
-                    cursor = paging.cursor_of(astuple(verification.position))
-                    yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))
-        yield event("done", VerificationCountsView(**asdict(verification.so_far)))
-    finally:  # repairs are committed one by one, so they are kept if the client disconnects
-        _wake_indexers(verification, services)
+@router.delete("/{name}/verify", status_code=204, responses=problems(401, 404, 422))
+async def cancel_verification(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """Cancel the verification of a collection that is queued or running. Its repairs are kept."""
+    await services.ledger.verifications.cancel(tenant, name)
+    return Response(status_code=204)
 
 
-async def _limit_findings(verification: Verification) -> AsyncGenerator[DifferingPoint | VerificationCounts, None]:
-    """Yield all counts, and only the first findings."""
-    findings = 0
-    async for item in verification.run():
-        findings += isinstance(item, DifferingPoint)
-        if findings <= _FINDINGS_MAX or not isinstance(item, DifferingPoint):
-            yield item
+def _progress(run: VerificationRun, *, with_cursor: bool) -> VerificationProgress:
+    cursor = paging.cursor_of(astuple(run.position)) if with_cursor else None
+    return VerificationProgress(**asdict(run.counts), state=run.state, cursor=cursor)
 
 
-def _wake_indexers(verification: Verification, services: ApiServices) -> None:
-    if verification.so_far.repaired:
-        services.wakeups.wake("index")
+def _views(run: VerificationRun) -> list[FindingView]:
+    return [FindingView(**asdict(finding)) for finding in run.findings]
 
 
 def _position(key: list[str | None]) -> Position:

@@ -11,6 +11,7 @@ from api.schemas.calibration import NDCG
 from api.schemas.collections import CollectionOptionsView
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.builds import BuildState
+from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
 
 _BUILD: dict[str, Any] = {
@@ -139,6 +140,32 @@ class GateReply(ReplyModel):
     points: PointDifferencesView
     quality: QualityView | None
     latency: LatencyView | None
+
+
+class GateProgress(PointDifferencesView):
+    """Counts of a gate that is not done yet."""
+
+    state: RunPhase = Field(description="`queued`: it waits for a free slot of an index worker")
+
+
+class GateRunView(ReplyModel):
+    """The newest gate of a build."""
+
+    model_config = example(
+        state="running",
+        error=None,
+        created_at="2026-10-01T09:30:00Z",
+        ended_at=None,
+        points={"documents": 1249, "points": 15200, "missing": 0, "stale": 0, "orphaned": 0, "repaired": 0},
+        report=None,
+    )
+
+    state: RunPhase
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    points: PointDifferencesView = Field(description="Documents and points of the build that are compared so far")
+    report: GateReply | None
 
 
 class SwitchBody(BodyModel):

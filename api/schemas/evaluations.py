@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 from pydantic import Field, StringConstraints
 
 from api.schemas.calibration import NDCG, LabelledQuestion
 from api.schemas.common import BodyModel, ReplyModel, example, example_of
+from shared.domain.runs import RunPhase
 
 MOST_QUESTIONS = 1_000
 SetName = Annotated[
@@ -69,7 +70,7 @@ class EvaluateBody(BodyModel):
 
 
 class EvaluationView(ReplyModel):
-    """An evaluation. It continues if the client disconnects."""
+    """An evaluation. It continues if the client disconnects or the server is restarted."""
 
     model_config = example(
         id=_RUN_ID,
@@ -90,9 +91,7 @@ class EvaluationView(ReplyModel):
         description="Name of the labelled set; null if the request contained the questions"
     )
     questions: int
-    state: Literal["running", "done", "failed", "interrupted"] = Field(
-        description="`interrupted`: the process that ran the evaluation has exited"
-    )
+    state: RunPhase = Field(description="`queued`: it waits for a free slot of an index worker")
     strategy: str | None = Field(description="Current strategy")
     done: int = Field(description="Number of finished queries out of `total`")
     total: int

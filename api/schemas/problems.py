@@ -33,6 +33,7 @@ class ProblemDetails(ReplyModel):
     field: str | None = Field(None, description="Field of the request to correct")
     errors: list[FieldError] | None = None
     component: str | None = Field(
-        None, description="Unavailable component: `ledger`, `broker`, `qdrant`, `llm` or `embedding`"
+        None,
+        description="Failing component: `ledger`, `broker`, `qdrant`, `llm`, `embedding`, or `worker` of a run",
     )
     job_id: str | None = Field(None, description="Open job that the request would repeat")

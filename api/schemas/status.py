@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.schemas.common import ReplyModel, example
+from api.schemas.budgets import BudgetView
+from api.schemas.common import ReplyModel, example, example_of
 from api.schemas.estimates import KeptEstimateView
 
 UsageKey = Literal["day", "collection", "model"]
@@ -135,17 +136,6 @@ class HistoryReply(ReplyModel):
     items: list[MinuteView] = Field(description="All minutes, oldest first; the last minute is incomplete")
 
 
-class BudgetView(ReplyModel):
-    """The tenant's daily budget and costs, by UTC day. null means unlimited."""
-
-    tokens_per_day: int | None = Field(description="Tokens of the language model for ingestion")
-    cost_per_day: float | None = Field(description="Cost of ingestion")
-    tokens: int = Field(description="Tokens used today")
-    cost: float = Field(description="Cost today, without calls with an unknown price")
-    unpriced_calls: int = Field(description="Number of calls today with an unknown price")
-    notice: str | None = Field(description="Effect of an exhausted budget; null while the budget is not exhausted")
-
-
 PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "paused", "no_worker", "working"]
 
 
@@ -208,14 +198,7 @@ class StatusView(ReplyModel):
             }
         ],
         estimates=[],
-        budget={
-            "tokens_per_day": 1000000,
-            "cost_per_day": None,
-            "tokens": 118550,
-            "cost": 0.0242,
-            "unpriced_calls": 0,
-            "notice": None,
-        },
+        budgets=[example_of(BudgetView)],
         limits=[
             {
                 "name": "llm requests",
@@ -241,5 +224,5 @@ class StatusView(ReplyModel):
     estimates: list[KeptEstimateView] = Field(
         description="Estimates of the last loads, at most a month old, with the costs billed since their start"
     )
-    budget: BudgetView | None = Field(description="null if the tenant has no budget")
+    budgets: list[BudgetView] = Field(description="The tenant's budgets, as `GET /v1/budgets` lists them")
     limits: list[LimitView] | None

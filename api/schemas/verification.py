@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
+from shared.domain.runs import RunPhase
 
 
 class VerifyBody(BodyModel):
@@ -17,7 +19,7 @@ class VerifyBody(BodyModel):
 
     repair: bool = Field(default=False, description="Repair the differences. By default nothing is changed")
     cursor: str | None = Field(
-        None, max_length=3000, description="`cursor` of the last `progress` event; resumes an interrupted verification"
+        None, max_length=3000, description="`cursor` of the last `progress` event; resumes a failed verification"
     )
 
 
@@ -60,13 +62,48 @@ class VerificationCountsView(ReplyModel):
 
 class VerificationProgress(VerificationCountsView):
     model_config = example(
-        documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, cursor="WyJwb2ludHMiXQ"
+        documents=1250,
+        points=31000,
+        missing=6,
+        stale=0,
+        orphaned=2,
+        repaired=8,
+        state="running",
+        cursor="WyJwb2ludHMiXQ",
     )
 
-    cursor: str = Field(description="Pass it to another request to resume from here")
+    state: RunPhase = Field(description="`queued`: it waits for a free slot of an index worker")
+    cursor: str | None = Field(
+        description="Pass it to another request to resume from here if the verification fails; null for operators"
+    )
 
 
 class VerificationReply(VerificationCountsView):
     model_config = example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, findings=[])
 
     findings: list[FindingView] = Field(description="The first 1,000 findings")
+
+
+class VerificationRunView(VerificationReply):
+    """The newest verification of a collection."""
+
+    model_config = example(
+        documents=1250,
+        points=31000,
+        missing=6,
+        stale=0,
+        orphaned=2,
+        repaired=8,
+        findings=[],
+        repair=True,
+        state="done",
+        error=None,
+        created_at="2026-10-01T09:30:00Z",
+        ended_at="2026-10-01T09:41:00Z",
+    )
+
+    repair: bool
+    state: RunPhase
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None

@@ -12,7 +12,7 @@ import typer
 from cli.connection import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
-    from foreask_client import Build
+    from foreask_client import Build, Event
     from foreask_client.models import Json
     from rich.console import Console
 
@@ -138,21 +138,39 @@ def _poll(client: CliClient, collection: str, number: int) -> Iterator[Build]:
 def _gate(
     client: CliClient, console: Console, collection: str, number: int, *, labelled: Path | None, accept_failures: int
 ) -> Json:
+    from contextlib import suppress
+
     from cli import output
     from cli.commands.calibrate import read_labelled
-    from shared.domain.errors import Unavailable
+    from shared.domain.errors import ForeaskError
 
     questions = None if labelled is None else read_labelled(labelled)
+    events = client.gate(collection, number, questions=questions, accept_failures=accept_failures)
+    try:
+        report = _followed(console, events)
+    except KeyboardInterrupt:
+        with suppress(ForeaskError):
+            client.cancel_gate(collection, number)
+        raise
+    output.print_gate(console, report)
+    return report
+
+
+def _followed(console: Console, events: Iterator[Event]) -> Json:
+    """Follow the comparison of two builds until it is done, and return its report."""
+    from shared.domain.errors import Unavailable
+
     with console.status("comparing both builds") as status:
-        for event in client.gate(collection, number, questions=questions, accept_failures=accept_failures):
-            if event.name == "progress":
+        for event in events:
+            if event.name == "progress" and event.data.get("state") == "queued":
+                status.update("queued: the comparison waits for an index worker")
+            elif event.name == "progress":
                 status.update(f"comparing: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
                 raise Unavailable(str(event.data.get("detail", "")), component="api")
             elif event.name == "done":
-                output.print_gate(console, event.data)
                 return event.data
-    raise Unavailable("The server closed the connection: try again.", component="api")
+    raise Unavailable("The server closed the connection: the same command continues.", component="api")
 
 
 def list_builds(collection: Name, *, as_json: AsJson = False, url: Url = LOCAL, key: Key = None) -> None:
@@ -176,7 +194,10 @@ def gate(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Compare a build with the live one. Exit code: 0 if the gate is open, 4 if it is closed."""
+    """Compare a build with the live one. Exit code: 0 if the gate is open, 4 if it is closed.
+
+    A worker compares. If the connection is lost, the same command follows the comparison again; Ctrl-C cancels it.
+    """
     with client_of(url, key) as client:
         report = _gate(client, console_of(), collection, build, labelled=labelled, accept_failures=accept_failures)
     if not report["open"]:

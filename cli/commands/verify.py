@@ -30,7 +30,7 @@ def verify(
         bool, typer.Option("--repair", help="Repair differences, without calls of the language model.")
     ] = False,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Continue an interrupted comparison of the collection.")
+        str | None, typer.Option("--cursor", help="Continue a failed comparison of the collection.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant of the collections; needs an operator's key.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and findings as JSON.")] = False,
@@ -39,12 +39,13 @@ def verify(
 ) -> None:
     """Compare the points in Qdrant with the ledger, in one collection or all.
 
+    A worker compares. If the connection is lost, the same command follows the comparison again; Ctrl-C cancels it.
     Exit code: 0 if there are no differences or all were repaired, otherwise 4.
     """
     from cli import output
 
     if cursor is not None and collection is None:
-        raise typer.BadParameter("--cursor needs the --collection of the interrupted comparison.")
+        raise typer.BadParameter("--cursor needs the --collection of the failed comparison.")
     if cursor is not None and tenant is not None:
         raise typer.BadParameter("--cursor needs the tenant's own key: an operator's comparison always starts over.")
     console = console_of()
@@ -56,7 +57,11 @@ def verify(
                 events = client.verify(name, repair=repair, cursor=cursor)
             else:
                 events = client.verify_tenant(tenant, name, repair=repair)
-            verified[name] = _followed(console, name, events, tenant=tenant, cursor=cursor, quiet=as_json)
+            try:
+                verified[name] = _followed(console, name, events, tenant=tenant, cursor=cursor, quiet=as_json)
+            except KeyboardInterrupt:
+                _cancel(client, name, tenant)
+                raise
     if as_json:
         output.print_json(verified)
     else:
@@ -65,6 +70,17 @@ def verify(
         counts["missing"] + counts["stale"] + counts["orphaned"] > counts["repaired"] for counts in verified.values()
     ):
         raise typer.Exit(DIFFERS)
+
+
+def _cancel(client: CliClient, name: str, tenant: str | None) -> None:
+    """Cancel a comparison, as its owner."""
+    from contextlib import suppress
+
+    from shared.domain.errors import ForeaskError
+
+    if tenant is None:
+        with suppress(ForeaskError):
+            client.cancel_verification(name)
 
 
 def _names(client: CliClient, tenant: str | None) -> list[str]:
@@ -92,20 +108,26 @@ def _followed(
             elif event.name == "progress":
                 cursor = event.data.get("cursor")
                 if status:
-                    status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
+                    status.update(f"{name}: {_progress(event.data)}")
             elif event.name == "error":
-                raise Unavailable(
-                    f"{event.data.get('detail', '')}{_interrupted(name, tenant, cursor)}".strip(), component="api"
-                )
+                failed = event.data.get("component") == "worker"
+                again = _again(name, tenant, cursor if failed else None)
+                raise Unavailable(f"{event.data.get('detail', '')} {again}".strip(), component="api")
             elif event.name == "done":
                 return event.data | {"findings": findings}
-    raise Unavailable(f"The server closed the connection.{_interrupted(name, tenant, cursor)}", component="api")
+    raise Unavailable(f"The server closed the connection. {_again(name, tenant, None)}", component="api")
 
 
-def _interrupted(name: str, tenant: str | None, cursor: str | None) -> str:
+def _progress(data: dict[str, Any]) -> str:
+    if data.get("state") == "queued":
+        return "queued: it waits for an index worker"
+    return f"{data['documents']:,} documents, {data['points']:,} points"
+
+
+def _again(name: str, tenant: str | None, cursor: str | None) -> str:
     position = "" if cursor is None else f" --cursor {cursor}"
     owner = "" if tenant is None else f" --tenant {tenant}"
-    return f" The comparison was interrupted; continue with: foreask verify -c {name}{owner}{position}"
+    return f"Continue with the same options: foreask verify -c {name}{owner}{position}"
 
 
 def _line(finding: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ class Unanswered(StrEnum):
     AGAIN = "again"  # another batch, and after two failures a live call
     LATER = "later"  # another batch: the lines are not the reason
     LIVE = "live"  # a live call at full price
+    UNKNOWN = "unknown"  # as AGAIN, and the provider may have charged for them
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ ForeaskError
 │   │   ├── TimedOut         it did not answer in time
 │   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
 │   │       └── UnsupportedTier  it does not offer the requested service tier
+│   ├── BudgetExhausted      the next call does not fit in a budget
 │   ├── LeaseLost            this process may no longer hold the work: another one may do it
 │   └── Stopping             this process ends: another one does the work
 ├── Permanent     a dead letter, with a reason that a person can read
@@ -116,6 +117,13 @@ class Misconfigured(Unavailable):
 
 class UnsupportedTier(Misconfigured):
     """A provider does not offer the requested service tier; calls in the standard tier continue."""
+
+
+class BudgetExhausted(Transient):
+    """The next call of a chunk does not fit in a budget; its paid replies are stored."""
+
+    def __init__(self, message: str = "the budget has no room for the next call") -> None:
+        super().__init__(message, retry_after=timedelta(seconds=1), burns_attempt=False)
 
 
 class LeaseLost(Transient):

@@ -67,8 +67,8 @@ class FailedAttempt:
     """A failed attempt and the decision about the next one.
 
     `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is the cost of this attempt. The
-    next attempt at the `tenant`'s content of `content_key` continues with `replies`. `chunk` is set if the attempt was
-    about to write points.
+    next attempt at the `tenant`'s content of `content_key` continues with `replies`. `is_bill_incomplete` is set if the
+    provider may charge for a call whose reply never arrived. `chunk` is set if the attempt was about to write points.
     """
 
     lease: Lease
@@ -79,6 +79,7 @@ class FailedAttempt:
     tenant: str | None = None
     replies: Sequence[PaidReply] = ()
     cost: Cost | None = None
+    is_bill_incomplete: bool = False
     chunk: ChunkToIndex | None = None
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.domain.budgets import Reserve
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.documents import ReadyQuestion
@@ -78,6 +79,7 @@ class ChunkToGenerate:
         usage: tokens billed for the attempts at this chunk.
         calls: number of calls billed for the attempts at this chunk.
         job_id: its document's job; None without a job.
+        reserve: highest use of its next call, which its claim has reserved; None if no budget covers it.
     """
 
     lease: Lease
@@ -94,6 +96,7 @@ class ChunkToGenerate:
     calls: int = 0
     traceparent: str | None = None
     job_id: UUID | None = None
+    reserve: Reserve | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
@@ -43,6 +43,14 @@ _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together finish within this time of each other
 _POLL_SECONDS = 1.0  # between two polls for suspects; the lost lease of a suspect lasted longer
 log = structlog.get_logger()
+
+
+class Release(Protocol):
+    """Releases leases without an attempt."""
+
+    def __call__(self, leases: Sequence[Lease], called: Sequence[Lease] = ()) -> Awaitable[None]:
+        """Release the leases; the provider may charge for a call of those in `called`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +87,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     describe: Callable[[ItemT], Attributes]
     traced: Callable[[ItemT], Mapping[str, Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
-    release: Callable[[Sequence[Lease]], Awaitable[None]]
+    release: Release
     expire: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
@@ -105,6 +113,7 @@ class HeldLeases:
 
     def __init__(self, leases: Sequence[Lease], until: float) -> None:
         self.leases = leases
+        self.called = False  # whether a call was about to be paid under them
         self._until = until
 
     def extended(self, until: float, tokens: set[int]) -> None:
@@ -113,9 +122,10 @@ class HeldLeases:
         self._until = until if held else time.monotonic()
 
     def require(self) -> None:
-        """Raise `LeaseLost` if the leases may have expired."""
+        """Record that a call is about to be paid; raise `LeaseLost` if the leases may have expired."""
         if time.monotonic() >= self._until:
             raise LeaseLost
+        self.called = True
 
 
 class SuspectPolls:
@@ -421,7 +431,11 @@ class Drain(Generic[ItemT, OutcomeT]):
             failed = settling.done()
             log.warning("claim.returned", **self._named(unfinished), failed=failed)
             with suppress(Transient):
-                await (self._stage.expire if failed else self._stage.release)(leases)
+                if failed:
+                    await self._stage.expire(leases)
+                else:
+                    called = [lease for held in self._held.values() if held.called for lease in held.leases]
+                    await self._stage.release(leases, called)
 
     def _named(self, items: Sequence[ItemT]) -> dict[str, object]:
         """Return the fields of a log event that identify the rows for an operator."""

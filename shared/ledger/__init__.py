@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.ledger.budgets.budgets import Budgets
 from shared.ledger.builds.build_comparison import BuildComparison
 from shared.ledger.builds.builds import Builds
 from shared.ledger.builds.calibrations import Calibrations
@@ -20,6 +21,9 @@ from shared.ledger.feedback.query_log import QueryLog
 from shared.ledger.jobs.jobs import Jobs
 from shared.ledger.model.collections import Collections
 from shared.ledger.model.counters import Counters
+from shared.ledger.runs.gates import Gates
+from shared.ledger.runs.run_claims import RunClaims
+from shared.ledger.runs.verifications import Verifications
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -52,6 +56,7 @@ class Ledger:
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
+    budgets: Budgets
     estimates: Estimates
     counters: Counters
     keys: Keys
@@ -59,6 +64,9 @@ class Ledger:
     heartbeats: Heartbeats
     webhooks: Webhooks
     evaluations: Evaluations
+    runs: RunClaims
+    gates: Gates
+    verifications: Verifications
     jobs: Jobs
 
 
@@ -66,6 +74,7 @@ __all__ = [
     "Audit",
     "Backlogs",
     "Batches",
+    "Budgets",
     "BuildComparison",
     "Builds",
     "Calibrations",
@@ -82,12 +91,15 @@ __all__ = [
     "Estimates",
     "Evaluations",
     "Feedback",
+    "Gates",
     "Heartbeats",
     "Jobs",
     "Keys",
     "Ledger",
     "QueryLog",
+    "RunClaims",
     "Tenants",
+    "Verifications",
     "Webhooks",
     "Work",
 ]

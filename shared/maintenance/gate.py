@@ -9,18 +9,19 @@ build's.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from shared.domain.builds import Build
+from shared.domain.builds import Build, BuildState
 from shared.domain.collections import Collection
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import Conflict, InvalidInput
+from shared.domain.verification import VerificationCounts
 from shared.ledger import Ledger
 from shared.ledger.builds.build_comparison import DocumentComparison
-from shared.maintenance.verification import Verification, VerificationCounts
+from shared.maintenance.verification import Verification
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.calibrate.weights import ndcg
@@ -162,9 +163,8 @@ class Gate:
         """Return nDCG@10 of each question; a relevant document counts with its first chunk."""
         names = sorted({name for _, answers in questions for name in answers})
         chunks = await self.ledger.documents.live_chunk_ids(build, names)
-        missing = next((name for name in names if name not in chunks), None)
-        if must_exist and missing is not None:
-            raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
+        if must_exist:
+            require_known(names, chunks)
         texts = [question for question, _ in questions]
         hits = await self.retriever.search_channels(build, texts, build.baseline)
         answers = [set[str]().union(*(chunks.get(name, ()) for name in named)) for _, named in questions]
@@ -211,6 +211,31 @@ class Gate:
                 f"Points that differ from the ledger: {points.missing:,} missing, {points.stale:,} stale,"
                 f" {points.orphaned:,} orphaned."
             )
+
+
+def require_comparable(build: Build) -> None:
+    """Check that a build is filled and not live.
+
+    Raises:
+        Conflict: it is not.
+    """
+    if build.state is not BuildState.FOLLOWING:
+        raise Conflict(f"Build {build.number} is {build.state}: a gate needs a build that is filled and not live.")
+
+
+def require_known(names: Sequence[str], chunks: Mapping[str, object]) -> None:
+    """Check that the live build has all relevant documents.
+
+    Args:
+        names: external ids of the documents.
+        chunks: chunks by the external ids of the documents that exist.
+
+    Raises:
+        InvalidInput: a document is missing.
+    """
+    missing = next((name for name in names if name not in chunks), None)
+    if missing is not None:
+        raise InvalidInput(f"The collection has no document '{missing}'.", field="questions")
 
 
 def _why_worse(quality: Quality | None) -> Iterator[str]:

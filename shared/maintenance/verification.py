@@ -9,15 +9,16 @@ is locked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection as Some
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
-from typing import Literal
 from uuid import UUID
 
 from shared.domain.collections import Collection
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.verification import DifferingPoint, FindingKind, Position, VerificationCounts
 from shared.ledger.documents.audit import Audit, AuditedChunk, DocumentSnapshot, LockedDocuments
 from shared.vectors.hits import StoredPoint
 from shared.vectors.index import Index
@@ -26,51 +27,7 @@ _POINTS = 1000  # compared together
 _CHUNKS = 200
 _DOCUMENTS = 100
 
-FindingKind = Literal["missing", "stale", "orphaned"]
-
-
-@dataclass(frozen=True, slots=True)
-class DifferingPoint:
-    """A point that differs.
-
-    `repaired`: it was removed or shown, or its chunk is due to be indexed again.
-    """
-
-    kind: FindingKind
-    why: str
-    point_id: str
-    document_id: UUID | None
-    chunk_id: UUID | None
-    repaired: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The position of a verification, from which another one can continue.
-
-    Args:
-        part: stored points are read first, then documents.
-        after: last point, or the last document's external id; None at the start.
-    """
-
-    part: Literal["points", "documents"] = "points"
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationCounts:
-    """The numbers of compared documents and points so far, and of differences."""
-
-    documents: int
-    points: int
-    missing: int
-    stale: int
-    orphaned: int
-    repaired: int
-
-    @property
-    def unrepaired(self) -> int:
-        return self.missing + self.stale + self.orphaned - self.repaired
+Intend = Callable[[Sequence[DifferingPoint], Some[UUID]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +47,25 @@ class Verification:
     Args:
         repair: whether to repair differences.
         position: position of an earlier verification; by default the start.
+        reopened: documents after the position that an earlier verification may have returned to processing.
+        intend: function that records differences before they are repaired, because a repaired difference is not found
+            again; and the documents that are then returned to processing.
     """
 
     def __init__(
-        self, audit: Audit, index: Index, collection: Collection, *, repair: bool, position: Position | None = None
+        self,
+        audit: Audit,
+        index: Index,
+        collection: Collection,
+        *,
+        repair: bool,
+        position: Position | None = None,
+        reopened: Iterable[UUID] = (),
+        intend: Intend | None = None,
     ) -> None:
         self.position = position or Position()
+        self._intend = intend
+        self._reopened = set(reopened)  # of the current page
         self._audit = audit
         self._index = index
         self._collection = collection
@@ -112,7 +82,7 @@ class Verification:
             self._documents, self._points, count["missing"], count["stale"], count["orphaned"], count["repaired"]
         )
 
-    async def run(self) -> AsyncIterator[DifferingPoint | VerificationCounts]:
+    async def run(self) -> AsyncGenerator[DifferingPoint | VerificationCounts, None]:
         """Compare; yield each difference when it is found, and counts in between.
 
         Raises:
@@ -179,6 +149,7 @@ class Verification:
     ) -> list[DifferingPoint]:
         if not (self._repair and strays):
             return [self._finding(stray, repaired=False) for stray in strays]
+        await self._record(strays)
         document_ids = {stray.document_id for stray in strays}
         async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
             # A deleted document cannot return: its id is never reused.
@@ -193,36 +164,42 @@ class Verification:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
                 return
-            settled = [s for s in page if s.is_final and s.live_version is not None]
+            settled = [s for s in page if self._is_settled(s)]
             self._documents += len(settled)
             async for finding in self._mend_gaps(settled):
                 yield finding
             after = page[-1].external_id
             self.position = Position("documents", after)
+            self._reopened.clear()
             yield self.so_far
+
+    def _is_settled(self, document: DocumentSnapshot) -> bool:
+        """Return whether a document has a live version and no worker changes it, except for a repair of this page."""
+        is_reopened = document.id in self._reopened and document.is_reopened
+        return document.live_version is not None and (document.is_final or is_reopened)
 
     async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[DifferingPoint]:
         before = {document.id: document for document in documents}
-        reopened: set[UUID] = set()
         async for gaps in self._find_gaps(list(before)):
-            for finding in await self._mend_slice(gaps, before, reopened):
+            for finding in await self._mend_slice(gaps, before):
                 yield finding
 
     async def _mend_slice(
-        self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot], reopened: set[UUID]
+        self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot]
     ) -> list[DifferingPoint]:
-        """Repair the gaps of a few chunks; add documents that are processed again because of that to `reopened`."""
+        """Repair the gaps of a few chunks, whose documents may be processed again because of that."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         swept = await self._audit.swept_below(list(before))  # a sweep shows hidden points
         gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]
-        gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now, reopened)]
+        gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now, self._reopened)]
         if not (self._repair and gaps):
             return [self._finding(gap, repaired=False) for gap in gaps]
+        await self._record(gaps)
         documents = [now[i] for i in {gap.document_id for gap in gaps} if i]
-        async with self._audit.locked(documents, reopened=reopened) as held:
+        async with self._audit.locked(documents, reopened=self._reopened) as held:
             gaps = [gap for gap in gaps if gap.document_id in held.ids]
             mended = await self._fill(gaps, held)
-        reopened.update(gap.document_id for gap in gaps if gap.document_id and gap.chunk_id in mended)
+        self._reopened.update(gap.document_id for gap in gaps if gap.document_id and gap.chunk_id in mended)
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
     async def _find_gaps(self, document_ids: Sequence[UUID]) -> AsyncIterator[list[_Difference]]:
@@ -250,11 +227,20 @@ class Verification:
             await self._index.show(self._location, hidden)
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
+    async def _record(self, differences: Sequence[_Difference]) -> None:
+        if self._intend is not None:
+            reopened = {each.document_id for each in differences if each.rewrite and each.document_id}
+            await self._intend([_point(difference) for difference in differences], self._reopened | reopened)
+
     def _finding(self, difference: _Difference, *, repaired: bool) -> DifferingPoint:
         self._differences[difference.kind] += 1
         self._differences["repaired"] += repaired
-        d = difference
-        return DifferingPoint(d.kind, d.why, d.point_id, d.public_id, d.chunk_id, repaired)
+        return replace(_point(difference), repaired=repaired)
+
+
+def _point(difference: _Difference) -> DifferingPoint:
+    d = difference
+    return DifferingPoint(d.kind, d.why, d.point_id, d.public_id, d.chunk_id)
 
 
 def _unchanged(

@@ -8,7 +8,7 @@ minute.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,7 +121,6 @@ class WantedWorkers:
         demand: rows in the ledger.
         pool: the workers.
         usage: reads the use of the language model's limits.
-        used_up: returns the tenants with an exhausted budget.
     """
 
     def __init__(
@@ -129,12 +128,10 @@ class WantedWorkers:
         demand: Demand,
         pool: WorkerPool,
         usage: Callable[[], Awaitable[Sequence[LimitUse]]],
-        used_up: Callable[[], Awaitable[Collection[str]]],
     ) -> None:
         self._demand = demand
         self._pool = pool
         self._usage = usage
-        self._used_up = used_up
         self._times = CallTimes()
         self._means = {stage: MeanSeconds(first) for stage, first in _FIRST_MEAN_SECONDS.items()}
 
@@ -158,8 +155,7 @@ class WantedWorkers:
 
     async def _generate(self) -> int:
         pool, slots = self._pool, self._pool.slots["generate"]
-        held = await self._used_up()
-        rows = await self._demand.rows("generate", pool.most * slots, held=held)
+        rows = await self._demand.rows("generate", pool.most * slots)
         with suppress(Unavailable):
             self._times = call_times(await self._usage())
         return generate_workers(_sums(rows), pool.rates, pool.rates_of, self._times, slots=slots)

@@ -69,6 +69,12 @@ WORKERS_WANTED = Gauge(
     ["stage"],
     registry=REGISTRY,
 )
+BUDGETS = Gauge(
+    "foreask_budgets",
+    "Budgets of the ingest, by period and state: open or exhausted.",
+    ["period", "state"],
+    registry=REGISTRY,
+)
 ELECTED = Gauge("foreask_scheduler_elected", "1 while this scheduler is the elected one.", registry=REGISTRY)
 
 # A worker's stage

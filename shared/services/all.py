@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 
 from shared.ingest.batches.lane import BatchLane
 from shared.ingest.generate.stage import Generator
@@ -11,6 +12,7 @@ from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
+from shared.maintenance.runs.runner import Runner
 from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, scheduler
@@ -19,10 +21,13 @@ from shared.services.parts import Parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllServices(api.ApiServices):
+    """The dependencies of every role; `make_runner` returns a new runner, because a stopped one starts nothing."""
+
     parser: Parser
     generator: Generator
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
+    make_runner: Callable[[], Runner]
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
@@ -42,6 +47,7 @@ def assemble(parts: Parts) -> AllServices:
         generator=generate.generator_of(parts),
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
+        make_runner=partial(index.runner_of, parts, served.calibrator),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

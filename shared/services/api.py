@@ -10,7 +10,6 @@ from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.collections import Collection
 from shared.domain.limit_use import LimitUse
-from shared.ingest.costs.budgets import Budgets
 from shared.ingest.costs.estimator import Estimator
 from shared.ingest.trial import Trial
 from shared.ledger import Ledger
@@ -78,7 +77,6 @@ class ApiServices:
     wakeups: Wakeups
     tenant_use: TenantUse
     limiters: Limiters
-    budgets: Budgets
     estimator: Estimator
     trial: Trial
     embedders: Embedders
@@ -120,7 +118,6 @@ def assemble(parts: Parts) -> ApiServices:
         wakeups=parts.wakeups,
         tenant_use=parts.tenant_use,
         limiters=limiters,
-        budgets=parts.budgets,
         estimator=estimator,
         trial=Trial(parts.ingest_defaults, floors, parts.chat, parts.llm_limiter, embedders),
         embedders=embedders,

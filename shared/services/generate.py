@@ -42,7 +42,6 @@ def batch_lane_of(parts: Parts) -> BatchLane:
             queue_tokens=settings.llm_batch_queue_tokens,
         ),
         wakeups=parts.wakeups,
-        used_up=parts.budgets.used_up,
     )
 
 

@@ -1,16 +1,24 @@
-"""An index worker: embeds questions and chunks, writes them to Qdrant, and calibrates collections concurrently."""
+"""An index worker: embeds questions and chunks, and writes them to Qdrant; concurrently it calibrates and does runs."""
 
 from __future__ import annotations
 
+from shared.domain.runs import RunKind
 from shared.ingest.index.stage import Indexer, index_stage
+from shared.maintenance.gate import Gate
+from shared.maintenance.runs.evaluating import Evaluating
+from shared.maintenance.runs.gating import Gating
+from shared.maintenance.runs.runner import Runner
+from shared.maintenance.runs.verifying import Verifying
 from shared.providers.limiter.models import LimitedEmbedder
+from shared.query.calibrate.calibrator import Calibrator
 from shared.services.ingest import similarity_floor
 from shared.services.parts import Parts
-from shared.services.query import calibrator_of
+from shared.services.query import calibrator_of, evaluated_retriever_of
 from shared.services.worker import WorkerServices
 
 
 def assemble(parts: Parts) -> WorkerServices:
+    calibrator = calibrator_of(parts)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
@@ -18,8 +26,36 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=index_stage(*indexers_of(parts).values()),
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),
-        calibrator=calibrator_of(parts),
+        calibrator=calibrator,
+        runner=runner_of(parts, calibrator),
     )
+
+
+def runner_of(parts: Parts, calibrator: Calibrator) -> Runner:
+    """Return a runner; the stack stops it and releases its claims."""
+    ledger, retriever = parts.ledger, evaluated_retriever_of(parts)
+
+    def gate_of(accepted_failures: int) -> Gate:
+        return Gate(
+            ledger=ledger,
+            index=parts.index,
+            retriever=retriever,
+            calibrator=calibrator,
+            accepted_failures=accepted_failures,
+        )
+
+    evaluating = Evaluating(ledger.evaluations, ledger.collections, retriever)
+    verifying = Verifying(
+        ledger.verifications, ledger.collections, ledger.audit, parts.index, lambda: parts.wakeups.wake("index")
+    )
+    works = {
+        RunKind.EVALUATION: evaluating.work,
+        RunKind.GATE: Gating(ledger.gates, ledger.builds, gate_of).work,
+        RunKind.VERIFICATION: verifying.work,
+    }
+    runner = Runner(ledger.runs, works)
+    parts.stack.push_async_callback(runner.aclose)
+    return runner
 
 
 def indexers_of(parts: Parts) -> dict[str, Indexer]:

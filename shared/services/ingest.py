@@ -1,22 +1,20 @@
-"""The settings of the ingest: default options, the similarity floor, prices and budgets."""
+"""The settings of the ingest: default options, the similarity floor, prices, and their part in budgets."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from urllib.parse import urlsplit
 
+from shared.domain.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
 from shared.domain.errors import InvalidInput
 from shared.domain.tiers import Tier
 from shared.domain.usage import CostKind, Usage
-from shared.ingest.costs.budgets import Budget, Budgets
 from shared.ingest.costs.prices import Prices, cost_of, list_prices
 from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
 from shared.ingest.generate.types import Strategy
 from shared.ingest.options import IngestDefaults
 from shared.ingest.parse.document import ChunkingOptions
-from shared.ledger.work.costs import Costs
-from shared.settings import Embedding, Settings, TenantLimits
+from shared.settings import Embedding, Settings
 
 
 def ingest_defaults(settings: Settings, model: str) -> IngestDefaults:
@@ -50,13 +48,22 @@ def batch_provider_name(settings: Settings) -> str:
     return f"{parts.hostname}{port}{parts.path.rstrip('/')}"
 
 
-def budgets_of(settings: Settings, costs: Costs) -> Budgets:
-    tenants = {tenant: _budget(settings.limits_of(tenant)) for tenant in settings.tenants_with_limits}
-    return Budgets(costs, partial(price, settings), tenants, _budget(settings.limits_of_others))
+def budget_terms(settings: Settings) -> BudgetTerms:
+    """Return the part of the settings in budgets: the daily budgets of tenants, and the prices of calls."""
 
+    def limits_of(tenant: str) -> dict[BudgetUnit, int]:
+        limits, found = settings.limits_of(tenant), dict[BudgetUnit, int]()
+        if limits.tokens_per_day is not None:
+            found[BudgetUnit.TOKENS] = limits.tokens_per_day
+        if limits.cost_per_day is not None:
+            found[BudgetUnit.MONEY] = round(limits.cost_per_day * BILLIONTHS)
+        return found
 
-def _budget(limits: TenantLimits) -> Budget:
-    return Budget(limits.tokens_per_day, limits.cost_per_day)
+    def price_of(kind: CostKind, usage: Usage, model: str, tier: Tier) -> int | None:
+        known = price(settings, kind, usage, model, tier)
+        return None if known is None else round(known * BILLIONTHS)
+
+    return BudgetTerms(limits_of, price_of)
 
 
 def price(

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
+from shared.domain.budgets import BudgetTerms
 from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
-from shared.ingest.costs.budgets import Budgets
 from shared.ingest.options import IngestDefaults
 from shared.ledger import (
     Audit,
     Backlogs,
     Batches,
+    Budgets,
     BuildComparison,
     Builds,
     Calibrations,
@@ -36,18 +37,21 @@ from shared.ledger import (
     Estimates,
     Evaluations,
     Feedback,
+    Gates,
     Heartbeats,
     Jobs,
     Keys,
     Ledger,
     QueryLog,
+    RunClaims,
     Tenants,
+    Verifications,
     Webhooks,
     Work,
 )
 from shared.ledger.postgres.database import Database
 from shared.process import metrics
-from shared.services.ingest import budgets_of, ingest_defaults
+from shared.services.ingest import budget_terms, ingest_defaults
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
@@ -108,14 +112,15 @@ class Parts:
             descriptions=Descriptions(database),
             work=self._work,
             backlogs=Backlogs(database),
-            batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease),
+            batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease, terms=self._terms),
             demand=Demand(database),
             dead_letters=DeadLetters(database),
             audit=Audit(database),
             query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
-            costs=self._costs,
+            costs=Costs(database, self._terms),
+            budgets=Budgets(database, self._terms),
             estimates=Estimates(database),
             counters=Counters(database),
             keys=Keys(database),
@@ -123,6 +128,14 @@ class Parts:
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
             evaluations=Evaluations(database),
+            verifications=Verifications(database),
+            gates=Gates(database),
+            runs=RunClaims(
+                database,
+                worker=self._worker,
+                lease=self.settings.tuning.lease,
+                embeddings=list(self.embeddings),
+            ),
             jobs=Jobs(database),
         )
 
@@ -268,16 +281,12 @@ class Parts:
         }
 
     @cached_property
-    def budgets(self) -> Budgets:
-        return budgets_of(self.settings, self._costs)
+    def _terms(self) -> BudgetTerms:
+        return budget_terms(self.settings)
 
     @cached_property
-    def _costs(self) -> Costs:
-        return Costs(self.database)
-
-    @property
     def _worker(self) -> str:
-        """The name of this process in the ledger."""
+        """The name of this process in its claims."""
         return f"{socket.gethostname()}:{os.getpid()}"
 
     @cached_property
@@ -290,6 +299,6 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
-            used_up=self.budgets.used_up,
+            terms=self._terms,
             embeddings=list(self.embeddings),
         )

@@ -1,4 +1,4 @@
-"""The dependencies of queries and calibrations."""
+"""The dependencies of queries, calibrations and evaluations."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def retriever_of(parts: Parts) -> Retriever:
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
         tokens=token_counter(parts.settings.llm_tokenizer),
+    )
+
+
+def evaluated_retriever_of(parts: Parts) -> Retriever:
+    """Return the retriever of evaluations, which count no tokens of texts.
+
+    Strategies with rewriting are searched without it, and say so, if the process has no language model.
+    """
+    rewriter = None if parts.settings.llm_model is None else _rewriter(parts)
+    return Retriever(
+        query_embedders(parts), parts.index, rewriter=rewriter, reranker=reranker_of(parts.settings, parts.stack)
     )
 
 

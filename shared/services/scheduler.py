@@ -66,7 +66,7 @@ def wanted_of(parts: Parts) -> WantedWorkers:
         rates=Rates() if limits is None else limits.rates,
         rates_of=(lambda _: Rates()) if limits is None else limits.of,
     )
-    return WantedWorkers(parts.ledger.demand, pool, _usage_of(parts, limits), parts.budgets.used_up)
+    return WantedWorkers(parts.ledger.demand, pool, _usage_of(parts, limits))
 
 
 def _usage_of(parts: Parts, limits: ProviderLimits | None) -> Callable[[], Awaitable[Sequence[LimitUse]]]:

@@ -11,8 +11,9 @@ from shared.ingest.drain import Stage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import Settings
 
-if TYPE_CHECKING:  # a parse worker has none of them
+if TYPE_CHECKING:  # a parse worker has none of these
     from shared.ingest.batches.lane import BatchLane
+    from shared.maintenance.runs.runner import Runner
     from shared.providers.limiter.limiter import Limiter
     from shared.query.calibrate.calibrator import Calibrator
 
@@ -30,6 +31,7 @@ class WorkerServices:
         warm_ups: functions that start resources of the stage before the first document.
         calibrator: calibrates collections concurrently; None for roles that do not.
         batch_lane: works on batches concurrently; None for roles that do not.
+        runner: does runs concurrently; None for roles that do not.
     """
 
     settings: Settings
@@ -40,6 +42,7 @@ class WorkerServices:
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     calibrator: Calibrator | None = None
     batch_lane: BatchLane | None = None
+    runner: Runner | None = None
 
     async def start(self) -> None:
         """Start the stage's resources, and request a first wake-up, because work may be due already."""
@@ -48,6 +51,8 @@ class WorkerServices:
         self.wakeups.start()
 
     def stop(self) -> None:
-        """Start no more calls of providers."""
+        """Start no more calls of providers, and release the claimed runs."""
+        if self.runner is not None:
+            self.runner.stop()
         for limiter in self.limiters:
             limiter.stop()

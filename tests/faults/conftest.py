@@ -36,6 +36,9 @@ SETTINGS = {
     "grace": 5,
     "log_level": "info",
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
+    "llm_input_price": 0.225,
+    "llm_output_price": 0.9,
+    "embedding_price": 0,
     "calibrate": False,  # its embeddings would be counted as a scenario's
 }
 # `make test` runs these; all others are marked slow.

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import Settings
-from tests.support.api import calling
+from tests.support.api import calling, running
 from tests.support.deployment import ScriptedProvider
 
 
@@ -18,6 +19,13 @@ async def client(
     """Yield a client of an API with an empty ledger and a provider without faults."""
     async with calling(settings, services) as client:
         yield client
+
+
+@pytest.fixture
+async def runner(services: AllServices) -> AsyncIterator[Runner]:
+    """Do due runs during the test."""
+    async with running(services) as runner:
+        yield runner
 
 
 @pytest.fixture

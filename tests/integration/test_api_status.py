@@ -2,7 +2,8 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -10,8 +11,8 @@ from sqlalchemy import text
 from api.progress.bottleneck import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
+from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, Period, SetBy
 from shared.domain.limit_use import LimitUse
-from shared.ingest.costs.budgets import BudgetUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
@@ -145,12 +146,25 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
 def test_most_important_bottleneck_is_shown():
     backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 12.0, timedelta(seconds=20), {})
     up = dict.fromkeys(("ledger", "broker", "qdrant", "uploads"), True)
-    used_up, minute = BudgetUse(10, None, 10, 0.0), timedelta(minutes=1)
+    kinds = (Period.MONTH, BudgetUnit.MONEY, SetBy.OPERATOR)
+    budget = Budget(
+        uuid4(),
+        "default",
+        "handbook",
+        None,
+        *kinds,
+        2 * BILLIONTHS,
+        BILLIONTHS,
+        0,
+        1,
+        datetime(2026, 12, 1, tzinfo=UTC),
+    )
+    used_up, minute = [budget, replace(budget, spent=2 * BILLIONTHS)], timedelta(minutes=1)
     full = LimitUse("llm requests", 100, 91, 0, None, "closed", timedelta(), "llm", "requests", None)
     held = [replace(full, cooldown=minute), replace(full, breaker="open", used=0)]
 
-    def bottleneck(uses=(), workers=1, budget=None, parts=up, work=backlog):
-        return pace(work, parts, uses, {"generate": workers}, budget)
+    def bottleneck(uses=(), workers=1, budgets=(), parts=up, work=backlog):
+        return pace(work, parts, uses, {"generate": workers}, budgets)
 
     assert bottleneck(held, 0, used_up, up | {"qdrant": False, "uploads": False}).sentence == (
         "Qdrant and the store of uploads do not answer."
@@ -158,7 +172,14 @@ def test_most_important_bottleneck_is_shown():
     assert bottleneck(held, 0, used_up).cause == "breaker"
     assert bottleneck(held[:1], 0, used_up).sentence == "The llm provider requested a wait of 60 s."
     assert bottleneck([full], 0, used_up).sentence == "Llm requests: 91 of 100 per minute are used."
-    assert bottleneck([replace(full, used=90)], 0, used_up).cause == "budget"
+    assert bottleneck([replace(full, used=90)], 0, used_up).sentence == (
+        "The monthly budget of 2 for the collection 'handbook' is used up: no questions are generated until 2026-12-01"
+        " in UTC, or until it is raised. Until then, documents are found by their texts."
+    )
+    assert bottleneck(budgets=used_up[:1]).cause == "working"
+    assert (
+        bottleneck(budgets=used_up, work=replace(backlog, stages={"parse": Waiting(1, 0, 0, None)})).cause != "budget"
+    )
     flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
     assert bottleneck([flying]).sentence == "Llm requests: 8 of at most 8 calls are running."
     dry = replace(full, used=0, flex_pause=minute)

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 from qdrant_client import models
 
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.domain.verification import DifferingPoint
+from shared.maintenance.verification import Verification
 from shared.services import build
 from tests.support.api import serving, work
 from tests.support.backups import commands, run

@@ -350,7 +350,7 @@ async def test_stale_claim_changes_nothing(services, library, lane):
         batches.finish(stale, None),
         batches.drop_lines(stale, [1]),
         batches.settle(stale, [], output_bytes=1, error_bytes=1),
-        batches.fill(stale, 1, key_of=lane.lines.key_of, line_of=lane.lines.planned),
+        batches.fill(stale, 1, key_of=lane.lines.key_of, line_of=lane.lines.planned, reserve_of=lane.lines.reserve_of),
     ):
         with pytest.raises(LeaseLost):
             await change

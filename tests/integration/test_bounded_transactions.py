@@ -12,11 +12,12 @@ from shared.domain.errors import JobIsOpen, Unavailable
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
+from shared.domain.verification import DifferingPoint
 from shared.domain.work import NewChunk
 from shared.ledger import Work
 from shared.ledger.erasure.leftover_rows import Remains
 from shared.ledger.postgres.database import Database
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.maintenance.verification import Verification
 from tests.support.api import work
 
 

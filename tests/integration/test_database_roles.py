@@ -104,7 +104,6 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     assert await state_of(services, indexed) == DocumentState.FAILED
     assert "document.failed" in {delivery.type for delivery in await services.ledger.webhooks.page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
-    assert await parsing.ledger.work.due()
 
 
 async def test_parse_role_reads_no_texts_or_questions(services, parsing):

@@ -11,12 +11,15 @@ from foreask_client import AsyncClient
 from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
+from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Conflict, LeaseLost, NotFound, Unavailable
 from shared.domain.index_location import index_location_of
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
+from shared.domain.runs import RunKind
 from shared.domain.usage import Usage
+from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.domain.work import PaidReply
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
@@ -24,7 +27,9 @@ from shared.ledger.documents import build_sync
 from shared.ledger.documents.listing import Wanted
 from shared.ledger.erasure.erasures import TABLES_OF_TENANT
 from shared.ledger.erasure.leftover_rows import Remains
+from shared.ledger.feedback.evaluations import EvaluationRequest
 from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.runs.gates import GateRequest
 from shared.ledger.work.work import SQL
 from shared.maintenance.erasure_check import ErasureCheck, ErasureScope
 from shared.settings import ApiKey
@@ -130,7 +135,10 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         )
         question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
         await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
-        await services.ledger.evaluations.start(tenant, "default", "harbours", 1)
+        await services.ledger.evaluations.start(collection, "harbours", EvaluationRequest([question], ["text"], "text"))
+        await services.ledger.verifications.start(collection, repair=False)
+        build = (await services.ledger.builds.list(tenant, "default"))[0]
+        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
     await services.cleaner.clean()
 
 
@@ -298,7 +306,11 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     await log_query(services, "default", other)
     for name in ("default", "other"):
         await services.ledger.evaluations.save_set("default", name, "set", [])
-        await services.ledger.evaluations.start("default", name, "set", 0)
+        of = await services.ledger.collections.get("default", name)
+        await services.ledger.evaluations.start(of, "set", EvaluationRequest([], ["text"], "text"))
+        await services.ledger.verifications.start(of, repair=False)
+        build = (await services.ledger.builds.list("default", name))[0]
+        await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
     assert await check(tenant="default", collection="default")
 
     erasure = await services.ledger.erasures.start("default", "default")
@@ -312,8 +324,8 @@ async def test_collection_erasure_deletes_data_of_every_build(services, provider
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
-    for table in ("labelled_sets", "evaluations"):
-        assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
+    for table in ("labelled_sets", "evaluations", "gates", "verifications", "runs"):
+        assert await run(services, f"SELECT DISTINCT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.location)
     assert await run(services, DIFFERENCES) == []
@@ -372,6 +384,27 @@ async def test_document_erasure_deletes_questions_and_query_references(services,
     assert (await services.ledger.documents.get("default", other.id)).state == "ready"
     with pytest.raises(NotFound):
         await services.ledger.erasures.start_document(document.id)
+
+
+async def test_document_erasure_removes_its_findings(services, provider, library, check):
+    documents = [await library.add(f"The text {number}.", f"{number}.md") for number in range(2)]
+    await work(services)
+    ledger = services.ledger
+    await ledger.verifications.start(await library.collection(), repair=True)
+    claim = await ledger.runs.claim([RunKind.VERIFICATION])
+    findings = [DifferingPoint("missing", "not stored", str(uuid4()), document.id, None) for document in documents]
+    unknown = DifferingPoint("orphaned", "its document is not in the ledger", str(uuid4()), None, None)
+    await ledger.verifications.save(
+        claim, Position(), VerificationCounts(), findings=[*findings, unknown], intended=findings
+    )
+    assert "postgresql verifications" in await check(document_id=documents[0].id)
+
+    await finished(services, await ledger.erasures.start_document(documents[0].id))
+
+    assert await check(document_id=documents[0].id) == {}
+    saved = await ledger.verifications.newest("default", "default")
+    assert saved.findings == [findings[1], unknown]
+    assert (await ledger.verifications.saved(claim)).intended == findings[1:]
 
 
 async def test_query_logged_while_erasure_waits_names_no_chunk(services, provider, library):
@@ -739,7 +772,7 @@ async def test_late_replies_for_erased_document_are_not_stored(services, provide
 
     await generating.settle(answers)
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(late, "scripted", [reply], Usage(1, 1), 1)
+        await services.ledger.work.keep_replies(late, [reply], Usage(1, 1), 1, Reserve("scripted", Usage()))
     again = Retry(timedelta(), "cut short")
     failed = FailedAttempt(late.lease, again, content_key=late.content_key, tenant=late.tenant, replies=[reply])
     await services.ledger.work.settle_generated([failed])

@@ -366,6 +366,7 @@ def test_saved_runs_are_compared_without_provider_calls(foreask, provider, tmp_p
     assert "bm25" not in out
 
 
+@pytest.mark.usefixtures("runner")
 @pytest.mark.parametrize("kind", ["external_ids", "chunk_ids"])
 async def test_served_collection_is_evaluated_over_api(settings, services, library, tmp_path, kind):
     for number, text in enumerate(TEXTS):
@@ -396,6 +397,7 @@ async def test_served_collection_is_evaluated_over_api(settings, services, libra
     assert "default: 6 questions of users" in markdown.page(results)
 
 
+@pytest.mark.usefixtures("runner")
 async def test_rate_limited_evaluation_finishes(settings, services, library, provider, tmp_path):
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}")

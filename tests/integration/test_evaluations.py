@@ -1,6 +1,5 @@
 """Labelled sets and evaluations over the API: stored, run concurrently with requests, deleted."""
 
-import asyncio
 import json
 from dataclasses import asdict
 from datetime import datetime
@@ -10,8 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.collections import CollectionOptions, Weights
+from shared.domain.runs import RunKind
+from shared.ledger.feedback.evaluations import EvaluationRequest
 from tests.support.api import serving, work
 from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
+from tests.support.waiting import eventually
 
 SET = "/v1/collections/default/labelled/birds"
 RUNS = "/v1/collections/default/evaluations"
@@ -32,11 +34,22 @@ async def labelled(services, library):
     return [{"question": question, "external_ids": names} for question, names in answers.items()]
 
 
+@pytest.fixture(autouse=True)
+def _worker(runner):
+    """Do due runs during every test."""
+
+
+async def shown(api, run):
+    return (await api.get(f"{RUNS}/{run['id']}")).json()
+
+
 async def finished(api, run):
-    async with asyncio.timeout(30):
-        while (shown := (await api.get(f"{RUNS}/{run['id']}")).json())["state"] == "running":
-            await asyncio.sleep(0.02)
-    return shown
+    await eventually(lambda: _has_ended(api, run))
+    return await shown(api, run)
+
+
+async def _has_ended(api, run):
+    return (await shown(api, run))["state"] not in ("queued", "running")
 
 
 async def test_labelled_set_is_stored_used_and_deleted(settings, services, labelled):
@@ -159,15 +172,24 @@ async def test_single_channel_scores_ignore_calibrated_weights(settings, service
     assert after["text+bm25 rrf"] == pytest.approx(before["text+bm25 rrf"])
 
 
-async def test_old_evaluations_are_deleted_but_running_ones_kept(services, library):
-    await library.add("Herons nest in reeds.", "herons")
-    evaluations = services.ledger.evaluations
-    first, *_, last = [await evaluations.start("default", "default", None, 1) for _ in range(102)]
-    for run in (first, last):
-        assert (await evaluations.run_of("default", "default", run.id)).state == "running"
-    async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-    await evaluations.start("default", "default", None, 1)
+async def test_old_evaluations_are_deleted_but_open_ones_kept(services, library, runner):
+    await runner.aclose()
+    collection = await library.collection()
+    evaluations, request = services.ledger.evaluations, EvaluationRequest([LABELLED], ["text"], "text")
+
+    async def claimed():
+        run = await evaluations.start(collection, None, request)
+        claim = await services.ledger.runs.claim([RunKind.EVALUATION])
+        assert claim.id == run.id
+        return claim
+
+    first = await claimed()
+    for _ in range(101):
+        await evaluations.finish(await claimed(), {"per_query": {}, "rows": []})
+    assert len(await evaluations.runs("default", "default")) == 101
+    assert (await evaluations.run_of("default", "default", first.id)).state == "running"
+    await services.ledger.runs.fail(first, "It failed.")
+    await evaluations.start(collection, None, request)
     assert len(await evaluations.runs("default", "default")) == 100
 
 
@@ -197,21 +219,7 @@ async def test_invalid_evaluation_is_refused_with_reason(settings, services, lib
     assert refused.json()["detail"].startswith(refusal[1])
 
 
-async def test_run_stops_on_deletion_and_process_exit(settings, services, labelled, provider):
-    slow = {"questions": labelled * 100, "strategies": ["text"]}
-    many = [question | {"question": f"{question['question']} {n}"} for n, question in enumerate(slow["questions"])]
-    async with serving(settings, services) as api:
-        first = (await api.post(RUNS, json=slow | {"questions": many})).json()
-        second = (await api.post(RUNS, json=slow | {"questions": many})).json()
-        refused = await api.post(RUNS, json=slow | {"questions": many})
-        await api.delete(f"{RUNS}/{first['id']}")
-    assert refused.status_code == 429
-    async with serving(settings, services) as api:
-        remaining = (await api.get(RUNS)).json()["items"]
-    assert [(run["id"], run["state"]) for run in remaining] == [(second["id"], "interrupted")]
-
-
-async def test_failed_run_has_reason_and_abandoned_is_interrupted(settings, services, labelled, provider):
+async def test_failed_run_has_reason(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(refuse_containing=labelled[0]["question"])
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
@@ -219,38 +227,42 @@ async def test_failed_run_has_reason_and_abandoned_is_interrupted(settings, serv
     assert run["state"] == "failed"
     assert "the embedding provider answered 400" in run["error"]
 
-    started = await services.ledger.evaluations.start("default", "default", None, 3)
-    async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-    assert (await services.ledger.evaluations.run_of("default", "default", started.id)).state == "interrupted"
-
 
 async def test_run_waits_for_unavailable_provider(settings, services, labelled, provider):
     async with serving(settings, services) as api:
         provider.script(down=True)
+        before = provider.stats()["embeddings"]
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
-        await asyncio.sleep(1)
-        assert (await api.get(f"{RUNS}/{started['id']}")).json()["state"] == "running"
+        await eventually(lambda: provider.stats()["embeddings"] > before + 1)  # it tried again
+        assert (await shown(api, started))["state"] == "running"
         provider.script(down=False)
         run = await finished(api, started)
     assert run["state"] == "done"
     assert run["results"]["rows"][0]["ndcg@10"] == pytest.approx(EXPECTED_NDCG, abs=1e-5)
 
 
-async def test_long_search_is_not_mistaken_for_interruption(settings, services, labelled, provider):
+async def test_lease_is_extended_during_long_search(settings, services, labelled, provider, runner):
     async with serving(settings, services) as api:
-        provider.script(embedding_latency_seconds=3)
-        started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        provider.script(embedding_latency_seconds=5)
+        await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})
+        await eventually(lambda: runner.claimed == 1)
         async with services.database.begin() as connection:
-            await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
-        await asyncio.sleep(1.5)
-        assert (await api.get(f"{RUNS}/{started['id']}")).json()["state"] == "running"
+            await connection.execute(text("UPDATE runs SET leased_until = now() + interval '20 seconds'"))
+        await eventually(lambda: _is_leased(services))
 
 
-async def test_run_over_replaced_build_fails(settings, services, labelled, provider):
+async def _is_leased(services):
+    async with services.database.begin() as connection:
+        return (
+            await connection.execute(text("SELECT leased_until > now() + interval '25 seconds' FROM runs"))
+        ).scalar()
+
+
+async def test_run_over_replaced_build_fails(settings, services, labelled, provider, runner):
     async with serving(settings, services) as api:
         provider.script(embedding_latency_seconds=0.5)
         started = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        await eventually(lambda: runner.claimed == 1)
         build = await services.ledger.builds.start(
             "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
         )

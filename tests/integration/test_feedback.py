@@ -8,8 +8,9 @@ import pytest
 from api.schemas.feedback import AcceptedPage, FeedbackReply
 from api.schemas.queries import RetrieveReply
 from shared.domain.ids import accepted_id, accepted_point_id
+from shared.domain.verification import DifferingPoint
 from shared.ingest.index.stage import _settle, index_batch
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.maintenance.verification import Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index

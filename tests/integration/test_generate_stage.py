@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.budgets import Reserve
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import LeaseLost, RateLimited, Refused, Unavailable
 from shared.domain.retry import Dead, Retry
@@ -298,7 +299,7 @@ async def test_replies_of_reclaimed_chunk_are_not_stored(services, library, prov
     await claimed(services)
 
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(chunk, "scripted", (), Usage(100, 10), 1)
+        await services.ledger.work.keep_replies(chunk, (), Usage(100, 10), 1, Reserve("scripted", Usage()))
 
 
 async def test_no_call_starts_after_possible_lease_expiry(services, library, provider):

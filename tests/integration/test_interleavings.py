@@ -16,10 +16,11 @@ from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.retry import Dead, Retry
 from shared.domain.states import DocumentState
 from shared.domain.usage import Usage
+from shared.domain.verification import DifferingPoint
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.documents.dead_letters import Choice
 from shared.ledger.feedback.query_log import QueryLogEntry
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from shared.vectors.lifecycle import _INDEXED
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found

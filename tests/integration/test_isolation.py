@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.domain.collections import Baseline
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.domain.verification import DifferingPoint
+from shared.maintenance.verification import Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.hits import SectionKey

@@ -358,6 +358,7 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
 
     expected = [(evaluation, "evaluation"), (build_id, "build"), (reindex, "reindex"), (load, "load")]
     assert [(str(job.id), job.kind) for job in found] == expected
+    assert found[0].state == "running"  # it is queued
     only = JobPage.model_validate_json((await client.get("/v1/jobs", params={"kind": "load"})).content)
     assert [str(job.id) for job in only.items] == [load]
     await act(client, build_id, "pause", 409)

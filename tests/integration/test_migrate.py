@@ -18,7 +18,7 @@ from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
 from tests.integration.test_builds import cleaned
-from tests.support.api import application, calling, serving, work
+from tests.support.api import application, calling, running, serving, work
 from tests.support.pages import commands_of, foreask_with_background, settings_of
 
 PAGE = "migrate.md"
@@ -41,7 +41,7 @@ async def two_embeddings(settings, services, provider):
 @pytest.fixture
 async def server(two_embeddings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    async with serving(two_embeddings.settings, two_embeddings) as http:
+    async with serving(two_embeddings.settings, two_embeddings) as http, running(two_embeddings):
         monkeypatch.setenv("FOREASK_URL", str(http.base_url))
         yield http
 

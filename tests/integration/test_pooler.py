@@ -13,9 +13,10 @@ from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from shared.domain.errors import Unavailable
+from shared.domain.verification import DifferingPoint
 from shared.ledger.postgres.database import Database
 from shared.ledger.postgres.schema import migrate
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.maintenance.verification import Verification
 from shared.services import build, parts
 from tests.conftest import Library
 from tests.support.api import work

@@ -65,6 +65,7 @@ async def test_async_client_covers_document_lifecycle(server, services, tmp_path
         assert (raised.value.status, raised.value.type) == (404, "not-found")
 
 
+@pytest.mark.usefixtures("runner")
 async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
     def use():
         with Client(server, KEYS["alice"]) as foreask:
@@ -91,6 +92,9 @@ async def test_sync_client_covers_batch_collections_keys_and_erasure(server):
             events.close()
             assert progress.name == "progress"
             assert [event.name for event in foreask.verify("default")][-1] == "done"
+            assert foreask.verification("default")["state"] == "done"
+            with pytest.raises(ApiError, match="no running verification"):
+                foreask.cancel_verification("default")
             assert foreask.me().tenant == "alice"
             assert foreask.health()["status"] in {"ready", "degraded"}
             erasure = foreask.delete_collection("faq")

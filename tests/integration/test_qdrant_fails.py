@@ -17,9 +17,10 @@ from structlog.testing import capture_logs
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
+from shared.domain.verification import DifferingPoint
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
-from shared.maintenance.verification import DifferingPoint, Verification
+from shared.maintenance.verification import Verification
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from tests.conftest import Library

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 
 import orjson
@@ -15,11 +14,8 @@ from structlog.testing import capture_logs
 from api.http import request_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
-from shared.ledger.work.work import Work
-from shared.services.ingest import budgets_of
 from shared.settings import TenantLimits
-from tests.conftest import Library
-from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
+from tests.support.api import as_tenant, calling, left_behind, serving, with_keys
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 JSON = {"content-type": "application/json"}
@@ -151,52 +147,6 @@ async def test_tenant_counters_expire(services, settings, limited):
         keys = [key async for key in redis.scan_iter("foreask:use:*")]
         assert sorted(key.split(b":")[3] for key in keys) == [b"requests", b"uploads"]
         assert all([await redis.pttl(key) > 0 for key in keys])
-
-
-async def test_exhausted_budget_defers_questions_but_texts_are_searchable(services, settings, library, provider):
-    one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
-    budgets = budgets_of(one, services.ledger.costs)
-    limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
-    before = await budgets.used_up()
-    await library.add("The harbour opens at nine.")
-    await work(services)
-    await library.add("The keeper lives alone.")
-    await Library(services, "other").add("The ferry leaves at ten.")
-    await work(services, "parse", "index")
-    at_once = await budgets.used_up()
-    budgets._read_at = -1e9  # as if seconds had passed
-    claimed = (await limited.claim_to_generate(10)).chunks
-    async with calling(one, replace(services, budgets=budgets)) as client:
-        status = (await client.get("/v1/status")).json()
-        found = (await client.post("/v1/retrieve", json={"question": "Who lives alone?"})).json()
-
-    assert (before, at_once) == (frozenset(), frozenset())  # the budget is read only every few seconds
-    assert [chunk.tenant for chunk in claimed] == ["other"]
-    assert status["documents"] == {"ready": 1, "searchable": 1}
-    assert status["budget"]["tokens"] > 1
-    assert "used up" in status["budget"]["notice"]
-    assert "keeper" in found["chunks"][0]["text"]
-
-
-async def test_money_budget_counts_ingest_costs(services, settings, library, provider):
-    one = settings.model_copy(
-        update={
-            "tenant_limits": {"default": TenantLimits(cost_per_day=0.5)},
-            "llm_input_price": 1.0,
-            "llm_output_price": 1.0,
-        }
-    )
-    await library.add("The harbour opens at nine.")
-    await work(services)
-    use = await budgets_of(one, services.ledger.costs).of("default")
-    expensive = one.model_copy(update={"llm_input_price": 1e6})
-
-    assert use is not None
-    assert 0 < use.cost < 0.5
-    assert not use.used_up
-    assert use.unpriced_calls == provider.stats()["embeddings"] > 0
-    assert await budgets_of(expensive, services.ledger.costs).used_up() == {"default"}
-    assert await budgets_of(one, services.ledger.costs).of("other") is None
 
 
 async def test_excess_requests_of_process_get_503_with_retry(services, settings):

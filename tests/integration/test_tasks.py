@@ -27,7 +27,8 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
             await asyncio.to_thread(loop.close)
             app.close()
         assert role in WORK_QUEUES
-        assert queues == [role, *{"index": ["calibrate"], "generate": ["batches"]}.get(role, [])]
+        others = {"index": ["calibrate", "runs"], "generate": ["batches"]}
+        assert queues == [role, *others.get(role, [])]
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
     assert not await services.ledger.heartbeats.seen()  # a worker that stops cleanly deletes its row

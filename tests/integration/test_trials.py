@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.settings import TenantLimits
+from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
 from tests.support.tables import columns
@@ -97,12 +97,16 @@ async def test_invalid_trial_is_rejected(client, own):
 
 
 async def test_exhausted_budget_rejects_trial(services, settings, provider):
-    limited = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(tokens_per_day=1)}})
+    for collection, limit in ((None, 10**6), ("default", 1)):
+        kinds = (Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT)
+        await services.ledger.budgets.set(NewBudget("default", collection, None, *kinds, limit))
     await Library(services).add("A text about a lighthouse and its keeper.")
     await work(services)
-    async with calling(limited) as client:
-        reply = await client.post("/v1/try", json={"text": TEXT})
-    assert (reply.status_code, reply.json()["detail"][:16]) == (429, "The daily budget")
+    async with calling(settings, services) as client:
+        refused = await client.post("/v1/try", json={"text": TEXT, "collection": "default"})
+        accepted = await client.post("/v1/try", json={"text": TEXT})
+    assert (refused.status_code, accepted.status_code) == (429, 200)
+    assert refused.json()["detail"] == "The total budget of 1 tokens for the collection 'default' is used up."
 
 
 async def test_similarity_compares_questions_with_texts_and_their_questions(client, provider):

@@ -3,17 +3,28 @@
 import asyncio
 import random
 from collections import Counter
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import count
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from qdrant_client import models
 
+from shared.broker.wakeups import Wakeups
+from shared.domain.errors import LeaseLost, Unavailable
 from shared.domain.ids import question_point_id
+from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
-from shared.maintenance.verification import DifferingPoint, Verification, VerificationCounts
-from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
+from shared.domain.verification import DifferingPoint, Position, VerificationCounts
+from shared.ledger.documents.audit import Audit
+from shared.ledger.runs.verifications import Verifications
+from shared.maintenance.runs.verifying import Verifying
+from shared.maintenance.verification import Verification
+from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.waiting import eventually
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -73,10 +84,15 @@ async def indexed(services, library, provider):
     await work(services)
     await library.add(text("a second edition"), "0.md")
     await work(services)
-    async with services.database.begin() as connection:
-        await connection.exec_driver_sql("DELETE FROM sweeps")  # as if they had been done
+    await forget_sweeps(services)
     provider.reset()
     return IndexedCollection(services, await library.collection())
+
+
+async def forget_sweeps(services):
+    """Delete the sweeps, as if they had been done: a point that waits for one is not a finding."""
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("DELETE FROM sweeps")
 
 
 def visible_state(points):
@@ -331,6 +347,7 @@ async def test_missing_text_points_of_dead_chunks_are_accepted(services, library
     assert (await indexed.verify())[0] == []
 
 
+@pytest.mark.usefixtures("runner")
 async def test_verification_route_returns_object_or_event_stream(indexed, settings, monkeypatch):
     before = await indexed.points()
     removed = sorted(before)[:3]
@@ -342,7 +359,7 @@ async def test_verification_route_returns_object_or_event_stream(indexed, settin
         summary = (await client.post(address, json={})).json()
         assert {finding["point_id"] for finding in summary.pop("findings")} == set(removed)
         assert summary == {"documents": 5, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
-        assert wakes == []
+        assert wakes == ["runs"]
 
         accept = {"accept": "text/event-stream"}
         async with client.stream("POST", address, json={"repair": True}, headers=accept) as response:
@@ -351,19 +368,23 @@ async def test_verification_route_returns_object_or_event_stream(indexed, settin
     assert {name for name, _ in events} == {"progress", "finding", "done"}
     assert {data["point_id"] for name, data in events if name == "finding"} == set(removed)
     assert events[-1] == ("done", summary | {"repaired": 3})
-    assert wakes == ["index"]
+    assert wakes[:2] == ["runs", "runs"]
+    assert set(wakes[2:]) == {"index"}
 
 
-async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch):
-    monkeypatch.setattr("api.routes.verification._FINDINGS_MAX", 2)
+@pytest.mark.usefixtures("runner")
+@pytest.mark.parametrize("repair", [False, True])
+async def test_findings_in_reply_are_limited(indexed, settings, monkeypatch, repair):
+    monkeypatch.setattr("shared.maintenance.runs.verifying.MOST_FINDINGS", 2)
     before = await indexed.points()
     await indexed.remove(*before)
     async with calling(settings, indexed.services) as client:
-        summary = (await client.post("/v1/collections/default/verify", json={})).json()
+        summary = (await client.post("/v1/collections/default/verify", json={"repair": repair})).json()
 
     assert (len(summary["findings"]), summary["missing"]) == (2, len(before))
 
 
+@pytest.mark.usefixtures("runner")
 async def test_tenants_cannot_verify_each_others_collections(services, settings, library, provider):
     async with calling(with_keys(settings), services) as client:
         body = {"text": "The tide of the harbour.", "filename": "a.md", "collection": "mine"}
@@ -396,34 +417,256 @@ async def test_interrupted_verification_resumes(indexed, monkeypatch):
     assert rounds > 5
 
 
-async def test_verification_resumes_from_cursor_over_http(client, services, library, provider):
+@pytest.mark.usefixtures("runner")
+async def test_verification_resumes_from_cursor_over_http(services, settings, library, provider, monkeypatch):
     for number in range(3):
         await library.add(text(number), f"{number}.md")
     await work(services)
     address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
-    whole = [event async for event in events_of(await client.post(address, json={}, headers=accept))]
-    cursor = next(data["cursor"] for name, data in whole if name == "progress")
+    shown, page = asyncio.Event(), Audit.page
 
-    reply = await client.post(address, json={"cursor": cursor}, headers=accept)
-    rest = [event async for event in events_of(reply)]
-    assert [name for name, _ in rest] == ["progress", "done"]
-    assert rest[-1][1] == whole[-1][1] | {"points": 0}
+    async def later(*arguments, **named):
+        await shown.wait()
+        return await page(*arguments, **named)
 
-    reply = await client.post(address, json={"cursor": "bm9uZQ"})
-    assert reply.status_code == 400
+    monkeypatch.setattr(Audit, "page", later)
+    async with serving(settings, services) as client:
+        whole = []
+        async with client.stream("POST", address, json={}, headers=accept) as response:
+            async for name, data in events_of(response):
+                whole.append((name, data))
+                if data["points"]:
+                    shown.set()
+        cursor = next(data["cursor"] for name, data in whole if name == "progress" and data["points"])
+
+        reply = await client.post(address, json={"cursor": cursor}, headers=accept)
+        rest = [event async for event in events_of(reply)]
+        assert {name for name, _ in rest[:-1]} == {"progress"}
+        assert rest[-1] == ("done", whole[-1][1] | {"points": 0})
+
+        reply = await client.post(address, json={"cursor": "bm9uZQ"})
+        assert reply.status_code == 400
 
 
-async def test_concurrent_verifications_are_limited_per_tenant(indexed, settings):
-    address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
-    async with calling(with_keys(settings), indexed.services) as client:
-        for tenant in ("alice", "bob"):
-            made = await client.put("/v1/collections/default", json={}, headers=as_tenant(tenant))
-            assert made.status_code == 201
-        sent = [
-            client.post(address, json={}, headers=as_tenant("alice") | headers) for headers in (accept, {}, {}, accept)
-        ]
-        replies = await asyncio.gather(*sent, client.post(address, json={}, headers=as_tenant("bob")))
-        later = await client.post(address, json={}, headers=as_tenant("alice"))
+# --- runs of verifications ---
 
-    assert sorted(reply.status_code for reply in replies[:4]) == [200, 200, 429, 429]
-    assert [reply.status_code for reply in (replies[4], later)] == [200, 200]
+ADDRESS = "/v1/collections/default/verify"
+EVENTS = {"accept": "text/event-stream"}
+
+
+class Killed(Exception):
+    """The process of a worker ends."""
+
+
+class DyingVerifications(Verifications):
+    """Verifications of a worker that is killed before or after it saves for the n-th time."""
+
+    def __init__(self, database, nth, *, after):
+        super().__init__(database)
+        self._saves = count(1)
+        self._nth = nth
+        self._after = after
+
+    async def save(self, *arguments, **named):
+        killed = next(self._saves) == self._nth
+        if killed and not self._after:
+            raise Killed
+        await super().save(*arguments, **named)
+        if killed:
+            raise Killed
+
+
+def verifying(services, verifications=None):
+    ledger = services.ledger
+    chosen = verifications or ledger.verifications
+    return Verifying(chosen, ledger.collections, ledger.audit, services.index, lambda: None)
+
+
+async def claimed(services):
+    return await services.ledger.runs.claim([RunKind.VERIFICATION])
+
+
+async def lose_leases(services):
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE runs SET leased_until = now() - interval '1 second'")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("repair", [False, True])
+async def test_killed_worker_loses_no_finding_and_no_repair(indexed, provider, monkeypatch, repair, after):
+    for name, size in (("_POINTS", 30), ("_CHUNKS", 2), ("_DOCUMENTS", 3)):
+        monkeypatch.setattr(f"shared.maintenance.verification.{name}", size)
+    before, services = await indexed.points(), indexed.services
+    whole = sorted(before)
+    lost, hidden = whole[::7], [identity for identity in whole[1::7] if identity not in whole[::7]]
+    a_text = next(p for identity, p in before.items() if "question" not in p.payload and identity not in lost)
+    strays = [str(uuid4()) for _ in range(5)]
+
+    for nth in count(1):
+        await indexed.remove(*lost)
+        await indexed.client.set_payload(indexed.name, {"hidden": True}, points=hidden, wait=True)
+        for stray in strays:
+            await indexed.write(a_text, stray, chunk_id=stray)
+        run = await services.ledger.verifications.start(indexed.collection, repair=repair)
+        dying = verifying(services, DyingVerifications(services.database, nth, after=after))
+        killed = True
+        with suppress(Killed):
+            await dying.work(await claimed(services))
+            killed = False
+        if killed:
+            await lose_leases(services)
+            await verifying(services).work(await claimed(services))
+        run = await services.ledger.verifications.get(run.id)
+        assert run.state == "done"
+        kinds = Counter(finding.kind for finding in run.findings)
+        assert kinds == {"missing": len(lost), "stale": len(hidden), "orphaned": len(strays)}
+        assert {f.point_id for f in run.findings} == {*lost, *hidden, *strays}
+        assert run.counts.repaired == (len(run.findings) if repair else 0)
+        assert (run.counts.missing, run.counts.stale, run.counts.orphaned) == (len(lost), len(hidden), len(strays))
+        assert all(finding.repaired == repair for finding in run.findings)
+        await work(services)
+        await forget_sweeps(services)
+        if repair:
+            assert visible_state(await indexed.points()) == visible_state(before)
+        else:
+            await indexed.remove(*strays)
+        if not killed:
+            break
+    assert nth > 4  # several saves of both passes
+    assert provider.stats()["calls"] == 0
+
+
+async def test_late_worker_cannot_save_verification(indexed):
+    ledger = indexed.services.ledger
+    run = await ledger.verifications.start(indexed.collection, repair=False)
+    late = await claimed(indexed.services)
+    await lose_leases(indexed.services)
+    claim = await claimed(indexed.services)
+    with pytest.raises(LeaseLost):
+        await ledger.verifications.save(late, Position(), VerificationCounts(points=9), findings=[])
+    with pytest.raises(LeaseLost):
+        await ledger.verifications.saved(late)
+    await ledger.verifications.finish(late)
+    assert await ledger.verifications.get(run.id) == replace(run, state="running")
+
+    await ledger.verifications.save(claim, Position("documents"), VerificationCounts(points=5), findings=[])
+    await ledger.verifications.finish(claim)
+    found = await ledger.verifications.get(run.id)
+    assert (found.state, found.counts.points) == ("done", 5)
+
+
+async def test_progress_clears_lost_leases(indexed):
+    services = indexed.services
+    await services.ledger.verifications.start(indexed.collection, repair=True)
+    await claimed(services)
+    for advanced, lost in ((False, 1), (True, 2), (False, 1)):
+        await lose_leases(services)
+        claim = await claimed(services)
+        assert claim.lost_leases == lost
+        point = DifferingPoint("orphaned", "a test", str(uuid4()), None, None)
+        await services.ledger.verifications.save(
+            claim, Position(), VerificationCounts(), findings=[], intended=[] if advanced else [point]
+        )
+
+
+async def test_same_request_joins_running_verification(indexed, settings, provider):
+    async with calling(settings, indexed.services) as client:
+        sent = [asyncio.create_task(client.post(ADDRESS, json={})) for _ in range(2)]
+        await eventually(lambda: _rows(indexed.services))
+        other = await client.post(ADDRESS, json={"repair": True})
+        async with running(indexed.services):
+            replies = await asyncio.gather(*sent)
+        assert [reply.status_code for reply in replies] == [200, 200]
+        assert await _rows(indexed.services) == 1
+        newest = (await client.get(ADDRESS)).json()
+    assert other.status_code == 409
+    assert other.json()["detail"].startswith("A verification without repairs is running")
+    assert newest == replies[0].json() | {
+        "repair": False,
+        "state": "done",
+        "error": None,
+        "created_at": newest["created_at"],
+        "ended_at": newest["ended_at"],
+    }
+
+
+async def _rows(services):
+    async with services.database.begin() as connection:
+        return (await connection.exec_driver_sql("SELECT count(*) FROM verifications")).scalar_one()
+
+
+async def test_verification_continues_without_client_and_api(indexed, settings, provider, monkeypatch):
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as follower:
+        async with serving(settings, indexed.services) as client:
+            async with client.stream("POST", ADDRESS, json={}, headers=EVENTS) as response:
+                first = await anext(events_of(response))
+            assert (first[0], first[1]["state"]) == ("progress", "queued")
+            joined = asyncio.Event()
+            monkeypatch.setattr(Wakeups, "wake", lambda *_: joined.set())
+            following = asyncio.create_task(follower.post(f"{client.base_url}{ADDRESS}", json={}))
+            await joined.wait()
+        stopped = await following
+    assert stopped.status_code == 503
+    assert stopped.json()["detail"].startswith("This server stops. The run continues")
+    async with serving(settings, indexed.services) as client, running(indexed.services):
+        await eventually(lambda: _state_is(client, "done"))
+        assert (await client.get(ADDRESS)).json()["documents"] == 5
+    assert await _rows(indexed.services) == 1
+
+
+async def _state_is(client, state):
+    return (await client.get(ADDRESS)).json()["state"] == state
+
+
+async def test_cancelled_verification_stops_and_keeps_repairs(indexed, settings, provider, monkeypatch):
+    before = await indexed.points()
+    stray, page = str(uuid4()), Audit.page
+    a_text = next(p for p in before.values() if "question" not in p.payload)
+    await indexed.write(a_text, stray, chunk_id=stray)
+    monkeypatch.setattr(Audit, "page", lambda *_, **__: asyncio.Event().wait())  # the second pass never ends
+    async with serving(settings, indexed.services) as client, running(indexed.services) as runner:
+        assert (await client.delete(ADDRESS)).status_code == 404
+        following = asyncio.create_task(client.post(ADDRESS, json={"repair": True}))
+        await eventually(lambda: _repaired(client))
+        assert (await client.delete(ADDRESS)).status_code == 204
+        ended = await following
+        await eventually(lambda: runner.claimed == 0)
+        cancelled = (await client.get(ADDRESS)).json()
+        monkeypatch.setattr(Audit, "page", page)
+        again = await client.post(ADDRESS, json={})
+    assert (ended.status_code, ended.json()["detail"]) == (409, "The run was cancelled.")
+    assert (cancelled["state"], cancelled["repaired"]) == ("cancelled", 1)
+    assert again.json()["orphaned"] == 0
+
+
+async def _repaired(client):
+    reply = await client.get(ADDRESS)
+    return reply.status_code == 200 and reply.json()["repaired"]
+
+
+async def test_verification_survives_outage_of_qdrant(indexed, settings, provider, monkeypatch):
+    read, failures = indexed.services.index.scroll_points, iter(range(2))
+
+    async def scroll(*arguments, **named):
+        if next(failures, None) is not None:
+            raise Unavailable("Qdrant is unavailable.", component="qdrant")
+        return await read(*arguments, **named)
+
+    monkeypatch.setattr(indexed.services.index, "scroll_points", scroll)
+    async with calling(settings, indexed.services) as client, running(indexed.services):
+        reply = await client.post(ADDRESS, json={})
+    assert (reply.status_code, reply.json()["documents"]) == (200, 5)
+    assert next(failures, None) is None
+
+
+@pytest.mark.usefixtures("runner")
+async def test_long_outage_fails_verification(indexed, settings, provider, monkeypatch):
+    async def scroll(*_, **__):
+        raise Unavailable("Qdrant is unavailable.", component="qdrant")
+
+    monkeypatch.setattr(indexed.services.index, "scroll_points", scroll)
+    monkeypatch.setattr("shared.maintenance.runs.verifying.TIMEOUT", timedelta(seconds=-1))
+    async with serving(settings, indexed.services) as client:
+        events = [event async for event in events_of(await client.post(ADDRESS, json={}, headers=EVENTS))]
+    name, problem = events[-1]
+    assert (name, problem["detail"], problem["component"]) == ("error", "Qdrant is unavailable.", "worker")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
+from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates
 from shared.maintenance.wanted import WantedWorkers
@@ -27,7 +28,7 @@ COPY = """
 def limited(services, *, most=16, **changes):
     """Return the computation of wanted workers with other limits."""
     pool = replace(services.wanted._pool, most=most, **changes)
-    return WantedWorkers(services.ledger.demand, pool, services.wanted._usage, services.wanted._used_up)
+    return WantedWorkers(services.ledger.demand, pool, services.wanted._usage)
 
 
 @pytest.fixture(autouse=True)
@@ -96,11 +97,10 @@ async def test_tenants_with_exhausted_budget_need_no_workers(services):
     await to_generate(services, 200, "poor")
     await to_generate(services, 65, "rich")
 
-    async def used_up():
-        return {"poor"}
-
     wanted = limited(services)
-    wanted._used_up = used_up
+    new = NewBudget("poor", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
+    await services.ledger.budgets.set(new)
+    await run(services, "UPDATE budgets SET spent = most")
     assert (await wanted.update())["generate"] == 2
 
 

@@ -65,6 +65,19 @@ async def test_work_screen_charts_last_hour(visit, deployment):
     assert await figure.locator("rect.good-part").count() == sum(1 for each in minutes if each["chunks"])
 
 
+async def test_work_screen_shows_budgets(visit, deployment):
+    body = {"collection": "elsewhere", "period": "month", "unit": "tokens", "limit": 2_000_000}
+    budget = deployment.client.put("/v1/budgets", json=body).raise_for_status().json()
+    try:
+        await visit.go("/work")
+        row = visit.page.get_by_role("region", name="Budgets").get_by_role("row").filter(has_text="elsewhere")
+        await expect(row).to_contain_text("2,000,000 tokens a month")
+        await expect(row).to_contain_text("available")
+        await expect(row.locator("svg.bar")).to_have_count(1)
+    finally:
+        deployment.client.delete(f"/v1/budgets/{budget['id']}").raise_for_status()
+
+
 @contextmanager
 def _frozen(deployment: Deployment, engine: str) -> Iterator[None]:
     """Stop an engine, so that it accepts connections but answers nothing."""

@@ -19,6 +19,7 @@ from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
 
@@ -87,6 +88,25 @@ async def work(services: AllServices, *stages: str) -> None:
     for stage in stages or ("parse", "index", "generate", "index"):
         without_wait = replace(made[stage](), linger=timedelta(milliseconds=5))
         assert not await Drain(without_wait, limits, asyncio.Event()).run()
+
+
+@asynccontextmanager
+async def running(services: AllServices) -> AsyncIterator[Runner]:
+    """Do due runs within the block, as an index worker that is woken often."""
+    runner = services.make_runner()
+
+    async def take() -> None:
+        while True:
+            await runner.take()
+            await asyncio.sleep(0.02)
+
+    taking = asyncio.create_task(take())
+    try:
+        yield runner
+    finally:
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        await runner.aclose()
 
 
 async def left_behind(services: AllServices, settings: Settings) -> tuple[int, list[Path]]:

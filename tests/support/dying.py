@@ -20,6 +20,7 @@ import shared.ledger.work.batches
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.batches import Batches
 from shared.ledger.work.work import Work
+from shared.maintenance.verification import Verification
 from shared.providers.batches import BatchProvider
 from shared.vectors.index import Index
 from workers.__main__ import main
@@ -54,6 +55,7 @@ POINTS = {
     "after the upsert": KillPoint("index", Index, "upsert"),
     "before the delete": KillPoint("index", Index, "sweep", before=True),
     "after the delete": KillPoint("index", Index, "sweep"),
+    "after a repair": KillPoint("index", Verification, "_mend_slice"),
 }
 
 

@@ -60,6 +60,7 @@ class Script:
     condensed: str = ""  # the question that a conversation is condensed into
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
     rerank_list: bool = False  # results as a bare list with the field `score`
+    billed_replies: list[int] = field(default_factory=list)  # lowest and highest number of billed tokens of a reply
     share_no_capacity: float = 0.0  # flex calls that are refused because no capacity is left
     no_capacity: dict[str, Any] = field(default_factory=lambda: {"status": 429, "code": "resource_unavailable"})
     refuses_tier: bool = False  # calls with a service tier get status 400
@@ -223,7 +224,7 @@ class ScriptedEndpoints:
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
             self.stats.spoilt[key] += 1
         tier = s.reply_tier or body.get("service_tier")
-        usage = self._billed(body, len(content) // 4, tier) | s.usage
+        usage = self._billed(body, self._reply_tokens(body, content), tier) | s.usage
         self.stats.prompt_tokens[key] += usage["prompt_tokens"]
         self.stats.completion_tokens[key] += usage["completion_tokens"]
         reply = orjson.dumps(
@@ -237,6 +238,12 @@ class ScriptedEndpoints:
     def _complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the completion of a line of a batch, whose faults the batch has."""
         return _completion(body, "batch", self._content(dict(body), body["messages"][-1]["content"]), "stop")
+
+    def _reply_tokens(self, body: dict[str, Any], content: str) -> int:
+        """Return the number of billed tokens of a reply; a model that thinks bills more than its text."""
+        if not self.script.billed_replies:
+            return len(content) // 4
+        return min(self._random.randint(*self.script.billed_replies), body["max_completion_tokens"])
 
     def _fault(self) -> web.Response | None:
         s = self.script

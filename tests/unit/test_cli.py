@@ -404,7 +404,7 @@ def verified(monkeypatch):
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
         events = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
         if body["cursor"] == "breaks":
-            events = [events[0], ("error", {"detail": "Qdrant is unavailable."})]
+            events = [events[0], ("error", {"detail": "Qdrant is unavailable.", "component": "worker"})]
         return httpx.Response(
             200,
             text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in events),
@@ -431,7 +431,7 @@ def test_verification_prints_json_on_request(capsys, monkeypatch, verified):
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
 
 
-def test_interrupted_verification_prints_its_cursor(capsys, monkeypatch, verified):
+def test_failed_verification_prints_its_cursor(capsys, monkeypatch, verified):
     code, _, err = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
     assert code != 0
     assert "Qdrant is unavailable." in err
@@ -663,7 +663,7 @@ def test_status_shows_tier_and_cached_share():
     work = {
         "stages": {"parse": stage},
         "unserved": [],
-        "budget": {"cost_per_day": 1.0, "unpriced_calls": 7, "notice": None},
+        "budgets": [{"notice": "The daily budget of 1 is used up."}, {"notice": None}],
         "dead": 0,
         "eta_seconds": None,
         "chunks_per_minute": 0,
@@ -683,4 +683,4 @@ def test_status_shows_tier_and_cached_share():
         ["flex", "252", "2,000", "25%", "10", "0.5000"],
         ["m", "standard", "252", "3,000", "10", "0.5000"],
     ]
-    assert "the cost of 7 calls today is unknown, and not counted" in shown
+    assert "The daily budget of 1 is used up." in shown

@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -31,6 +32,7 @@ class Shop:
         self.settled = []
         self.groups = []
         self.released = []
+        self.called = []
         self.expired = []
         self.extended = []
         self.calls_for_help = 0
@@ -85,8 +87,9 @@ class Shop:
         self.extended.append([lease.token for lease in leases])
         return {lease.token for lease in leases}
 
-    async def release(self, leases):
+    async def release(self, leases, called=()):
         self.released += [lease.token for lease in leases]
+        self.called += [lease.token for lease in called]
 
     async def expire(self, leases):
         self.expired += [lease.token for lease in leases]
@@ -186,6 +189,25 @@ async def test_stop_releases_unfinished_work():
 
     assert sorted(shop.released) == [0, 1, 2, 3, 4]
     assert shop.settled == []
+
+
+async def test_stop_names_released_leases_with_calls():
+    shop, stopping, started = Shop(4), asyncio.Event(), asyncio.Event()
+
+    async def call(item, require_lease):
+        if item % 2:
+            require_lease()
+        if item == 3:
+            started.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(Drain(replace(shop.stage(), work=call), LIMITS, stopping).run())
+    await started.wait()
+    stopping.set()
+    await running
+
+    assert sorted(shop.released) == [0, 1, 2, 3]
+    assert sorted(shop.called) == [1, 3]
 
 
 async def test_leases_are_extended_while_working():

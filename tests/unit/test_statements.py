@@ -13,6 +13,7 @@ LEDGER = Path(shared.ledger.__file__).parent
 FILES = [path for path in sorted(LEDGER.rglob("*.sql")) if "migrations" not in path.parts]
 # Files that are not loaded as `SQL` of the module of the same name: the module, and the object that has the statements.
 HOLDERS = {
+    "run_phases": ("run_claims", "phases"),
     "listing": ("listing", r"_ORDERS\[order\]"),
     "walks": ("listing", "_WALKS"),
     "settlements": ("work", "SQL"),

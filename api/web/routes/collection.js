@@ -124,17 +124,24 @@ const act = (build, action) => attempt("\u2026", async () => {
   else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
 });
 
+/** Cancel the verification, which would continue without this page. */
+const stop = () => (running.abort(), send("DELETE", `${base()}/verify`).catch(() => {})); // it may have finished
+
 /** @param {boolean} repair */
 async function verify(repair) {
   const now = seen;
   const control = (running = new AbortController());
-  Object.assign(now, { verified: null, findings: [], busy: repair ? "Repairing\u2026" : "Comparing\u2026" });
+  const busy = repair ? "Repairing\u2026" : "Comparing\u2026";
+  Object.assign(now, { verified: null, findings: [], busy });
   redraw();
   /** @param {string} name @param {any} data of an event of that name */
   const onEvent = (name, data) => {
     if (name === "finding") now.findings.push(data);
     else if (name === "error") now.problem = { message: data.detail };
-    else now.verified = { ...data, whole: name === "done" };
+    else {
+      now.verified = { ...data, whole: name === "done" };
+      now.busy = data.state === "queued" ? "Queued\u2026" : busy;
+    }
     redraw();
   };
   try {
@@ -237,7 +244,7 @@ function verification() {
   return html`<section><h3>Verification</h3>
     <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Verify</button>
       ${verified?.whole && wrong ? html`<button class="main" @click=${() => verify(true)}>Repair ${plural(wrong, "point")}</button>` : nothing}
-      ${seen.busy ? html`<button class="quiet" @click=${() => running.abort()}>Stop</button>` : nothing}</p>
+      ${seen.busy ? html`<button class="quiet" @click=${stop}>Stop</button>` : nothing}</p>
     ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${plural(verified.documents, "document")}, ${plural(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
     ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>
       ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>Open document</a>` : nothing}<span class="soft small">${each.repaired ? "repaired" : ""}</span></li>`)}</ul></details>` : nothing}</section>`;

@@ -30,6 +30,9 @@ let clock = 0;
 let visit = 0; // number of the latest visit; replies to earlier ones are dropped
 let starting = false;
 
+/** @param {Run | null} run whether a worker does it, or will */
+const isOpen = (run) => run?.state === "queued" || run?.state === "running";
+
 /** @returns {`/v1/collections/${string}`} */
 const base = () => `/v1/collections/${encodeURIComponent(collections.chosen)}`;
 
@@ -97,10 +100,10 @@ async function poll(id) {
     again = problem.again - Date.now();
   }
   const { run } = seen;
-  if (run?.state === "running") clock = window.setTimeout(poll, Math.max(INTERVAL, again), id);
+  if (isOpen(run)) clock = window.setTimeout(poll, Math.max(INTERVAL, again), id);
   else {
     if (run?.results && !seen.chosen) seen.chosen = firstOf(run.results);
-    if (seen.runs.some((each) => each.id === id && each.state === "running")) await refresh();
+    if (seen.runs.some((each) => each.id === id && isOpen(each))) await refresh();
   }
   redraw();
 }
@@ -132,9 +135,9 @@ const run = () => starting || attempt(async () => {
 
 /** @param {Run} each */
 const forget = (each) => attempt(async () => {
-  if (each.state === "running") {
+  if (isOpen(each)) {
     const run = await get(`${base()}/evaluations/${each.id}`);
-    if (run.state !== "running") { // it has finished: Stop must not delete its results
+    if (!isOpen(run)) { // it has finished: Stop must not delete its results
       notify("The run had already finished.");
       if (seen.run?.id === each.id) await poll(each.id);
       return refresh();
@@ -142,7 +145,7 @@ const forget = (each) => attempt(async () => {
   }
   await send("DELETE", `${base()}/evaluations/${each.id}`);
   if (seen.run?.id === each.id) seen.run = null;
-  notify(each.state === "running" ? "Run stopped." : "Run deleted.");
+  notify(isOpen(each) ? "Run stopped." : "Run deleted.");
   await refresh();
 });
 
@@ -234,19 +237,20 @@ function form() {
   const some = seen.strategies.some((name) => picked.has(name));
   return html`<fieldset class="strategies"><legend>Strategies</legend>
     ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
-    <button class="main" ?disabled=${!some || seen.run?.state === "running"} @click=${run}>Run</button></fieldset>`;
+    <button class="main" ?disabled=${!some || isOpen(seen.run)} @click=${run}>Run</button></fieldset>`;
 }
 
 /** @param {Run} each */
 function shown(each) {
   const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${plural(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
-  if (each.state === "running") {
+  if (isOpen(each)) {
+    const progress = `${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}`;
     return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
-      <span class="number">${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}</span>
+      <span class="number">${each.state === "queued" ? "queued" : progress}</span>
       <button class="quiet" @click=${() => forget(each)}>Stop</button></div>
       <p class="soft small">The run continues if you leave this page.</p>`;
   }
-  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run was interrupted because its server stopped. Run it again."}</p>`;
+  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run failed. Run it again."}</p>`;
   const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => compareWith(event.target.value);
@@ -264,5 +268,5 @@ function earlier() {
   return html`<h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>
       <span class="soft small">${plural(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
-    <button class="quiet" @click=${() => forget(each)} aria-label=${`${each.state === "running" ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${each.state === "running" ? "Stop" : "Delete"}</button></li>`)}</ul>`;
+    <button class="quiet" @click=${() => forget(each)} aria-label=${`${isOpen(each) ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${isOpen(each) ? "Stop" : "Delete"}</button></li>`)}</ul>`;
 }

@@ -90,6 +90,7 @@ export function view() {
     ${lastHour()}
     <h2>Limits</h2>
     ${limits(status.limits)}
+    ${status.budgets.length ? html`<h2>Budgets</h2>${budgets(status.budgets)}` : nothing}
     <h2>Failed</h2>
     ${failures()}
     <h2>Usage</h2>
@@ -133,6 +134,20 @@ function limits(all) {
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
       <td class="number">${count(each.in_flight)}${each.in_flight_limit ? ` of ${count(each.in_flight_limit)}` : ""}</td>
       <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : each.flex_pause_seconds ? `no flex capacity for ${duration(each.flex_pause_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
+}
+
+/** @param {Api["BudgetView"][]} all */
+function budgets(all) {
+  /** @param {Api["BudgetView"]} budget @param {number} value */
+  const amount = (budget, value) => (budget.unit === "tokens" ? count(value) : money(value));
+  const periods = { day: "a day", month: "a month", total: "in total" };
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Budgets"><table><thead><tr><th>budget</th><th>spent</th><th></th><th>reserved</th><th>limit</th><th>state</th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? (each.job_id ? `job ${each.job_id}` : "everything")}</th>
+      <td class="number">${amount(each, each.spent)}</td>
+      <td>${bar((each.spent + each.reserved) / each.limit, each.exhausted ? "degraded" : "working")}</td>
+      <td class="number">${amount(each, each.reserved)}</td>
+      <td class="number">${amount(each, each.limit)}${each.unit === "tokens" ? " tokens" : ""} ${periods[each.period]}</td>
+      <td>${each.exhausted ? html`<span class="bad">used up</span>` : "available"}</td></tr>`)}</tbody></table></div>`;
 }
 
 function failures() {

@@ -14,6 +14,7 @@ from foreask_evaluation.services import ProgressReport
 from shared.domain.errors import ForeaskError, InvalidInput, Unavailable
 from shared.query.evaluate.strategies import Strategy
 
+_OPEN = ("queued", "running")
 _MOST_QUESTIONS = 1_000
 _POLL_SECONDS = 0.5
 _LONGEST_POLL_SECONDS = 10.0
@@ -47,7 +48,7 @@ def evaluate(
     Raises:
         InvalidInput: there are too many questions, or all strategies were skipped.
         NotFound: the collection does not exist.
-        Unavailable: the run failed, or its server stopped.
+        Unavailable: the run failed.
     """
     if len(labelled.queries) > _MOST_QUESTIONS:
         raise InvalidInput(
@@ -60,16 +61,18 @@ def evaluate(
     names = [strategy.name for strategy in strategies]
     run = client.evaluate(labelled.name, questions=questions, strategies=names, baseline=baseline)
     try:
-        while run.state == "running":
+        while run.state in _OPEN:
             time.sleep(_POLL_SECONDS)
             run = _poll(client, labelled.name, run.id)
-            if run.strategy:
+            if run.state == "queued":
+                progress("queued", 0, 1)
+            elif run.strategy:
                 progress(f"querying {run.strategy}", run.done, run.total)
     except KeyboardInterrupt:
         _stop(client, labelled.name, run.id)
         raise
     if run.results is None:
-        raise Unavailable(run.error or "The server stopped during the evaluation: try again.", component="api")
+        raise Unavailable(run.error or "The evaluation failed.", component="api")
     return {**run.results, "notes": [*labelled.notes, *run.results["notes"]]}
 
 
@@ -90,7 +93,7 @@ def _poll(client: CliClient, collection: str, run: str) -> Evaluation:
 
 
 def _stop(client: CliClient, collection: str, run: str) -> None:
-    """Delete a running evaluation. A finished one is kept, because it has cost time and money."""
+    """Delete an open evaluation. A finished one is kept, because it has cost time and money."""
     with suppress(ForeaskError):
-        if client.evaluation(collection, run).state == "running":
+        if client.evaluation(collection, run).state in _OPEN:
             client.delete_evaluation(collection, run)

@@ -5,6 +5,7 @@ from foreask_client.errors import ApiError
 from foreask_client.models import (
     Answer,
     BatchLine,
+    Budget,
     Build,
     Chunk,
     Citation,
@@ -26,6 +27,7 @@ __all__ = [
     "ApiError",
     "AsyncClient",
     "BatchLine",
+    "Budget",
     "Build",
     "Chunk",
     "Citation",

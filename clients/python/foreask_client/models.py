@@ -352,6 +352,23 @@ class NewKey(Key):
     key: str = Field(repr=False)
 
 
+class Budget(Model):
+    """A budget of the ingest and its use; amounts are tokens, or money in the currency of the prices."""
+
+    id: str
+    collection: str | None
+    job_id: str | None
+    period: str
+    unit: str
+    set_by: str
+    limit: float
+    spent: float
+    reserved: float
+    exhausted: bool
+    ends_at: datetime | None
+    notice: str | None
+
+
 class Webhook(Model):
     id: str
     url: str
@@ -405,7 +422,7 @@ class Evaluation(Model):
 
     Attributes:
         labelled_set: name of the set; None if the request contained the questions.
-        state: `running`, `done`, `failed` or `interrupted`.
+        state: `queued`, `running`, `done` or `failed`.
         done: number of finished queries, out of `total`.
         results: the content of `results.json` of `foreask eval`; None before the end; in lists only its `rows`.
     """

@@ -101,13 +101,24 @@ class Collection:
             outcomes.append(of_lines.malformed(line, model, fault, completion, reply))
         await self._commit(outcomes, live=repaired)
 
-    async def settle_unanswered(self, *, later: timedelta) -> None:
-        """Settle the lines that are in no file; `later` is the pause before a batch that may succeed unchanged."""
+    async def settle_unanswered(self, *, later: timedelta, is_bill_incomplete: bool) -> None:
+        """Settle the lines that are in no file.
+
+        Args:
+            later: pause before a batch that may succeed unchanged.
+            is_bill_incomplete: whether the provider may have charged for these lines.
+        """
         kind = self._batch.unanswered
         after = later if kind is Unanswered.LATER else timedelta()
         while some := await self._batches.unanswered(self._batch, _SLICE):
             outcomes = [
-                of_lines.unanswered(line, self._batch.model, after=after, counts=kind is Unanswered.AGAIN)
+                of_lines.unanswered(
+                    line,
+                    self._batch.model,
+                    after=after,
+                    counts=kind in (Unanswered.AGAIN, Unanswered.UNKNOWN),
+                    is_bill_incomplete=is_bill_incomplete,
+                )
                 for line in some
             ]
             live = [line.lease.token for line in some] if kind is Unanswered.LIVE else []

@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from collections.abc import Collection as AnyCollection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -90,7 +89,6 @@ class BatchLane:
         lines: conversion of lines.
         terms: limits and times.
         wakeups: wakes the workers of the next stage.
-        used_up: returns the tenants with an exhausted budget.
     """
 
     provider: str
@@ -99,7 +97,6 @@ class BatchLane:
     lines: Lines
     terms: BatchTerms
     wakeups: Wakeups
-    used_up: Callable[[], Awaitable[AnyCollection[str]]]
 
     async def work(self, stopping: asyncio.Event) -> None:
         """Plan batches, and continue batches until none is due.
@@ -124,9 +121,7 @@ class BatchLane:
         model = self.lines.model
         probe = await self.batches.probe(self.provider, model)
         if probe is not None and probe.state is BatchState.DONE:
-            await self.batches.start(
-                self.provider, model, used_up=await self.used_up(), pause=_MOST_POLLS * self.terms.poll
-            )
+            await self.batches.start(self.provider, model, pause=_MOST_POLLS * self.terms.poll)
             return
         if probe is not None and probe.state is BatchState.FAILED:
             await self._leave_lane()
@@ -248,7 +243,9 @@ class BatchLane:
             planned.clear()
             line_bytes = size // lines if lines else _FIRST_LINE_BYTES
             room = min(self.terms.max_lines - lines, max(1, (most_bytes - size) // line_bytes))
-            claimed = await self.batches.fill(batch, room, key_of=self.lines.key_of, line_of=line_of)
+            claimed = await self.batches.fill(
+                batch, room, key_of=self.lines.key_of, line_of=line_of, reserve_of=self.lines.reserve_of
+            )
             lines += len(claimed.chunks)
             size += sum(planned[-len(claimed.chunks) :]) if claimed.chunks else 0
             if claimed.paid_already:
@@ -343,7 +340,7 @@ class BatchLane:
         except NotThere as error:
             if batch.since_progress < _GONE_AFTER * self.terms.poll:
                 raise
-            await self.batches.ended(batch, error=error.message)
+            await self.batches.ended(batch, unanswered=Unanswered.UNKNOWN, error=error.message)
             return
         if known.has_ended:
             await self._ended(batch, known)
@@ -353,7 +350,8 @@ class BatchLane:
             with suppress(Unavailable):  # 409: it has ended; after any other error, the next poll tries again
                 await self.api.cancel(known.id)
         elif batch.since_progress >= 2 * self.terms.stalled:
-            await self.batches.ended(batch, error="the provider did not end the batch after its cancellation")
+            reason = "the provider did not end the batch after its cancellation"
+            await self.batches.ended(batch, unanswered=Unanswered.UNKNOWN, error=reason)
             return
         longest = _MOST_POLLS * self.terms.poll
         usual = max(self.terms.poll, min(longest, (batch.since_submitted or timedelta()) / _MOST_POLLS))
@@ -416,5 +414,8 @@ class BatchLane:
                     raise
                 error = "the provider has lost the results"
                 log.exception("batch.results_lost", file_id=file_id)
-        await collection.settle_unanswered(later=self.terms.poll)
+        # The provider may have charged for results that were never read.
+        abandoned = batch.foreign and batch.file_id is not None
+        is_bill_incomplete = error is not None or abandoned or batch.unanswered is Unanswered.UNKNOWN
+        await collection.settle_unanswered(later=self.terms.poll, is_bill_incomplete=is_bill_incomplete)
         return error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import orjson
 
 from shared.domain.batches import LineContent, PlannedLine, SentLine
+from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError, Refused, Transient
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
@@ -16,6 +17,7 @@ from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate import content_key, key_of, question_list, requests
+from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.replies import storable
 from shared.ingest.options import IngestDefaults
 from shared.providers.batches import NotDone, Reply, request_line
@@ -41,6 +43,11 @@ class Lines:
     def key_of(self, chunk: ChunkToGenerate) -> bytes:
         """Return the content key of a chunk's current request."""
         return content_key(chunk.tenant, self.model, chunk.content, self.defaults.generation_of(chunk.options))
+
+    def reserve_of(self, chunk: ChunkToGenerate) -> Reserve:
+        """Return the highest use of a chunk's line: the same as of its live call."""
+        (call,) = requests(chunk.content, self.defaults.generation_of(chunk.options))
+        return Reserve(self.model, highest_usage(call))
 
     def planned(self, chunk: ChunkToGenerate) -> PlannedLine:
         """Return the line of a claimed chunk."""
@@ -114,7 +121,9 @@ def failed(line: SentLine, model: str, error: ForeaskError) -> FailedAttempt:
     return _failed(line, model, Dead(error.message, type(error).__name__), usage)
 
 
-def unanswered(line: SentLine, model: str, *, after: timedelta, counts: bool) -> FailedAttempt:
+def unanswered(
+    line: SentLine, model: str, *, after: timedelta, counts: bool, is_bill_incomplete: bool
+) -> FailedAttempt:
     """Return the outcome of a line without a result.
 
     Args:
@@ -122,9 +131,11 @@ def unanswered(line: SentLine, model: str, *, after: timedelta, counts: bool) ->
         model: its model.
         after: pause before the next attempt.
         counts: whether it counts as a failed attempt of the chunk.
+        is_bill_incomplete: whether the provider may have charged for it.
     """
     reason = NotDone("the batch ended without a result for this request").message
-    return _failed(line, model, Retry(after, reason, burns_attempt=counts))
+    attempt = _failed(line, model, Retry(after, reason, burns_attempt=counts))
+    return replace(attempt, is_bill_incomplete=is_bill_incomplete)
 
 
 def _failed(

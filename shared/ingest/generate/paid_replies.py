@@ -8,18 +8,22 @@ from typing import Protocol
 
 import orjson
 
+from shared.domain.budgets import Reserve
 from shared.domain.errors import Refused
 from shared.domain.tiers import Tier
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate, PaidReply
+from shared.ingest.generate.bills import highest_usage
 from shared.ingest.generate.replies import storable
 from shared.providers.chat import ChatModel, ChatRequest, Completion
 
 
 class Keep(Protocol):
-    """Commits the replies of a chunk, its costs until now, and the tier of this attempt's replies."""
+    """Commits a chunk's replies, its costs and the tier of this attempt's replies, and reserves the next call."""
 
-    async def __call__(self, replies: Sequence[PaidReply], usage: Usage, calls: int, *, tier: Tier) -> None: ...
+    async def __call__(
+        self, replies: Sequence[PaidReply], usage: Usage, calls: int, following: Reserve, *, tier: Tier
+    ) -> None: ...
 
 
 class PaidReplies:
@@ -31,7 +35,8 @@ class PaidReplies:
     Args:
         model: answers the other calls.
         chunk: the chunk with the replies and costs of earlier attempts.
-        keep: commits the replies and the costs until now; an error ends the attempt before the next payment.
+        keep: commits the replies and the costs until now, and reserves the next call; an error ends the attempt before
+            the next payment.
     """
 
     def __init__(self, model: ChatModel, chunk: ChunkToGenerate, keep: Keep) -> None:
@@ -42,6 +47,7 @@ class PaidReplies:
         self._next = 0  # index of the next call's reply
         self.usage = chunk.usage
         self.calls = chunk.calls
+        self._reserve = chunk.reserve
         self._tier: Tier | None = None
 
     @property
@@ -66,9 +72,11 @@ class PaidReplies:
         return Completion(reply.text, reply.finish_reason, reply.usage)
 
     async def _paid(self, request: ChatRequest, digest: str) -> PaidReply:
-        if self._kept < len(self.replies):
-            await self._keep(self.replies, self.usage, self.calls, tier=self.tier)
+        following = Reserve(self.name, highest_usage(request))
+        if self._kept < len(self.replies) or self._exceeds(following):
+            await self._keep(self.replies, self.usage, self.calls, following, tier=self.tier)
             self._kept = len(self.replies)
+            self._reserve = following
         try:
             completion = await self._model.complete(request)
         except Refused as refusal:
@@ -77,6 +85,13 @@ class PaidReplies:
             raise
         self._spend(completion.usage, completion.tier)
         return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
+
+    def _exceeds(self, following: Reserve) -> bool:
+        """Return whether a call may use more than the claim has reserved: the repair of a stored reply may."""
+        if self._reserve is None:
+            return False
+        reserved, usage = self._reserve.usage, following.usage
+        return usage.prompt_tokens > reserved.prompt_tokens or usage.completion_tokens > reserved.completion_tokens
 
     def _spend(self, usage: Usage, tier: Tier) -> None:
         self.usage += usage

@@ -10,12 +10,14 @@ from functools import partial
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import RetryPolicy, decide
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
-from shared.ingest.generate import GenerationOptions, content_key, generate_questions
+from shared.ingest.generate import GenerationOptions, content_key, generate_questions, requests
+from shared.ingest.generate.bills import highest_usage, may_be_billed
 from shared.ingest.generate.paid_replies import PaidReplies
 from shared.ingest.options import IngestDefaults
 from shared.ledger.work.work import Work
@@ -68,7 +70,7 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
         describe=_describe,
         traced=lambda chunk: {chunk.traceparent: _describe(chunk)} if chunk.traceparent else {},
         extend=partial(work.extend, "chunks"),
-        release=partial(work.release, "chunks"),
+        release=lambda leases, called=(): work.release("chunks", leases, called=called),
         expire=partial(work.release, "chunks", lost=True),
         full=lambda: generator.wakeups.wake("generate"),
     )
@@ -86,16 +88,24 @@ async def _claim(generator: Generator, limit: int, *, suspects: bool = False) ->
     limit = generator.limiter.capacity(limit)
     if not limit:
         return []
-    claimed = await generator.work.claim_to_generate(limit, key_of=partial(_key_of, generator), suspects=suspects)
+    claimed = await generator.work.claim_to_generate(
+        limit, key_of=partial(_key_of, generator), reserve_of=partial(_reserve_of, generator), suspects=suspects
+    )
     if claimed.paid_already:
         generator.wakeups.wake("index")
-    moved = claimed.paid_already or claimed.left
+    moved = claimed.paid_already or claimed.left or claimed.refused
     return claimed.chunks or (None if moved else [])
 
 
 def _key_of(generator: Generator, chunk: ChunkToGenerate) -> bytes:
     """Return the key of the current request: prompt or model may have changed since the chunk was parsed."""
     return content_key(chunk.tenant, generator.model.name, chunk.content, _options(generator, chunk))
+
+
+def _reserve_of(generator: Generator, chunk: ChunkToGenerate) -> Reserve:
+    """Return the highest use of the first call for a chunk."""
+    calls = [highest_usage(call) for call in requests(chunk.content, _options(generator, chunk))]
+    return Reserve(generator.model.name, max(calls, key=lambda usage: usage.prompt_tokens))
 
 
 def _options(generator: Generator, chunk: ChunkToGenerate) -> GenerationOptions:
@@ -112,7 +122,7 @@ async def generate(
     """Generate a chunk's questions; `require_lease` ends the attempt before a call whose lease may have expired."""
     chat, wait = generator.model_now()
     model = LimitedChat(chat, generator.limiter, chunk.tenant, wait, before_call=require_lease)
-    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk, generator.model.name))
+    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk))
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
@@ -120,7 +130,15 @@ async def generate(
         decision = decide(error, chunk.attempts, generator.policy, random.random)
         cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls, paid.tier)
         return FailedAttempt(
-            chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, chunk.tenant, paid.replies, cost
+            chunk.lease,
+            decision,
+            paid.usage,
+            paid.calls,
+            chunk.content_key,
+            chunk.tenant,
+            paid.replies,
+            cost,
+            is_bill_incomplete=may_be_billed(error),
         )
     return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
 

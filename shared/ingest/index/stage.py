@@ -126,7 +126,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         describe=_describe,
         traced=_traced,
         extend=partial(any_indexer.work.extend, "chunks"),
-        release=partial(_release, any_indexer, costs),
+        release=lambda leases, _=(): _release(any_indexer, costs, leases),
         expire=partial(_release, any_indexer, costs, lost=True),
         full=lambda: any_indexer.wakeups.wake("index"),
     )

@@ -68,7 +68,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         describe=_describe,
         traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
-        release=partial(work.release, "documents"),
+        release=lambda leases, _=(): work.release("documents", leases),
         expire=partial(work.release, "documents", lost=True),
         full=lambda: parser.wakeups.wake("parse"),
     )

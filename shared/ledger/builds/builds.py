@@ -8,7 +8,7 @@ chunk are the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -183,11 +183,6 @@ class Builds:
                 row = (await connection.execute(SQL.drop, {"id": row["id"]})).mappings().one()
                 await connection.execute(SQL.mark_followed, {"tenant": tenant, "name": name})
             return build_of(row)
-
-    async def save_gate(self, build: Build, report: Mapping[str, Any]) -> None:
-        """Store the gate's report of a build."""
-        async with self._database.begin() as connection:
-            await connection.execute(SQL.save_gate, {"id": build.id, "report": json.dumps(report)})
 
     async def progress(self, build: Build) -> BuildProgress:
         """Return the numbers of documents by state, of a build and of the live one.

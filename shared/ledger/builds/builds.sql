@@ -130,10 +130,6 @@ SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
 -- Delete a build that has no document and no point left.
 DELETE FROM collections WHERE id = :id AND {is_dropping}
 
--- name: save_gate
--- Store the gate's report of a build.
-UPDATE collections SET gate = CAST(:report AS jsonb) WHERE id = :id
-
 -- name: counts
 -- Count the documents of some builds of a tenant by state.
 SELECT part, state, sum(rows)::bigint AS rows FROM {document_counts} t

@@ -39,6 +39,11 @@ class DocumentSnapshot:
         """Whether no worker will change it."""
         return self.state in states.FINAL_DOCUMENTS
 
+    @property
+    def is_reopened(self) -> bool:
+        """Whether the state is one of a document that the audit has reopened."""
+        return self.state in _REOPENED
+
     def is_unchanged(self, now: DocumentSnapshot | None, *, reopened: bool = False) -> bool:
         """Return whether the row is unchanged; a document that the audit `reopened` may be in progress or finished.
 

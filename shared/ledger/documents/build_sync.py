@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.errors import NotFound
 from shared.ledger.documents import versions
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
@@ -42,6 +43,18 @@ async def lock(connection: AsyncConnection, tenant: str, name: str) -> None:
 async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
     """Keep the builds of a collection unchanged until the transaction ends."""
     await _live_first(connection, SQL.share_live, SQL.share_all, {"tenant": tenant, "name": name})
+
+
+async def hold_live(connection: AsyncConnection, tenant: str, name: str) -> None:
+    """Keep the builds of a collection unchanged, as `hold`, so that a concurrent erasure finds the written rows.
+
+    Raises:
+        NotFound: there is no such collection.
+    """
+    await hold(connection, tenant, name)
+    builds = await builds_of(connection, tenant, name)
+    if not builds or not builds[0]["is_live"]:
+        raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists the collections.")
 
 
 async def _live_first(

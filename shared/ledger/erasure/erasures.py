@@ -43,11 +43,27 @@ def _delete_where(table: str, condition: str) -> TextClause:
 # Rows under a collection's name: until the erasure has ended there is no other collection of that name.
 _OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
+# Remove findings about an erased document from some verifications, which are rows of its collection.
+_IS_OF_DOCUMENT = """coalesce(f ->> 'document_id' = CAST(CAST(:document_id AS uuid) AS text)
+                     OR f ->> 'document_id' = ANY(CAST(CAST(:document_ids AS uuid[]) AS text[])), false)"""
+_OTHERS = "SELECT coalesce(jsonb_agg(f), CAST('[]' AS jsonb)) FROM jsonb_array_elements({}) f WHERE NOT {}"
+_REMOVE_FINDINGS = text(f"""
+    UPDATE verifications SET findings = ({_OTHERS.format("findings", _IS_OF_DOCUMENT)}),
+                             intended = ({_OTHERS.format("intended", _IS_OF_DOCUMENT)})
+    WHERE id = ANY(ARRAY(
+        SELECT id FROM verifications WHERE tenant = :tenant AND CAST(:document_id AS uuid) IS NOT NULL
+          AND EXISTS (SELECT 1 FROM jsonb_array_elements(findings || intended) f WHERE {_IS_OF_DOCUMENT})
+        LIMIT :limit)) RETURNING 1
+""")
+
 # Counters of builds, and of jobs under the collection's name.
 _OF_COUNTED = f"""
     part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))
     OR counted = 'jobs' AND part = ANY(ARRAY(SELECT id::text FROM jobs WHERE {_OF_NAME}))
 """
+
+# Budgets of the collection, and of jobs under its name, with their reservations.
+_OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
@@ -55,8 +71,13 @@ _OF_PARTS = {
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
+    "budgets": _delete_where("budgets", _OF_BUDGETS),
     "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
+    "runs": _delete_where("runs", _OF_NAME),
     "evaluations": _delete_where("evaluations", _OF_NAME),
+    "verifications": _delete_where("verifications", _OF_NAME),
+    "gates": _delete_where("gates", _OF_NAME),
+    "findings": _REMOVE_FINDINGS,
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
     "tallies": _delete_where("tallies", _OF_COUNTED),
     "jobs": _delete_where("jobs", _OF_NAME),
@@ -71,13 +92,17 @@ TABLES_OF_TENANT = (
     "spent_changes",
     "abandoned_calls",
     "batches",
+    "budgets",
     "api_keys",
     "queries",
     "accepted_questions",
     "outdated_objects",
     "tally_changes",
     "labelled_sets",
+    "runs",
     "evaluations",
+    "verifications",
+    "gates",
     "jobs",
     "webhook_deliveries",
     "webhooks",
@@ -216,7 +241,7 @@ async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tup
         return "completions", count
     is_tenant = _erasure(erasure).is_tenant
     statements = _OF_TENANT if is_tenant else _OF_PARTS
-    named = {name: erasure[name] for name in ("collection", "document_id")}
+    named = {name: erasure[name] for name in ("collection", "document_id", "document_ids")}
     parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
     parameters = limit | {"tenant": tenant} | parts
     for name, statement in statements.items():

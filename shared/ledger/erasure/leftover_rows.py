@@ -35,6 +35,9 @@ _UNUSED = {"completions": SQL.unused_completions, "paid_replies": SQL.unused_rep
 _UNDER_NAME = {
     "labelled_sets": SQL.labelled_sets_under_name,
     "evaluations": SQL.evaluations_under_name,
+    "runs": SQL.runs_under_name,
+    "verifications": SQL.verifications_under_name,
+    "gates": SQL.gates_under_name,
     "jobs": SQL.jobs_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}

@@ -36,6 +36,18 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count evaluations under the name of a collection that does not exist.
 {under_name:evaluations}
 
+-- name: runs_under_name
+-- Count open runs under the name of a collection that does not exist.
+{under_name:runs}
+
+-- name: verifications_under_name
+-- Count verifications under the name of a collection that does not exist.
+{under_name:verifications}
+
+-- name: gates_under_name
+-- Count gates under the name of a collection that does not exist.
+{under_name:gates}
+
 -- name: jobs_under_name
 -- Count jobs under the name of a collection that does not exist.
 {under_name:jobs}

@@ -1,7 +1,8 @@
 """Labelled sets of collections, and evaluations with them.
 
 Both belong to a collection's name, not to one of its builds, so that every build is measured with the same questions. A
-run has a row from its start. Its process writes progress there; a run whose progress stops has died with its process.
+run is queued with a copy of its questions, so that a later change of the set does not change it. Workers claim it: see
+`shared.ledger.runs.run_claims`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
@@ -19,26 +19,21 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, LeaseLost, NotFound
+from shared.domain.runs import RunClaim, RunKind, RunPhase
+from shared.domain.stored import known_fields
 from shared.ledger.documents import build_sync
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
+from shared.ledger.runs import run_claims
 
 LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
 MOST_CHARS = 1024 * 1024  # of a set
-_RETAINED_RUNS = 100  # runs of a collection; older ones are deleted when another starts
-_SILENT_AFTER = timedelta(seconds=60)  # the process writes every second
+_RETAINED_RUNS = 100  # runs of a collection; older ones are deleted when another is queued
 
-SQL = statements.load(__file__, states.FRAGMENTS)
-
-
-class RunState(StrEnum):
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"  # its process has ended
+SQL = statements.load(__file__, {**states.FRAGMENTS, **run_claims.PHASES}, ended=run_claims.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +53,23 @@ class StoredLabelledSet:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """The work of a run.
+
+    Args:
+        questions: labelled questions, in the form of a set.
+        strategies: names of strategies.
+        baseline: name of the strategy with which the others are compared.
+        notes: sentences about the labels, for the results.
+    """
+
+    questions: Sequence[Mapping[str, Any]]
+    strategies: Sequence[str]
+    baseline: str
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRun:
     """A run with its progress and results.
 
@@ -73,7 +85,7 @@ class EvaluationRun:
     id: UUID
     labelled_set: str | None
     questions: int
-    state: RunState
+    state: RunPhase
     strategy: str | None
     done: int
     total: int
@@ -98,7 +110,7 @@ class Evaluations:
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, collection)
+            await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
             return await _saved(connection, of, _merged(questions))
 
@@ -114,7 +126,7 @@ class Evaluations:
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, collection)
+            await build_sync.hold_live(connection, tenant, collection)
             await connection.execute(SQL.lock_sets, {"tenant": tenant, "collection": collection})
             row = (await connection.execute(SQL.get_set, of)).mappings().first()
             stored = row["questions"] if row else []
@@ -157,33 +169,58 @@ class Evaluations:
         (row,) = await self._database.rows(statement, {"collection": collection.id, "ids": list(ids)})
         return int(row["count"])
 
-    async def start(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
-        """Insert a run that starts, and delete the oldest finished ones.
+    async def start(
+        self, collection: Collection, labelled_set: str | None, request: EvaluationRequest
+    ) -> EvaluationRun:
+        """Queue a run, and delete the oldest finished ones.
 
         Raises:
-            NotFound: there is no such collection.
+            NotFound: there is no such collection any more.
+            Conflict: the tenant has the maximum number of queued runs.
         """
-        of = {"tenant": tenant, "collection": collection}
-        row = {"id": uuid4(), "labelled_set": labelled_set, "questions": questions, "silent": _SILENT_AFTER}
+        tenant, name, embeddings = collection.tenant, collection.name, [collection.embedding_model]
+        of = {"tenant": tenant, "collection": name}
+        run = run_claims.NewRun(uuid4(), RunKind.EVALUATION, tenant, name, embeddings)
+        row = {
+            "id": run.id,
+            "labelled_set": labelled_set,
+            "questions": len({question["question"] for question in request.questions}),
+            "request": json.dumps(asdict(request)),
+        }
         async with self._database.begin() as connection:
-            await _hold(connection, tenant, collection)
-            started = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
-            await connection.execute(SQL.delete_oldest_runs, of | {"retained": _RETAINED_RUNS, "silent": _SILENT_AFTER})
-        return _run(started)
+            await build_sync.hold_live(connection, tenant, name)
+            await run_claims.enqueue(connection, run)
+            queued = (await connection.execute(SQL.insert_run, of | row)).mappings().one()
+            await connection.execute(SQL.delete_oldest_runs, of | {"retained": _RETAINED_RUNS})
+        return _run(queued)
 
-    async def seen(self, run: UUID, strategy: str, done: int, total: int) -> bool:
-        """Save the progress of a run; return whether it still exists. The strategy is empty before the first query."""
-        row = {"id": run, "strategy": strategy or None, "done": done, "total": total}
-        return bool(await self._database.rows(SQL.save_progress, row))
+    async def request_of(self, claim: RunClaim) -> EvaluationRequest:
+        """Return the work of a claimed run.
 
-    async def finish(
-        self, run: UUID, state: RunState, *, results: Mapping[str, Any] | None = None, error: str | None = None
-    ) -> None:
-        queries = sum(map(len, results["per_query"].values())) if results else None
-        row = {"id": run, "state": state, "error": error, "queries": queries, "results": None, "rows": None}
-        if results is not None:  # lists read the rows alone: to parse a hundred results would take seconds
-            row |= {"results": await asyncio.to_thread(json.dumps, results), "rows": json.dumps(results["rows"])}
-        await self._database.rows(SQL.finish_run, row)
+        Raises:
+            LeaseLost: the run was deleted, or another worker has claimed it.
+        """
+        rows = await self._database.rows(SQL.get_request, run_claims.of(claim))
+        if not rows:
+            raise LeaseLost
+        return EvaluationRequest(**known_fields(rows[0]["request"], EvaluationRequest.__dataclass_fields__))
+
+    async def save_progress(self, claim: RunClaim, strategy: str, done: int, total: int) -> None:
+        """Save the progress of a claimed run; without effect if it was deleted or another worker has claimed it."""
+        async with self._database.begin() as connection:
+            await connection.execute(
+                SQL.save_progress, run_claims.of(claim) | {"strategy": strategy, "done": done, "total": total}
+            )
+
+    async def finish(self, claim: RunClaim, results: Mapping[str, Any]) -> None:
+        """Save the results of a claimed run; without effect if it was deleted or another worker has claimed it."""
+        row = {
+            "queries": sum(map(len, results["per_query"].values())),
+            "results": await asyncio.to_thread(json.dumps, results),
+            "rows": json.dumps(results["rows"]),  # lists read them alone: to parse a hundred results would take seconds
+        }
+        async with self._database.begin() as connection:
+            await connection.execute(SQL.finish_run, run_claims.of(claim) | row)
 
     async def run_of(self, tenant: str, collection: str, run: UUID) -> EvaluationRun:
         """Return a run.
@@ -191,15 +228,14 @@ class Evaluations:
         Raises:
             NotFound: the collection has no such run.
         """
-        of = {"tenant": tenant, "collection": collection, "id": run, "silent": _SILENT_AFTER}
-        rows = await self._database.rows(SQL.get_run, of)
+        rows = await self._database.rows(SQL.get_run, {"tenant": tenant, "collection": collection, "id": run})
         if not rows:
             raise _no_run(run)
         return _run(rows[0])
 
     async def runs(self, tenant: str, collection: str) -> list[EvaluationRun]:
         """List the runs of a collection, the newest first."""
-        of = {"tenant": tenant, "collection": collection, "silent": _SILENT_AFTER}
+        of = {"tenant": tenant, "collection": collection}
         return [_run(row) for row in await self._database.rows(SQL.list_runs, of)]
 
     async def delete_run(self, tenant: str, collection: str, run: UUID) -> None:
@@ -208,16 +244,11 @@ class Evaluations:
         Raises:
             NotFound: the collection has no such run.
         """
-        if not await self._database.rows(SQL.delete_run, {"tenant": tenant, "collection": collection, "id": run}):
-            raise _no_run(run)
-
-
-async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> None:
-    """Lock a collection until the transaction ends, so that a concurrent erasure finds the written rows."""
-    await build_sync.hold(connection, tenant, collection)
-    builds = await build_sync.builds_of(connection, tenant, collection)
-    if not builds or not builds[0]["is_live"]:
-        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists the collections.")
+        async with self._database.begin() as connection:
+            await run_claims.withdraw(connection, run, tenant, collection)
+            of = {"tenant": tenant, "collection": collection, "id": run}
+            if not (await connection.execute(SQL.delete_run, of)).all():
+                raise _no_run(run)
 
 
 async def _saved(
@@ -256,6 +287,6 @@ def _no_run(run: UUID) -> NotFound:
 
 def _run(row: RowMapping) -> EvaluationRun:
     values = {name: row[name] for name in EvaluationRun.__dataclass_fields__}
-    state = RunState.INTERRUPTED if row["silent"] else RunState(row["state"])
-    results = row["results"] if state is RunState.DONE else None
+    state = RunPhase(row["state"])
+    results = row["results"] if state is RunPhase.DONE else None
     return EvaluationRun(**values | {"state": state, "results": results})

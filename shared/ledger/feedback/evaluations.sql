@@ -41,36 +41,42 @@ SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.liv
 WHERE c.id = ANY(CAST(CAST(:ids AS text[]) AS uuid[])) AND d.collection_id = :collection AND {exists:d}
 
 -- part: run_columns
--- The columns of a run.
-id, labelled_set, questions, phase AS state, strategy, done, total, error, created_at, ended_at,
-phase = 'running' AND seen_at < now() - CAST(:silent AS interval) AS silent
+-- The columns of a run. The previous release calls a run interrupted that failed because its process ended.
+id, labelled_set, questions, CASE phase WHEN 'interrupted' THEN {FAILED} ELSE phase END AS state, strategy, done, total,
+error, created_at, ended_at
 
 -- part: of_collection
 -- The rows of a collection.
 tenant = :tenant AND collection = :collection
 
 -- name: insert_run
--- Insert a run that starts.
-INSERT INTO evaluations (id, tenant, collection, labelled_set, questions)
-VALUES (:id, :tenant, :collection, :labelled_set, :questions) RETURNING {run_columns}, NULL AS results
+-- Insert a queued run.
+INSERT INTO evaluations (id, tenant, collection, labelled_set, questions, request, phase)
+VALUES (:id, :tenant, :collection, :labelled_set, :questions, CAST(:request AS json), {QUEUED})
+RETURNING {run_columns}, NULL AS results
 
 -- name: delete_oldest_runs
 -- Delete the oldest finished runs of a collection.
 DELETE FROM evaluations WHERE id IN (
     SELECT id FROM evaluations WHERE {of_collection} ORDER BY created_at DESC, id DESC OFFSET :retained
-) AND (phase <> 'running' OR seen_at < now() - CAST(:silent AS interval))
+) AND phase NOT IN ({QUEUED}, {RUNNING})
+
+-- name: get_request
+-- Read the questions and the strategies of a claimed run.
+SELECT e.request FROM evaluations e JOIN runs r ON r.id = e.id WHERE e.id = :id AND r.token = :token
 
 -- name: save_progress
--- Save the progress of a run; return no row if it was deleted.
-UPDATE evaluations SET strategy = :strategy, done = :done, total = :total, seen_at = now()
-WHERE id = :id AND phase = 'running' RETURNING id
+-- Save the progress of a claimed run.
+UPDATE evaluations e SET strategy = :strategy, done = :done, total = :total
+FROM runs r WHERE e.id = :id AND r.id = e.id AND r.token = :token
 
 -- name: finish_run
--- Finish a run.
-UPDATE evaluations
-SET phase = CAST(:state AS text), error = :error, results = CAST(:results AS json), rows = CAST(:rows AS json),
-    done = coalesce(:queries, done), total = coalesce(:queries, total), ended_at = now(), seen_at = now()
-WHERE id = :id AND phase = 'running' RETURNING id
+-- Save the results of a claimed run, which ends.
+WITH {ended}
+UPDATE evaluations e
+SET phase = {DONE}, results = CAST(:results AS json), rows = CAST(:rows AS json), done = :queries, total = :queries,
+    ended_at = now(), request = NULL
+FROM ended WHERE e.id = ended.id
 
 -- name: get_run
 -- Read a run.
@@ -82,5 +88,5 @@ SELECT {run_columns}, json_build_object('rows', rows) AS results FROM evaluation
 WHERE {of_collection} ORDER BY created_at DESC, id DESC
 
 -- name: delete_run
--- Delete a run; its process stops when it saves its progress next.
+-- Delete a run.
 DELETE FROM evaluations WHERE {of_collection} AND id = :id RETURNING id

@@ -94,6 +94,7 @@ class AdvisoryLock(IntEnum):
 
     MIGRATION = 7_065_011
     CALIBRATION = 7_065_012
+    RUNS = 7_065_013
 
 
 class Collided(Unavailable):

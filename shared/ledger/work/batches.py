@@ -16,18 +16,21 @@ from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.batches import Batch, LineContent, PlannedLine, SentLine, Unanswered
+from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.states import BatchState
 from shared.domain.usage import Usage
 from shared.domain.work import ChunkToGenerate
+from shared.ledger.budgets import fragments
+from shared.ledger.budgets.holds import Bill
 from shared.ledger.model import rows, states
 from shared.ledger.model.collections import options_of
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Collided, Database, again_after_collision
 from shared.ledger.work import claims
-from shared.ledger.work.work import ClaimedChunks, claim_chunks, settle_generated
+from shared.ledger.work.work import ClaimedChunks, book_outcomes, claim_chunks, end_calls, settle_generated
 
 # No process extends the leases of 50,000 lines. They end with their batch, which ends within two days; a lease that has
 # expired nevertheless is a lost one.
@@ -38,7 +41,7 @@ _LIMIT_HOLDS = timedelta(days=1)  # a limit that a provider has named may have b
 
 SQL = statements.load(
     __file__,
-    states.FRAGMENTS,
+    {**states.FRAGMENTS, **fragments.FRAGMENTS},
     lines_of_batches=f"'{claims.LINE_HOLDER}%'",
 )
 
@@ -66,11 +69,13 @@ class Batches:
         database: the ledger.
         worker: name of the process, for readers of the ledger.
         lease: duration of a claim without extension.
+        terms: prices and the budgets of the settings.
     """
 
-    def __init__(self, database: Database, *, worker: str, lease: timedelta) -> None:
+    def __init__(self, database: Database, *, worker: str, lease: timedelta, terms: BudgetTerms = NO_TERMS) -> None:
         self._database = database
         self._worker = worker
+        self._terms = terms
         self.lease = lease
 
     # Work of the scheduler
@@ -110,16 +115,15 @@ class Batches:
         async with self._database.begin() as connection:
             await connection.execute(SQL.start_probe, parameters)
 
-    async def start(self, provider: str, model: str, *, used_up: Collection[str], pause: timedelta) -> None:
-        """Start a batch for each tenant with waiting chunks.
+    async def start(self, provider: str, model: str, *, pause: timedelta) -> None:
+        """Start a batch for each tenant with waiting chunks whose budgets have room.
 
         Args:
             provider: address of the provider.
             model: model of the calls.
-            used_up: tenants with an exhausted budget.
             pause: time without new batches after the provider refused one as too large.
         """
-        parameters = {"provider": provider, "model": model, "used_up": sorted(used_up), "pause": pause}
+        parameters = {"provider": provider, "model": model, "pause": pause}
         async with self._database.begin() as connection:
             await connection.execute(SQL.start, parameters)
 
@@ -136,10 +140,12 @@ class Batches:
         *,
         key_of: Callable[[ChunkToGenerate], bytes],
         line_of: Callable[[ChunkToGenerate], PlannedLine],
+        reserve_of: Callable[[ChunkToGenerate], Reserve],
     ) -> ClaimedChunks:
         """Claim up to `limit` chunks of the batch's tenant, at most 1,000, and add them to the batch.
 
-        Chunks with paid content advance at once.
+        Chunks with paid content advance at once. A line reserves as much as a live call, until it is settled; chunks
+        that do not fit in a budget are released.
 
         Raises:
             LeaseLost: another process has claimed the batch.
@@ -150,7 +156,9 @@ class Batches:
         try:
             async with self._database.begin() as connection:
                 await _require(connection, SQL.lock_planning, batch)
-                claimed = await claim_chunks(connection, claims.SQL.claim_to_batch, parameters, key_of)
+                claimed = await claim_chunks(
+                    connection, self._terms, claims.SQL.claim_to_batch, parameters, key_of=key_of, reserve_of=reserve_of
+                )
                 lines = [line_of(chunk) for chunk in claimed.chunks]
                 if lines:
                     added = rows.planned_rows(lines) | {"bytes": sum(line.bytes for line in lines)}
@@ -257,12 +265,14 @@ class Batches:
         return {row["token"]: _content(row) for row in found}
 
     async def drop_lines(self, batch: Batch, tokens: Collection[int]) -> None:
-        """Remove lines that need no call, and end their leases.
+        """Remove lines that need no call, and end their leases and reservations.
 
         Raises:
             LeaseLost: another process has claimed the batch.
         """
-        await self._change(SQL.drop_lines, batch, tokens=sorted(tokens))
+        async with self._database.begin() as connection:
+            await _require(connection, SQL.drop_lines, batch, {"tokens": sorted(tokens)})
+            await end_calls(connection, self._terms, [Bill(token) for token in tokens])
 
     async def sent(self, batch: Batch, tokens: Collection[int]) -> dict[int, SentLine]:
         """Return the unsettled lines among these, by their tokens."""
@@ -312,6 +322,7 @@ class Batches:
                 moved = rows.failed_line_rows(failed, live) | {"rounds": _ROUNDS}
                 await connection.execute(SQL.move_to_live, moved)
             await connection.execute(SQL.delete_lines, {"id": batch.id, "tokens": tokens})
+            await book_outcomes(connection, self._terms, outcomes)
 
 
 async def _require(

@@ -13,11 +13,13 @@ open_lanes(tenant, lane) AS (
 )
 
 -- part: waiting_tenants
--- The tenants with due chunks in a batch lane, unless their job is paused, that no batch is collecting.
+-- The tenants with due chunks in a batch lane that no batch is collecting, unless their job is paused or a budget has no
+-- room.
 SELECT DISTINCT p.tenant FROM open_lanes p
-WHERE {is_batch_lane:p} AND NOT {is_paused:p}
+WHERE {is_batch_lane:p} AND NOT {is_paused:p} AND {lane_has_room:p}
   AND EXISTS (SELECT 1 FROM chunks w
-              WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now())
+              WHERE {TO_GENERATE:w} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+                AND {part_has_room:w})
   AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.tenant = p.tenant AND b.state = {BatchState.PLANNING})
 
 -- name: due
@@ -32,8 +34,7 @@ WITH RECURSIVE {open_lanes}
 INSERT INTO batches (id, tenant, provider, model, state)
 SELECT gen_random_uuid(), w.tenant, :provider, :model, {PLAN_BATCH.target}
 FROM ({waiting_tenants}) w
-WHERE w.tenant <> ALL(CAST(:used_up AS text[]))
-  AND NOT EXISTS (SELECT 1 FROM batches b WHERE b.provider = :provider AND b.token_limit IS NOT NULL
+WHERE NOT EXISTS (SELECT 1 FROM batches b WHERE b.provider = :provider AND b.token_limit IS NOT NULL
                                             AND b.ended_at > now() - CAST(:pause AS interval))
 ON CONFLICT DO NOTHING
 
@@ -147,8 +148,6 @@ WITH dropped AS (
     UPDATE chunks t SET due_at = now(), leased_by = NULL
     FROM dropped v
     WHERE t.id = v.chunk_id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
-), calls AS (
-    DELETE FROM abandoned_calls a USING dropped v WHERE a.lease_token = v.token
 )
 UPDATE batches SET lines = lines - (SELECT count(*)::int FROM dropped) {held} RETURNING id
 

@@ -13,6 +13,7 @@ suspect: only a drain without other work claims it. It either succeeds and is cl
 from __future__ import annotations
 
 from shared.domain.poison import SUSPECT_AFTER
+from shared.ledger.budgets import fragments
 from shared.ledger.model import states
 from shared.ledger.postgres import statements
 
@@ -38,15 +39,27 @@ _DEFAULTS = {
     "models": "",
     "of_model": "TRUE",
     "claims": "TRUE",
+    "fits": "TRUE",
+    "lane_has_room": "TRUE",
 }
 _QUEUES = {
-    "parse": _DEFAULTS | {"table": "documents", "is_open": "{TO_PARSE:w}", "columns": "w.id", "held": "{held:parse}"},
+    "parse": _DEFAULTS
+    | {
+        "table": "documents",
+        "is_open": "{TO_PARSE:w}",
+        "columns": "w.id",
+        "only_suspects": "TRUE",
+        "held": "{held:parse}",
+    },
     "generate": _DEFAULTS
     | {
         "table": "chunks",
         "is_open": "{TO_GENERATE:w}",
         "columns": "w.id, w.version, w.content_key",
-        "only": "{content_is_free}",
+        "only": "{content_is_free} AND {part_has_room:w}",
+        "only_suspects": "{suspect_has_room}",
+        "fits": "{tenant_has_room}",
+        "lane_has_room": "{lane_has_room:p}",
         "claims": "{is_live_lane:p}",  # batches claim the others; their texts are parsed and indexed like all others
         "held": "{held_by_lane:generate}",
     },
@@ -55,6 +68,7 @@ _QUEUES = {
         "is_open": "{TO_GENERATE:w}",
         "suffix": "_of_batches",
         "claims": "{is_batch_lane:p}",
+        "lane_has_room": "{lane_has_room:p}",
     },
     "texts": _DEFAULTS
     | _TO_INDEX
@@ -78,11 +92,12 @@ _QUEUES = {
         "is_open": "{TO_INDEX:w}",
         "columns": "w.id, w.version, w.may_have_points, ({TO_INDEX_TEXT:w} AND {is_text_only}) AS text_only",
         "only": "w.embedding_model = ANY(CAST(:embeddings AS text[]))",
+        "only_suspects": "TRUE",
     },
 }
 SQL = statements.load(
     __file__,
-    states.FRAGMENTS,
+    {**states.FRAGMENTS, **fragments.FRAGMENTS},
     suspect_after=str(SUSPECT_AFTER),
     **{f"{queue}_{name}": value for queue, values in _QUEUES.items() for name, value in values.items()},
 )

@@ -12,7 +12,8 @@ open_lanes{{argument}_suffix}(tenant, lane) AS (
         WHERE {{argument}_is_open} AND (w.tenant, w.lane) > (p.tenant, p.lane)
         ORDER BY w.tenant, w.lane LIMIT 1) n
 ), lanes{{argument}_suffix} AS (
-    SELECT p.tenant, p.lane FROM open_lanes{{argument}_suffix} p WHERE {{argument}_claims} AND NOT {is_paused:p}
+    SELECT p.tenant, p.lane FROM open_lanes{{argument}_suffix} p
+    WHERE {{argument}_claims} AND NOT {is_paused:p} AND {{argument}_lane_has_room}
 )
 
 -- part: may_be_claimed
@@ -49,7 +50,7 @@ WHERE {{argument}_claims} GROUP BY p.tenant
                                                FROM lanes{{argument}_suffix}) + 1)
     ) w
 ), ranked{{argument}_suffix} AS (
-    SELECT c.*,
+    SELECT c.*, coalesce(h.rows, 0) AS held,
            coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS position
     FROM candidates{{argument}_suffix} c LEFT JOIN held{{argument}_suffix} h ON h.tenant = c.tenant
 ), in_turn{{argument}_suffix} AS (
@@ -57,7 +58,7 @@ WHERE {{argument}_claims} GROUP BY p.tenant
     FROM ranked{{argument}_suffix} c
     LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
          AS v(tenant, weight, most) ON v.tenant = c.tenant
-    WHERE c.position <= coalesce(v.most, CAST(:most_of_others AS bigint), c.position)
+    WHERE c.position <= coalesce(v.most, CAST(:most_of_others AS bigint), c.position) AND {{argument}_fits}
     ORDER BY turn, c.lane, c.due_at
 ), due{{argument}_suffix} AS (
     SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn{{argument}_suffix} c CROSS JOIN LATERAL (
@@ -71,7 +72,7 @@ WHERE {{argument}_claims} GROUP BY p.tenant
 WITH due AS (
     SELECT {{argument}_columns} FROM {{argument}_table} w
     WHERE {{argument}_is_open} AND w.lost_leases > 0 AND {lost_leases} >= {suspect_after} AND w.due_at <= now()
-      AND NOT {is_paused:w} AND {{argument}_only}
+      AND NOT {is_paused:w} AND {{argument}_only} AND {{argument}_only_suspects}
     ORDER BY w.due_at LIMIT {limit}
     FOR UPDATE SKIP LOCKED
 )
@@ -118,6 +119,26 @@ AND NOT EXISTS (
       AND (NOT {is_interactive_lane:w} OR NOT EXISTS (SELECT 1 FROM batch_lines l WHERE l.token = b.lease_token))
     OFFSET 0)
 
+-- part: rooms
+-- The number of chunks that the budgets of each tenant have room for, as far as known: the claim then reserves exactly.
+-- A claim of more chunks would lease and release them. A budget of a collection or a job without room excludes only its
+-- chunks.
+rooms AS MATERIALIZED (
+    SELECT b.tenant, min(CASE WHEN {budget_has_no_room:b} THEN 0 ELSE {budget_room:b} / b.needs END) AS chunks
+    FROM (SELECT DISTINCT tenant FROM lanes) t JOIN budgets b ON b.tenant = t.tenant
+    WHERE b.collection IS NULL AND b.job_id IS NULL OR NOT ({budget_has_no_room:b})
+    GROUP BY b.tenant
+)
+
+-- part: tenant_has_room
+-- The budgets of a candidate's tenant have room for it.
+c.position - c.held <= coalesce((SELECT r.chunks FROM rooms r WHERE r.tenant = c.tenant), c.position)
+
+-- part: suspect_has_room
+-- The budgets of a suspect's tenant have room.
+NOT EXISTS (SELECT 1 FROM budgets b
+            WHERE b.tenant = w.tenant AND b.collection IS NULL AND b.job_id IS NULL AND {budget_has_no_room:b})
+
 -- part: lease_to_generate
 -- Lease the due chunks; a claim takes each content once.
 , once AS (
@@ -131,12 +152,13 @@ RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_
           (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
           w.completion_tokens, w.calls,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
+          EXISTS (SELECT 1 FROM budgets) AS has_budgets,
           (SELECT v.traceparent FROM document_versions v
            WHERE v.document_id = w.document_id AND v.version = w.version) AS traceparent
 
 -- name: claim_to_generate
 -- Claim chunks to generate.
-WITH RECURSIVE {fair:generate}
+WITH RECURSIVE {fair:generate}, {rooms}
 {lease_to_generate}
 
 -- name: claim_suspects_to_generate

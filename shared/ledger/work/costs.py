@@ -11,8 +11,10 @@ from uuid import UUID
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.budgets import NO_TERMS, BudgetTerms
 from shared.domain.tiers import Tier
 from shared.domain.usage import Cost, CostKind, Usage
+from shared.ledger.budgets import holds
 from shared.ledger.model.rows import cost_rows
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -20,18 +22,6 @@ from shared.ledger.postgres.database import Database
 _BATCH_SIZE = 5_000  # rows of one transaction
 
 SQL = statements.load(__file__)
-
-
-@dataclass(frozen=True, slots=True)
-class DayCost:
-    """Today's costs of a tenant's calls of a kind to a model, in a tier."""
-
-    tenant: str
-    kind: CostKind
-    model: str
-    tier: Tier
-    usage: Usage
-    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +70,16 @@ class JobCost:
 
 
 class Costs:
-    def __init__(self, database: Database) -> None:
+    """The costs of all tenants.
+
+    Args:
+        database: the ledger.
+        terms: prices, with which the costs of embeddings are booked in budgets.
+    """
+
+    def __init__(self, database: Database, terms: BudgetTerms = NO_TERMS) -> None:
         self._database = database
+        self._terms = terms
 
     async def sums(self, tenant: str) -> list[CostSum]:
         """Return a tenant's costs by collection, kind and model."""
@@ -101,17 +99,19 @@ class Costs:
             found = (await connection.execute(SQL.days, {"tenant": tenant, "days": days})).all()
         return [CostOfDay(s.day, s.collection, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
 
-    async def today(self, tenant: str | None = None) -> list[DayCost]:
-        """Return the costs since midnight in UTC, of all tenants or of one."""
-        async with self._database.begin() as connection:
-            found = (await connection.execute(SQL.today, {"tenant": tenant})).all()
-        return [DayCost(s.tenant, s.kind, s.model, Tier(s.tier), _usage(s), s.calls) for s in found]
-
     async def fold(self) -> bool:
-        """Add up some costs of attempts by day; return whether more may be left."""
+        """Add up some costs of attempts by day, and book embeddings in budgets; return whether more may be left."""
         async with self._database.begin() as connection:
-            folded: int = (await connection.execute(SQL.add_up, {"limit": _BATCH_SIZE})).scalar_one()
-        return folded == _BATCH_SIZE
+            found = (await connection.execute(SQL.add_up, {"limit": _BATCH_SIZE})).all()
+            if found and found[0].has_budgets:
+                await holds.book(connection, [self._booked(row) for row in found if row.kind == "embed"])
+        changes: int = sum(row.changes for row in found)
+        return changes == _BATCH_SIZE
+
+    def _booked(self, row: Row[Any]) -> dict[str, object]:
+        money = self._terms.price_of("embed", Usage(row.prompt_tokens, row.completion_tokens), row.model, Tier.STANDARD)
+        of = {name: getattr(row, name) for name in ("tenant", "collection_id")}
+        return of | {"day": row.day.isoformat(), "money": money or 0}
 
     async def forget(self, age: timedelta) -> bool:
         """Delete some older attempts, but not their costs; return whether more may be left."""

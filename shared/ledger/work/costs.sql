@@ -22,7 +22,8 @@ WHERE excluded.calls > s.calls
 SELECT 1 FROM erasures WHERE tenant = ANY(CAST(:tenants AS text[])) AND finished_at IS NULL ORDER BY id FOR SHARE
 
 -- name: add_up
--- Add changes up by day: 19,000 a second. Costs without a job have the nil UUID there, because a key has no nulls.
+-- Add changes up by day, 19,000 a second; return their sums. Costs without a job have the nil UUID there, because a key
+-- has no nulls.
 WITH deleted AS (
     DELETE FROM spent_changes WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM spent_changes LIMIT :limit FOR UPDATE SKIP LOCKED))
@@ -46,7 +47,10 @@ WITH deleted AS (
         cached_tokens = d.cached_tokens + excluded.cached_tokens,
         written_tokens = d.written_tokens + excluded.written_tokens, calls = d.calls + excluded.calls
 )
-SELECT count(*) FROM deleted
+SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens)::bigint AS prompt_tokens,
+       sum(completion_tokens)::bigint AS completion_tokens, count(*) AS changes,
+       EXISTS (SELECT 1 FROM budgets) AS has_budgets
+FROM deleted GROUP BY tenant, collection_id, kind, model, day
 
 -- name: delete_old_attempts
 -- Delete attempts beyond an age, among those with the smallest tokens: older attempts have smaller tokens, except long
@@ -98,10 +102,3 @@ FROM {costs} s LEFT JOIN collections l ON l.id = s.collection_id
 WHERE s.tenant = :tenant AND s.day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS int)
 GROUP BY s.day, l.name, s.kind, s.model, s.tier HAVING {not_empty}
 ORDER BY s.day, l.name, s.kind DESC, s.model, s.tier DESC
-
--- name: today
--- Sum up today's costs, of all tenants or of one.
-SELECT s.tenant, s.kind, s.model, s.tier, {totals}
-FROM {costs} s
-WHERE s.day = (now() AT TIME ZONE 'UTC')::date AND (CAST(:tenant AS text) IS NULL OR s.tenant = :tenant)
-GROUP BY s.tenant, s.kind, s.model, s.tier

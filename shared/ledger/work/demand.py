@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from shared.domain.queues import WorkQueue
+from shared.ledger.budgets import fragments
 from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
@@ -31,7 +32,7 @@ _INDEXES = {
     | {
         "table": "chunks",
         "is_open": "{TO_GENERATE:w}",
-        "has_due": "{is_live_lane:p}",
+        "has_due": "{is_live_lane:p} AND {lane_has_room:p}",
         "has_leased": "{is_live_lane:w}",
     },
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
@@ -39,7 +40,7 @@ _INDEXES = {
 }
 SQL = statements.load(
     __file__,
-    states.FRAGMENTS,
+    {**states.FRAGMENTS, **fragments.FRAGMENTS},
     **{f"{index}_{name}": value for index, values in _INDEXES.items() for name, value in values.items()},
 )
 _ROWS = {"parse": SQL.parse, "generate": SQL.generate, "index": SQL.index}
@@ -63,20 +64,19 @@ class Demand:
         self._database = database
 
     async def rows(
-        self, stage: WorkQueue, most: int, *, held: Iterable[str] = (), embeddings: Sequence[str] | None = None
+        self, stage: WorkQueue, most: int, *, embeddings: Sequence[str] | None = None
     ) -> dict[str, OpenRows]:
         """Count the rows of a stage by tenant.
 
         Args:
             stage: the stage.
             most: number after which the due rows of a tenant's lane are not counted further.
-            held: tenants whose due rows are not counted.
             embeddings: embeddings whose chunks to index are counted; None: all.
 
         Raises:
             Unavailable: the ledger cannot be reached.
         """
-        parameters: dict[str, Any] = {"most": most, "held": list(held)}
+        parameters: dict[str, Any] = {"most": most}
         if stage == "index":
             parameters["embeddings"] = None if embeddings is None else list(embeddings)
         found = await self._database.rows(_ROWS[stage], parameters)

@@ -17,7 +17,7 @@ SELECT * FROM (
             WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
               AND w.due_at <= now()
             ORDER BY w.due_at LIMIT :most) counted) d
-    WHERE p.tenant <> ALL(CAST(:held AS text[])) AND {{argument}_has_due} AND NOT {is_paused:p}) due
+    WHERE {{argument}_has_due} AND NOT {is_paused:p}) due
 UNION ALL
 SELECT w.tenant, 0, count(*) FROM {{argument}_table} w
 WHERE {{argument}_is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() AND {{argument}_has_leased}

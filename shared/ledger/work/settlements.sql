@@ -447,6 +447,9 @@ RETURNING 1
 -- Extend the calls of discarded chunks: other workers wait for their replies.
 UPDATE abandoned_calls SET due_at = now() + :lease WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
 
--- name: delete_calls
--- Delete calls of discarded chunks: the reply arrived, or none will.
-DELETE FROM abandoned_calls WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
+-- name: end_calls
+-- Delete calls of discarded chunks: the reply arrived, or none will. Return the tokens that have reserved something.
+WITH ended AS (
+    DELETE FROM abandoned_calls WHERE lease_token = ANY(CAST(:tokens AS bigint[]))
+)
+SELECT DISTINCT token FROM budget_holds WHERE token = ANY(CAST(:tokens AS bigint[]))

@@ -6,7 +6,7 @@ claim, and may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +17,9 @@ import structlog
 from sqlalchemy import Row, RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.budgets import NO_TERMS, BudgetTerms, Reserve
 from shared.domain.documents import DeletableDocument
-from shared.domain.errors import LeaseLost
+from shared.domain.errors import BudgetExhausted, LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome, generate_cost
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
@@ -36,6 +37,8 @@ from shared.domain.work import (
     PaidReply,
     Sweep,
 )
+from shared.ledger.budgets import holds
+from shared.ledger.budgets.holds import Bill
 from shared.ledger.documents import acceptance, build_sync, versions
 from shared.ledger.model import rows, states
 from shared.ledger.model.decoding import decoded
@@ -66,12 +69,13 @@ class ClaimedChunks:
     """Claimed chunks to generate.
 
     `paid_already` counts the claimed chunks that needed no call, `left` the chunks whose content another worker is
-    paying for.
+    paying for, and `refused` the chunks that did not fit in a budget.
     """
 
     chunks: list[ChunkToGenerate]
     paid_already: int
     left: int
+    refused: int = 0
 
 
 class Work:
@@ -85,7 +89,7 @@ class Work:
         limits: limits of tenants' calls to the language model; no tenant holds more chunks than these allow to start
             soon.
         other_limits: limits of all other tenants.
-        used_up: tenants with an exhausted budget: their chunks are not claimed for generation.
+        terms: prices and the budgets of the settings.
         embeddings: names of the embeddings that the worker serves; chunks of others are not claimed for indexing.
     """
 
@@ -98,7 +102,7 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
-        used_up: Callable[[], Awaitable[Collection[str]]] | None = None,
+        terms: BudgetTerms = NO_TERMS,
         embeddings: Sequence[str] = (),
     ) -> None:
         self._database = database
@@ -106,7 +110,7 @@ class Work:
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
-        self._used_up = used_up
+        self._terms = terms
         self._embeddings = list(embeddings)
         self.lease = lease
 
@@ -178,57 +182,80 @@ class Work:
 
     @again_after_collision
     async def claim_to_generate(
-        self, limit: int, *, key_of: Callable[[ChunkToGenerate], bytes] | None = None, suspects: bool = False
+        self,
+        limit: int,
+        *,
+        key_of: Callable[[ChunkToGenerate], bytes] | None = None,
+        reserve_of: Callable[[ChunkToGenerate], Reserve] | None = None,
+        suspects: bool = False,
     ) -> ClaimedChunks:
         """Claim chunks to generate; chunks with paid content advance at once.
+
+        The claim reserves the highest cost of each chunk's first call in the budgets that cover it. Chunks that do not
+        fit are released in the same transaction.
 
         Args:
             limit: maximum number of chunks.
             key_of: function from a chunk to the key of its current request; None uses the key from the parse.
+            reserve_of: function from a chunk to the highest use of its next call; None reserves nothing.
             suspects: whether to claim suspects only, for a worker without other work.
 
         Raises:
             Collided: other workers leased the same content repeatedly.
         """
-        used_up = await self._used_up() if self._used_up is not None and not suspects else ()
-        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(used_up, suspects=suspects)
+        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
         await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
-                return await claim_chunks(connection, claims.CLAIM_TO_GENERATE[suspects], parameters, key_of)
+                return await claim_chunks(
+                    connection,
+                    self._terms,
+                    claims.CLAIM_TO_GENERATE[suspects],
+                    parameters,
+                    key_of=key_of,
+                    reserve_of=reserve_of,
+                )
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same content", component="ledger") from error
 
     async def keep_replies(
         self,
         chunk: ChunkToGenerate,
-        model: str,
         replies: Sequence[PaidReply],
         usage: Usage,
         calls: int,
+        following: Reserve,
         *,
         tier: Tier = Tier.STANDARD,
     ) -> None:
-        """Commit the replies of a chunk that needs more calls, with its costs until now.
+        """Commit the replies of a chunk that needs more calls, with its costs until now, and reserve the next call.
 
         Args:
             chunk: the chunk.
-            model: name of the model.
-            replies: all replies for the chunk, in order.
-            usage: tokens billed for the chunk.
-            calls: number of calls billed for the chunk.
+            replies: all replies for its content until now.
+            usage: tokens billed for the chunk until now.
+            calls: number of calls billed for the chunk until now.
+            following: highest use of the next call to the same model.
             tier: tier of this attempt's replies.
 
         Raises:
             LeaseLost: another worker has the chunk, or it is deleted. The replies and their costs are committed anyway.
+            BudgetExhausted: the next call does not fit in a budget. The replies and their costs are committed anyway.
         """
+        fits = True
         async with self._database.begin() as connection:
             await costs.hold_erasures(connection, [chunk.tenant])
             kept = await connection.execute(SQL.keep_replies, rows.reply_rows(chunk, replies, usage, calls))
             held = kept.scalars().all()
-            await costs.record(connection, [generate_cost(chunk, model, usage, calls, tier)])
+            cost = generate_cost(chunk, following.model, usage, calls, tier)
+            await costs.record(connection, [cost])
+            if chunk.reserve is not None:
+                bill = _bill(chunk.lease.token, cost)
+                fits = await holds.renew(connection, self._terms, bill, following if held else None)
         if not held:
             raise LeaseLost("the lease on the chunk has ended")
+        if not fits:
+            raise BudgetExhausted
 
     async def forget_replies(self, age: timedelta) -> bool:
         """Delete some older replies of incomplete questions; return whether more may be left."""
@@ -243,6 +270,7 @@ class Work:
         """
         async with self._database.begin() as connection:
             await settle_generated(connection, outcomes)
+            await book_outcomes(connection, self._terms, outcomes)
 
     # Indexing
 
@@ -423,7 +451,13 @@ class Work:
             return set(held.scalars())
 
     async def release(
-        self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = (), *, lost: bool = False
+        self,
+        table: str,
+        leases: Sequence[Lease],
+        spent: Sequence[Cost] = (),
+        *,
+        lost: bool = False,
+        called: Collection[Lease] = (),
     ) -> None:
         """Release claims without an attempt: the rows are due at once.
 
@@ -431,13 +465,17 @@ class Work:
             table: `documents` or `chunks`.
             leases: leases of the claims.
             spent: their costs.
-            lost: whether they count as lost, because the work itself may have been the reason.
+            lost: whether they count as lost, because the work itself may have been the reason. Their reservations are
+                booked like the reservations of expired leases.
+            called: leases with a call whose bill will not arrive.
         """
         async with self._database.begin() as connection:
             await costs.record(connection, spent)
             await connection.execute((_EXPIRE if lost else _RELEASE)[table], rows.lease_rows(leases))
-            if table == "chunks":
-                await connection.execute(SQL.delete_calls, {"tokens": [lease.token for lease in leases]})
+            if table == "chunks" and lost:
+                await connection.execute(SQL.end_calls, {"tokens": [lease.token for lease in leases]})
+            elif table == "chunks":
+                await end_calls(connection, self._terms, [Bill(o.token, is_incomplete=o in called) for o in leases])
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues of stages with due work."""
@@ -456,15 +494,13 @@ class Work:
             "most_of_others": None,
         }
 
-    def _most_chunks(self, used_up: Collection[str], *, suspects: bool) -> dict[str, Any]:
+    def _most_chunks(self, *, suspects: bool) -> dict[str, Any]:
         """Return the tenants of a claim to generate, and the bounds on the chunks that they may hold."""
         if suspects:
             return {}
-        tenants = sorted({*self._weights, *self._limits, *used_up})
+        tenants = sorted({*self._weights, *self._limits})
         return {
-            "tenants": tenants,
-            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
-            "most": [0 if tenant in used_up else self._most(tenant) for tenant in tenants],
+            "most": [self._most(tenant) for tenant in tenants],
             "most_of_others": self._other_limits.calls_at_once,
         }
 
@@ -481,12 +517,16 @@ class Work:
 
 async def claim_chunks(
     connection: AsyncConnection,
+    terms: BudgetTerms,
     statement: TextClause,
     parameters: Mapping[str, Any],
+    *,
     key_of: Callable[[ChunkToGenerate], bytes] | None,
+    reserve_of: Callable[[ChunkToGenerate], Reserve] | None,
 ) -> ClaimedChunks:
-    """Claim chunks by a statement in its transaction, as `Work.claim_to_generate` does.
+    """Claim chunks by a statement in its transaction, and reserve their calls, as `Work.claim_to_generate` does.
 
+    Nothing that may wait for a lock follows in the transaction, because it holds the rows of budgets.
     `parameters["worker"]` is the holder of the leases: a worker or a batch.
     """
     claimed = (await connection.execute(statement, parameters)).mappings().all()
@@ -494,10 +534,29 @@ async def claim_chunks(
     taken = await _set_keys(connection, chunks, key_of) if key_of else []
     keys = [chunk.content_key for chunk in [*chunks, *taken]]
     paid = await _settle_paid_before(connection, keys, parameters["worker"])
+    chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
+    unpaid = len(chunks)
+    if chunks and reserve_of is not None and _has_budgets(terms, claimed):
+        chunks = await _reserve(connection, terms, [(chunk, reserve_of(chunk)) for chunk in chunks])
     _count_lost("generate", claimed)
     left = [chunk for chunk in taken if chunk.content_key not in paid]
-    chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
-    return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
+    return ClaimedChunks(chunks, paid_already=len(paid), left=len(left), refused=unpaid - len(chunks))
+
+
+def _has_budgets(terms: BudgetTerms, claimed: Sequence[RowMapping]) -> bool:
+    """Return whether a budget in the ledger or in the settings may cover claimed chunks."""
+    return claimed[0]["has_budgets"] or any(terms.limits_of(tenant) for tenant in {row["tenant"] for row in claimed})
+
+
+async def _reserve(
+    connection: AsyncConnection, terms: BudgetTerms, calls: Sequence[tuple[ChunkToGenerate, Reserve]]
+) -> list[ChunkToGenerate]:
+    """Reserve the cost of calls, release the chunks that do not fit, and return the others."""
+    refused = await holds.hold(connection, terms, calls)
+    if refused:
+        released = [chunk.lease for chunk, _ in calls if chunk.lease.token in refused]
+        await connection.execute(SQL.release_chunks, rows.lease_rows(released))
+    return [replace(chunk, reserve=reserve) for chunk, reserve in calls if chunk.lease.token not in refused]
 
 
 async def _settle_paid_before(connection: AsyncConnection, keys: Sequence[bytes], holder: str) -> set[bytes]:
@@ -508,7 +567,7 @@ async def _settle_paid_before(connection: AsyncConnection, keys: Sequence[bytes]
 
 
 async def settle_generated(connection: AsyncConnection, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
-    """Commit outcomes in a transaction, as `Work.settle_generated` does."""
+    """Commit outcomes in a transaction; `book_outcomes` is the end of the transaction."""
     paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
     failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
     tenants = {o.chunk.tenant for o in paid} | {o.tenant for o in failed if o.tenant is not None}
@@ -521,9 +580,27 @@ async def settle_generated(connection: AsyncConnection, outcomes: Sequence[Gener
     if failed:
         await connection.execute(SQL.fail_generating, rows.failure_rows(failed))
     await costs.record(connection, [o.cost for o in outcomes])
-    ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
-    await connection.execute(SQL.delete_calls, {"tokens": ended})
     await _touch(connection, [o.chunk.document_id for o in paid])
+
+
+async def book_outcomes(
+    connection: AsyncConnection, terms: BudgetTerms, outcomes: Sequence[GenerateOutcome | FailedAttempt]
+) -> None:
+    """Replace the reservations of committed outcomes by their bills, as the last statement of the transaction."""
+    bills = [
+        _bill(o.chunk.lease.token, o.cost)
+        if isinstance(o, GenerateOutcome)
+        else _bill(o.lease.token, o.cost, is_incomplete=o.is_bill_incomplete)
+        for o in outcomes
+    ]
+    await end_calls(connection, terms, bills)
+
+
+async def end_calls(connection: AsyncConnection, terms: BudgetTerms, bills: Sequence[Bill]) -> None:
+    """Delete the marks of calls that have ended, and book their bills if they have reserved something."""
+    ended = await connection.execute(SQL.end_calls, {"tokens": [bill.token for bill in bills]})
+    if reserved := set(ended.scalars()):
+        await holds.settle(connection, terms, [bill for bill in bills if bill.token in reserved])
 
 
 async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
@@ -603,6 +680,13 @@ async def _set_keys(
     taken = {token for token, row in found.items() if row.taken}
     chunks[:] = [chunk for chunk in renewed if chunk.lease.token not in taken]
     return [chunk for chunk in renewed if chunk.lease.token in taken]
+
+
+def _bill(token: int, cost: Cost | None, *, is_incomplete: bool = False) -> Bill:
+    """Return the bill of an attempt from its cost; None means that no call was billed."""
+    if cost is None:
+        return Bill(token, is_incomplete=is_incomplete)
+    return Bill(token, cost.model, cost.usage, cost.tier, is_incomplete)
 
 
 def _log_finished(documents: Iterable[Row[Any]]) -> None:

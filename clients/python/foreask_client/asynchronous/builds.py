@@ -13,6 +13,7 @@ from foreask_client.requests import (
     Stream,
     as_type,
     collection_path,
+    delete,
     get,
     get_items,
     post,
@@ -51,6 +52,8 @@ class BuildsApi(Connection):
     ) -> AsyncEvents:
         """Compare a build with the live one: events `progress` with counts, then `done` with the report.
 
+        A worker compares, and continues if this client disconnects: another call follows the same comparison.
+
         Args:
             collection: name of the collection.
             number: the build's number.
@@ -59,6 +62,14 @@ class BuildsApi(Connection):
         """
         body = {"questions": questions, "accept_failures": accept_failures}
         return self.events_of(Stream(f"{_path(collection, number)}/gate", body))
+
+    async def gate_run(self, collection: str, number: int) -> Json:
+        """Return the newest comparison of a build with the live one: its state, and its report when it is done."""
+        return await self.send(get(f"{_path(collection, number)}/gate", Json))
+
+    async def cancel_gate(self, collection: str, number: int) -> None:
+        """Cancel a comparison that is queued or running."""
+        await self.send(delete(f"{_path(collection, number)}/gate"))
 
 
 def _path(collection: str, number: int) -> str:

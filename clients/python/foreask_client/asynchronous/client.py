@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.asynchronous.budgets import BudgetsApi
 from foreask_client.asynchronous.builds import BuildsApi
 from foreask_client.asynchronous.collections import CollectionsApi
 from foreask_client.asynchronous.dead_letters import DeadLettersApi
@@ -22,6 +23,7 @@ class AsyncClient(
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,
+    BudgetsApi,
     OperatorApi,
 ):
     """A client of the API at a URL, for the tenant of a key.

@@ -43,7 +43,7 @@ class EvaluationsApi(Connection):
     ) -> Evaluation:
         """Start an evaluation, which asks each labelled question with several strategies.
 
-        `evaluation` returns its progress and its results.
+        It is queued until a worker has a free slot. `evaluation` returns its progress and its results.
 
         Args:
             collection: name of the collection, which is queried in its current state.
@@ -63,7 +63,7 @@ class EvaluationsApi(Connection):
         return await self.send(get(f"{_path(collection)}/{segment(evaluation_id)}", Evaluation))
 
     async def delete_evaluation(self, collection: str, evaluation_id: str) -> None:
-        """Delete an evaluation. A running evaluation stops."""
+        """Delete an evaluation. A queued evaluation does not start, and a running one stops."""
         await self.send(delete(f"{_path(collection)}/{segment(evaluation_id)}"))
 
 

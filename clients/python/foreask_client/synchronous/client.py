@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.synchronous.budgets import BudgetsApi
 from foreask_client.synchronous.builds import BuildsApi
 from foreask_client.synchronous.collections import CollectionsApi
 from foreask_client.synchronous.dead_letters import DeadLettersApi
@@ -22,6 +23,7 @@ class Client(
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,
+    BudgetsApi,
     OperatorApi,
 ):
     """A client of the API at a URL, for the tenant of a key.

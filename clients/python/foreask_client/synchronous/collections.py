@@ -62,9 +62,19 @@ class CollectionsApi(Connection):
     def verify(self, collection: str, *, repair: bool = False, cursor: str | None = None) -> Events:
         """Compare a collection with Qdrant: events `finding`, `progress`, `done`.
 
+        A worker compares, and continues if this client disconnects: another call follows the same comparison.
+
         Args:
             collection: name of the collection.
             repair: whether differences are repaired.
-            cursor: cursor of the last `progress` event of an interrupted comparison, which then continues there.
+            cursor: cursor of the last `progress` event of a failed comparison, which then continues there.
         """
         return self.events_of(Stream(f"{collection_path(collection)}/verify", {"repair": repair, "cursor": cursor}))
+
+    def verification(self, collection: str) -> Json:
+        """Return the newest comparison of a collection with Qdrant: its state, counts and findings."""
+        return self.send(get(f"{collection_path(collection)}/verify", Json))
+
+    def cancel_verification(self, collection: str) -> None:
+        """Cancel a comparison that is queued or running. Its repairs are kept."""
+        self.send(delete(f"{collection_path(collection)}/verify"))

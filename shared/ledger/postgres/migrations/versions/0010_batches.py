@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0008"
-down_revision = "0007"
+revision = "0010"
+down_revision = "0009"
 min_revision = "0003"
 
 _OPEN = "state IN ('planning', 'planned', 'creating', 'running', 'collecting')"

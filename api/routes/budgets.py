@@ -1,0 +1,108 @@
+"""Routes of budgets: set, list and delete, by a tenant and by operators."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from api.access.auth import Manager, Operator, Reader
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.http.strict_route import StrictRoute
+from api.schemas.budgets import BudgetBody, BudgetList, BudgetView
+from api.schemas.operators import TenantName
+from api.state import ServicesDep
+from shared.domain.budgets import BILLIONTHS, Budget, BudgetUnit, NewBudget, Period, SetBy
+from shared.services.api import ApiServices
+from shared.services.ingest import require_prices
+
+router = APIRouter(prefix="/v1/budgets", tags=["budgets"], route_class=StrictRoute)
+operator_router = APIRouter(
+    prefix="/v1/operator/tenants/{tenant}/budgets", tags=["operator"], dependencies=[Operator], route_class=StrictRoute
+)
+
+
+@router.get("", response_model=BudgetList, responses=problems(401, 503))
+async def list_(tenant: Reader, services: ServicesDep) -> Response:
+    """List the budgets of the tenant and their use, including budgets that an operator has set.
+
+    A budget of the settings is listed once the tenant has generated questions.
+    """
+    return await _list(services, tenant)
+
+
+@router.put("", response_model=BudgetView, responses=problems(400, 401, 404, 409, 413, 415, 422, 503))
+async def set_(body: BudgetBody, tenant: Manager, services: ServicesDep) -> Response:
+    """Set a budget, or change the limit of the budget with the same collection or job, period and unit.
+
+    A budget stops exactly: before a call its highest possible cost is reserved, and calls that do not fit wait. Texts
+    are indexed and found meanwhile. The work continues within seconds after the limit was raised. A new daily or
+    monthly budget counts the costs since the start of the period; a total budget and a budget of a job count from now
+    on. A limit below the spent and reserved amounts is rejected.
+    """
+    return await _set(services, tenant, body, SetBy.TENANT)
+
+
+@router.delete("/{budget_id}", status_code=204, responses=problems(401, 404, 422, 503))
+async def delete(budget_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Delete a budget that a key of the tenant has set."""
+    return await _delete(services, tenant, budget_id, SetBy.TENANT)
+
+
+@operator_router.get("", response_model=BudgetList, responses=problems(401, 422, 503))
+async def list_of_tenant(tenant: TenantName, services: ServicesDep) -> Response:
+    """List the budgets of a tenant and their use."""
+    return await _list(services, tenant)
+
+
+@operator_router.put("", response_model=BudgetView, responses=problems(400, 401, 404, 409, 413, 415, 422, 503))
+async def set_for_tenant(body: BudgetBody, tenant: TenantName, services: ServicesDep) -> Response:
+    """Set a budget that the tenant can neither change nor delete; otherwise like `PUT /v1/budgets`."""
+    return await _set(services, tenant, body, SetBy.OPERATOR)
+
+
+@operator_router.delete("/{budget_id}", status_code=204, responses=problems(401, 404, 422, 503))
+async def delete_of_tenant(budget_id: UUID, tenant: TenantName, services: ServicesDep) -> Response:
+    """Delete a budget that an operator has set."""
+    return await _delete(services, tenant, budget_id, SetBy.OPERATOR)
+
+
+async def _list(services: ApiServices, tenant: str) -> Response:
+    return JsonReply(BudgetList(items=[budget_view(each) for each in await services.ledger.budgets.of(tenant)]))
+
+
+async def _set(services: ApiServices, tenant: str, body: BudgetBody, set_by: SetBy) -> Response:
+    unit = BudgetUnit(body.unit)
+    if unit is BudgetUnit.MONEY:
+        await asyncio.to_thread(require_prices, services.settings, "A budget of money")  # list prices are loaded: 0.3 s
+    most = round(body.limit * BILLIONTHS) if unit is BudgetUnit.MONEY else int(body.limit)
+    new = NewBudget(tenant, body.collection, body.job_id, Period(body.period), unit, set_by, most)
+    budget = await services.ledger.budgets.set(new)
+    services.wakeups.wake("generate")
+    return JsonReply(budget_view(budget))
+
+
+async def _delete(services: ApiServices, tenant: str, budget_id: UUID, set_by: SetBy) -> Response:
+    await services.ledger.budgets.delete(tenant, budget_id, set_by)
+    services.wakeups.wake("generate")
+    return Response(status_code=204)
+
+
+def budget_view(budget: Budget) -> BudgetView:
+    return BudgetView(
+        id=budget.id,
+        collection=budget.collection,
+        job_id=budget.job_id,
+        period=budget.period.value,
+        unit=budget.unit.value,
+        set_by=budget.set_by.value,
+        limit=budget.shown(budget.most),
+        spent=budget.shown(budget.spent),
+        reserved=budget.shown(budget.held),
+        exhausted=budget.is_exhausted,
+        ends_at=budget.ends_at,
+        notice=budget.notice,
+    )

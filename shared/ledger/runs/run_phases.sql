@@ -1,0 +1,14 @@
+-- name: show_running
+-- Show that a worker works on a run.
+UPDATE {table} SET phase = {RUNNING} WHERE id = :id
+
+-- name: release
+-- Release a claim, so that another worker may claim the run.
+WITH released AS (
+    UPDATE runs SET token = NULL, leased_by = NULL, leased_until = NULL WHERE id = :id AND token = :token RETURNING id)
+UPDATE {table} t SET phase = {QUEUED} FROM released WHERE t.id = released.id
+
+-- name: fail
+-- End a run with the reason of its failure.
+WITH {ended}
+UPDATE {table} t SET phase = {FAILED}, error = :error, ended_at = now(), {clear} FROM ended WHERE t.id = ended.id

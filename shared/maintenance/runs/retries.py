@@ -1,0 +1,39 @@
+"""Retries of a run's requests while an engine or a provider is unavailable, because a failed run wastes its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import tenacity
+
+from shared.domain.errors import LeaseLost, Misconfigured, Transient
+
+TIMEOUT = timedelta(minutes=2)  # of one request with its retries
+_PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
+
+
+def is_retried(error: BaseException) -> bool:
+    """Return whether another attempt may succeed."""
+    return isinstance(error, Transient) and not isinstance(error, Misconfigured | LeaseLost)
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    requested = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else 0.0
+    return max(requested, _PAUSE(state))
+
+
+def retried_until(is_hopeless: Callable[[], bool]) -> tenacity.AsyncRetrying:
+    """Return retries that end when a function returns True; for work whose progress renews its time."""
+    return tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(is_retried), stop=lambda _: is_hopeless(), wait=_pause, reraise=True
+    )
+
+
+retried = tenacity.retry(
+    retry=tenacity.retry_if_exception(is_retried),
+    stop=tenacity.stop_before_delay(TIMEOUT),
+    wait=_pause,
+    reraise=True,
+)

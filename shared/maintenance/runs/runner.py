@@ -1,0 +1,115 @@
+"""The runner of a worker: it claims runs, works on them concurrently with the drains, and keeps their leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import structlog
+
+from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient
+from shared.domain.runs import RunClaim, RunKind
+from shared.ledger.runs.run_claims import RunClaims
+from shared.maintenance.runs.retries import retried
+
+_EXTEND_SECONDS = 1.0  # a deleted run stops within this time
+_MOST_LOST = 3  # leases: further workers would probably die, too
+
+log = structlog.get_logger()
+
+Work = Callable[[RunClaim], Awaitable[None]]
+"""Works on a claimed run and saves its results."""
+
+
+class Runner:
+    """Works on claimed runs until it is stopped.
+
+    Args:
+        claims: claims of this process.
+        works: the work of each kind.
+    """
+
+    def __init__(self, claims: RunClaims, works: Mapping[RunKind, Work]) -> None:
+        self._claims = claims
+        self._works = works
+        self._tasks = set[asyncio.Task[None]]()
+        self._stopping = False
+
+    @property
+    def claimed(self) -> int:
+        """The number of runs that this runner works on."""
+        return len(self._tasks)
+
+    async def take(self) -> None:
+        """Claim and start every run that may be claimed now. When one ends, the next one follows.
+
+        Raises:
+            Transient: the ledger is unavailable.
+        """
+        while not self._stopping and (claim := await self._claims.claim(self._works)) is not None:
+            task = asyncio.create_task(self._serve(claim), name=f"run {claim.id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Claim no more, and release the claimed runs, so that other workers continue."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def aclose(self) -> None:
+        """Stop, and wait until the claims are released."""
+        self.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, claim: RunClaim) -> None:
+        """Work on a run while it is claimed, then take the next one."""
+        structlog.contextvars.bind_contextvars(run=str(claim.id), kind=str(claim.kind), tenant=claim.tenant)
+        log.info("run.claimed", lost_leases=claim.lost_leases)
+        working = asyncio.create_task(self._work(claim))
+        try:
+            while not (await asyncio.wait({working}, timeout=_EXTEND_SECONDS))[0]:
+                if not await self._extend(claim):
+                    log.info("run.withdrawn")
+                    break
+        except asyncio.CancelledError:
+            await _cancelled(working)
+            with suppress(Transient):  # otherwise the lease expires
+                await self._claims.release(claim)
+            raise
+        await _cancelled(working)
+        with suppress(Transient):  # otherwise the scheduler wakes a worker
+            await self.take()
+
+    async def _extend(self, claim: RunClaim) -> bool:
+        try:
+            return await self._claims.extend(claim)
+        except Transient:  # the next extension tries again; without a lease, no result can be saved
+            return True
+
+    async def _work(self, claim: RunClaim) -> None:
+        try:
+            if claim.lost_leases >= _MOST_LOST:
+                raise Permanent(f"Its worker ended {claim.lost_leases} times during the run.")
+            await self._works[claim.kind](claim)
+        except LeaseLost:
+            log.info("run.withdrawn")
+        except ForeaskError as error:
+            await self._fail(claim, error.message)
+        except Exception:  # the boundary of a run
+            log.exception("run.raised")
+            await self._fail(claim, "The run failed; the worker's log has the reason.")
+
+    async def _fail(self, claim: RunClaim, reason: str) -> None:
+        log.warning("run.failed", reason=reason)
+        try:
+            await retried(self._claims.fail)(claim, reason)
+        except Transient as error:  # the lease expires, and the run starts again
+            log.warning("run.unsettled", reason=error.message)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait until it has ended."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,142 @@
+"""The work on a verification. It is saved after each page, and continues there after the loss of its worker."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from collections.abc import Collection as Some
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from shared.domain.collections import Collection
+from shared.domain.runs import RunClaim
+from shared.domain.verification import DifferingPoint, Position, VerificationCounts
+from shared.ledger.documents.audit import Audit
+from shared.ledger.model.collections import Collections
+from shared.ledger.runs.verifications import MOST_FINDINGS, Verifications
+from shared.maintenance.runs.retries import TIMEOUT, retried, retried_until
+from shared.maintenance.verification import Verification
+from shared.vectors.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying:
+    """Verifies the collections of claimed runs.
+
+    Args:
+        wake_indexers: wakes the workers that write points which are due to be written again.
+    """
+
+    verifications: Verifications
+    collections: Collections
+    audit: Audit
+    index: Index
+    wake_indexers: Callable[[], None]
+
+    async def work(self, claim: RunClaim) -> None:
+        """Verify the live build from the saved position to the end.
+
+        Raises:
+            NotFound: the collection was deleted.
+            LeaseLost: the verification was cancelled, or another worker has claimed it.
+            Transient: an engine was unavailable, and no page was finished, for too long.
+        """
+        collection = await retried(self.collections.get)(claim.tenant, claim.collection)
+        pages = _Pages(self, claim, collection)
+        await retried_until(lambda: pages.idle_seconds > TIMEOUT.total_seconds())(pages.verify)
+        await retried(self.verifications.finish)(claim)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Findings that are not saved yet: their counts, and as many of them as a verification shows."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: list[DifferingPoint] = field(default_factory=list)
+
+    def add(self, finding: DifferingPoint) -> None:
+        self.counts[finding.kind] += 1
+        self.counts["repaired"] += finding.repaired
+        if len(self.first) < MOST_FINDINGS:
+            self.first.append(finding)
+
+
+class _Pages:
+    """The pages of one claimed verification.
+
+    A repaired difference is saved before the next repair. Another one is saved at the end of its page, which finds it
+    again after a crash.
+    """
+
+    def __init__(self, services: Verifying, claim: RunClaim, collection: Collection) -> None:
+        self._services = services
+        self._claim = claim
+        self._collection = collection
+        self._finished_at = time.monotonic()
+        self._position = Position()
+        self._counts = VerificationCounts()
+        self._saved_findings = 0
+        self._intended: dict[str, DifferingPoint] = {}  # of a worker that died, unless found again
+        self._repaired, self._others = _Found(), _Found()
+
+    @property
+    def idle_seconds(self) -> float:
+        """The time since the last page was finished."""
+        return time.monotonic() - self._finished_at
+
+    async def verify(self) -> None:
+        """Verify all pages from the saved position."""
+        services = self._services
+        saved = await services.verifications.saved(self._claim)
+        self._position, self._counts, self._saved_findings = saved.position, saved.counts, saved.findings
+        self._intended = {finding.point_id: finding for finding in saved.intended}
+        self._repaired, self._others = _Found(), _Found()
+        verification = Verification(
+            services.audit,
+            services.index,
+            self._collection,
+            repair=saved.repair,
+            position=saved.position,
+            reopened=saved.reopened,
+            intend=self._intend,
+        )
+        before = verification.so_far
+        async with aclosing(verification.run()) as items:
+            async for item in items:
+                if isinstance(item, DifferingPoint):
+                    self._intended.pop(item.point_id, None)
+                    (self._repaired if item.repaired else self._others).add(item)
+                else:
+                    read = {"documents": item.documents - before.documents, "points": item.points - before.points}
+                    await self._finish_page(verification.position, read)
+                    before = item
+
+    async def _intend(self, differences: Sequence[DifferingPoint], reopened: Some[UUID]) -> None:
+        """Save the repairs so far, and the next ones."""
+        found, self._repaired = self._repaired, _Found()
+        intended = self._intended | {difference.point_id: difference for difference in differences}
+        await self._save([found], list(intended.values()), reopened)
+
+    async def _finish_page(self, position: Position, read: dict[str, int]) -> None:
+        for finding in self._intended.values():  # the worker that died has repaired it
+            self._repaired.add(replace(finding, repaired=True))
+        found = [self._repaired, self._others]
+        self._repaired, self._others, self._intended = _Found(), _Found(), {}
+        self._position, self._counts = position, self._counts.plus(read)
+        await self._save(found)
+        self._finished_at = time.monotonic()
+
+    async def _save(
+        self, found: Sequence[_Found], intended: Sequence[DifferingPoint] = (), reopened: Some[UUID] = ()
+    ) -> None:
+        for each in found:
+            self._counts = self._counts.plus(each.counts)
+        shown = [finding for each in found for finding in each.first][: MOST_FINDINGS - self._saved_findings]
+        await self._services.verifications.save(
+            self._claim, self._position, self._counts, findings=shown, intended=intended, reopened=reopened
+        )
+        self._saved_findings += len(shown)
+        if any(each.counts["repaired"] for each in found):
+            self._services.wake_indexers()

@@ -1,0 +1,246 @@
+"""Runs are claimed fairly, by one worker at a time, and continue with another worker when theirs stops or dies."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+from sqlalchemy import text
+
+from shared.broker.wakeups import Wakeups, celery_app
+from shared.domain.errors import Conflict
+from shared.domain.runs import RunKind
+from shared.ledger.feedback.evaluations import EvaluationRequest
+from shared.ledger.runs.run_claims import RunClaims
+from tests.support.api import as_tenant, running, serving, with_keys, work
+from tests.support.waiting import eventually
+from workers.loop import WorkerLoop
+from workers.scheduler import wake
+from workers.tasks import register
+
+KINDS = [RunKind.EVALUATION]
+QUESTION = {"question": "Where do herons nest?", "external_ids": ["herons"]}
+REQUEST = EvaluationRequest([QUESTION], ["text"], "text")
+RESULTS = {"per_query": {"text": {"Where do herons nest?": 1.0}}, "rows": [{"strategy": "text"}]}
+SET = "/v1/collections/default/labelled/birds"
+RUNS = "/v1/collections/default/evaluations"
+
+
+async def execute(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        return await connection.execute(text(statement), parameters)
+
+
+async def queue(services, tenant="default", name="default"):
+    """Queue an evaluation, and return its id."""
+    model = services.settings.embedding_model
+    collection = await services.ledger.collections.ensure(tenant, name, embedding_model=model)
+    return (await services.ledger.evaluations.start(collection, None, REQUEST)).id
+
+
+async def lose_leases(services):
+    """End all leases, as if their workers had died."""
+    await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second' WHERE token IS NOT NULL")
+
+
+async def shown(services, run, tenant="default"):
+    return await services.ledger.evaluations.run_of(tenant, "default", run)
+
+
+@pytest.fixture
+async def indexed(services, library, provider):
+    """Index a document that answers `QUESTION`."""
+    await library.add("Herons nest in the reeds of the lake.", "herons")
+    await work(services)
+
+
+# --- claims ---
+
+
+async def test_run_is_claimed_by_one_of_two_workers(services):
+    run = await queue(services)
+    claims = await asyncio.gather(*(services.ledger.runs.claim(KINDS) for _ in range(2)))
+    assert sorted(claim is None for claim in claims) == [False, True]
+    assert (await shown(services, run)).state == "running"
+
+
+async def test_tenant_with_many_runs_does_not_delay_another(services):
+    many = [await queue(services, "alice") for _ in range(20)]
+    one = await queue(services, "bob")
+    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(4)]
+    assert [claim and claim.id for claim in claimed] == [many[0], one, many[1], None]
+    assert not await services.ledger.runs.due()
+
+    await services.ledger.evaluations.finish(claimed[0], RESULTS)
+    assert await services.ledger.runs.due()
+    assert (await services.ledger.runs.claim(KINDS)).id == many[2]
+
+
+async def test_claims_of_all_tenants_are_limited(services):
+    for tenant in ("alice", "bob", "carol"):
+        for _ in range(2):
+            await queue(services, tenant)
+    claimed = [await services.ledger.runs.claim(KINDS) for _ in range(5)]
+    assert [claim and claim.tenant for claim in claimed] == ["alice", "bob", "carol", "alice", None]
+
+
+async def test_queue_of_tenant_is_limited(services):
+    for _ in range(20):
+        await queue(services, "alice")
+    with pytest.raises(Conflict, match="This tenant has 20 queued evaluations"):
+        await queue(services, "alice", "other")
+    await queue(services, "bob")
+    await services.ledger.runs.claim(KINDS)
+    await queue(services, "alice")
+
+
+async def test_worker_without_the_embedding_claims_nothing(services):
+    await queue(services)
+    other = RunClaims(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["another"])
+    assert await other.claim(KINDS) is None
+    assert await services.ledger.runs.claim(KINDS) is not None
+
+
+async def test_late_worker_cannot_overwrite_result(services):
+    run, ledger = await queue(services), services.ledger
+    late = await ledger.runs.claim(KINDS)
+    await lose_leases(services)
+    claim = await ledger.runs.claim(KINDS)
+    assert (claim.id, claim.lost_leases) == (run, 1)
+    assert claim.token > late.token
+
+    assert not await ledger.runs.extend(late)
+    await ledger.evaluations.save_progress(late, "late", 1, 1)
+    await ledger.evaluations.finish(late, RESULTS)
+    await ledger.runs.fail(late, "late")
+    await ledger.runs.release(late)
+    found = await shown(services, run)
+    assert (found.state, found.strategy, found.error) == ("running", None, None)
+
+    assert await ledger.runs.extend(claim)
+    await ledger.evaluations.finish(claim, RESULTS)
+    await ledger.evaluations.finish(late, RESULTS | {"rows": []})
+    found = await shown(services, run)
+    assert (found.state, found.results, found.done) == ("done", RESULTS, 1)
+    assert (await execute(services, "SELECT request FROM evaluations")).scalar_one() is None
+
+
+async def test_run_of_previous_release_that_was_interrupted_failed(services):
+    run = await queue(services)
+    await execute(services, "UPDATE evaluations SET phase = 'interrupted'")
+    assert (await shown(services, run)).state == "failed"
+
+
+# --- workers ---
+
+
+async def test_run_fails_after_three_lost_workers(services, indexed):
+    run = await queue(services)
+    for lost in range(3):
+        assert (await services.ledger.runs.claim(KINDS)).lost_leases == lost
+        await lose_leases(services)
+    async with running(services):
+        await eventually(lambda: _is(services, run, "failed"))
+    assert (await shown(services, run)).error == "Its worker ended 3 times during the run."
+    assert (await execute(services, "SELECT count(*) FROM runs")).scalar_one() == 0
+
+
+async def test_stopping_worker_releases_run_for_another(services, indexed, provider):
+    run = await queue(services)
+    provider.script(embedding_latency_seconds=30)
+    async with running(services):
+        await eventually(lambda: _is(services, run, "running"))
+    row = (await execute(services, "SELECT token, leased_until, lost_leases FROM runs")).one()
+    assert tuple(row) == (None, None, 0)
+    assert (await shown(services, run)).state == "queued"
+
+    provider.script(embedding_latency_seconds=0)
+    async with running(services):
+        await eventually(lambda: _is(services, run, "done"))
+
+
+async def test_deleted_run_stops_its_worker(services, indexed, provider):
+    run = await queue(services)
+    provider.script(embedding_latency_seconds=30)
+    async with running(services) as runner:
+        await eventually(lambda: runner.claimed == 1)
+        await services.ledger.evaluations.delete_run("default", "default", run)
+        assert (await execute(services, "SELECT count(*) FROM runs")).scalar_one() == 0
+        await eventually(lambda: runner.claimed == 0)
+
+
+async def test_two_runners_do_every_run_once(services, indexed, provider):
+    runs = [await queue(services) for _ in range(6)]
+    provider.reset()
+    async with running(services), running(services):
+        for run in runs:
+            await eventually(lambda run=run: _is(services, run, "done"))
+    assert provider.stats()["embedded_inputs"] == len(runs)
+
+
+async def test_woken_worker_finishes_run(services, settings, indexed):
+    run = await queue(services)
+    loop = await asyncio.to_thread(WorkerLoop, "index", settings)
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+    try:
+        await asyncio.to_thread(app.tasks["foreask.runs"], "of another release", batch=[])
+        await eventually(lambda: _is(services, run, "done"))
+    finally:
+        await asyncio.to_thread(loop.close)
+        app.close()
+
+
+async def test_scheduler_wakes_workers_for_queued_run(services, settings):
+    for woken in (0, 1):
+        wakeups = Wakeups(settings.redis_url.get_secret_value())
+        await wake(replace(services, wakeups=wakeups))
+        await wakeups.aclose()
+        async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+            assert await redis.llen("runs") == woken
+        await queue(services)
+
+
+async def _is(services, run, state):
+    return (await shown(services, run)).state == state
+
+
+# --- the API ---
+
+
+async def test_restart_of_api_loses_no_run(services, settings, indexed):
+    async with serving(settings, services) as api:
+        started = await api.post(RUNS, json={"questions": [QUESTION], "strategies": ["text"]})
+        assert (started.status_code, started.json()["state"]) == (202, "queued")
+    async with serving(settings, services) as api, running(services):
+        run = started.json()["id"]
+        await eventually(lambda: _is(services, run, "done"))
+        assert (await api.get(f"{RUNS}/{run}")).json()["results"]["rows"][0]["strategy"] == "text"
+
+
+async def test_changed_set_does_not_change_queued_run(services, settings, indexed):
+    async with serving(settings, services) as api:
+        await api.put(SET, json={"questions": [QUESTION]})
+        started = (await api.post(RUNS, json={"labelled_set": "birds", "strategies": ["text"]})).json()
+        await api.put(SET, json={"questions": [QUESTION | {"question": "What lives in the lake?"}]})
+        async with running(services):
+            await eventually(lambda: _is(services, started["id"], "done"))
+        done = (await api.get(f"{RUNS}/{started['id']}")).json()
+    assert list(done["results"]["per_query"]["text"]) == [QUESTION["question"]]
+
+
+async def test_excess_queued_runs_are_refused(services, settings, provider, library):
+    async with serving(with_keys(settings), services) as api:
+        body = {"text": "Herons nest in reeds.", "external_id": "herons"}
+        await api.post("/v1/documents", json=body, headers=as_tenant("alice"))
+        sent = {"questions": [QUESTION], "strategies": ["text"]}
+        replies = [await api.post(RUNS, json=sent, headers=as_tenant("alice")) for _ in range(21)]
+    assert [reply.status_code for reply in replies] == [202] * 20 + [409]
+    assert replies[-1].json()["detail"].startswith("This tenant has 20 queued evaluations")
+
+
+async def test_unknown_run_is_not_found(services, settings, indexed):
+    async with serving(settings, services) as api:
+        assert (await api.delete(f"{RUNS}/{uuid4()}")).status_code == 404
