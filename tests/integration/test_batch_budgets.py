@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from shared.domain.states import DocumentState
 from tests.integration.test_batch_lane import (
     BATCH,
@@ -150,11 +152,12 @@ async def test_unknown_results_cost_their_reservation(services, library, provide
     assert await amounts(services) == (held, 0)
 
 
-async def test_expired_lines_cost_nothing(services, library, provider, lane):
+@pytest.mark.parametrize("fault", ["share_expired", "share_missing"])
+async def test_unfinished_lines_cost_nothing(services, library, provider, lane, fault):
     await set_budget(services, PLENTY)
-    provider.batch_script(share_expired=1)
+    provider.batch_script(**{fault: 1})
     await prepared(services, library)
-    await until(services, lane, "tenant IS NOT NULL AND state IN ('done', 'failed')", "done")
     await until(services, lane)
+
     assert await billed(services) == 0
     assert await amounts(services) == (0, 0)
