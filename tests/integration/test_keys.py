@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -23,7 +24,7 @@ from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
 from shared.settings import ApiKey, Settings
-from tests.support.api import KEYS, as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, events_of, running, serving, with_keys, work
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER = as_tenant("alice")
@@ -181,8 +182,8 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    kinds = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery", "evaluation", "other")
-    ids = {f"{each}_id": uuid4() for each in kinds}
+    names = re.findall(r"{(\w+_id)}", route.path)
+    ids = {name: uuid4() for name in names}
     path = route.path.format(**ids, number=1, name="handbook", labelled_set="set", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)
@@ -514,4 +515,5 @@ async def test_key_commands_work_over_the_api(services, keyed, provider, command
         await client.post("/v1/documents", json=PUBLIC, headers=MANAGER)
         operator = {"url": server["url"], "key": OPERATORS_KEY}
         assert "alice" in await command(show_status, every=True, **operator)
-        assert "default" in await command(verify, tenant="alice", **operator)
+        async with running(services):
+            assert "default" in await command(verify, tenant="alice", **operator)

@@ -15,6 +15,7 @@ class CostedChunk:
     embedding_model: str = "model"
     collection_id: UUID = field(default_factory=uuid4)
     document_id: UUID = field(default_factory=uuid4)
+    job_id: UUID | None = None
 
     @property
     def lease(self):

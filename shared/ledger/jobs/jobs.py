@@ -16,6 +16,7 @@ from sqlalchemy import RowMapping, TextClause
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.jobs import Job, JobKind, JobState, PauseReason
+from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.dead_letters import discard_queued
@@ -31,7 +32,8 @@ _OWN_ROUTES = {
     JobKind.EVALUATION: "/v1/collections/{name}/evaluations",
     JobKind.ERASURE: "/v1/erasures",
 }
-SQL = statements.load(__file__, states.FRAGMENTS)
+_PHASES = {f"RunPhase.{phase.name}": f"'{phase}'" for phase in RunPhase}
+SQL = statements.load(__file__, {**states.FRAGMENTS, **_PHASES})
 
 
 @dataclass(frozen=True, slots=True)

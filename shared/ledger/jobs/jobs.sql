@@ -13,8 +13,9 @@ WHERE b.tenant = :tenant AND b.build > 1
 
 -- part: evaluations
 -- Evaluations as jobs; a queued one counts as running.
-SELECT e.id, {JobKind.EVALUATION}, CASE WHEN e.phase IN ('queued', 'running') THEN {JobState.RUNNING}
-                                        WHEN e.phase = 'done' THEN {JobState.DONE} ELSE {JobState.FAILED} END,
+SELECT e.id, {JobKind.EVALUATION}, CASE WHEN e.phase IN ({RunPhase.QUEUED}, {RunPhase.RUNNING}) THEN {JobState.RUNNING}
+                                        WHEN e.phase = {RunPhase.DONE} THEN {JobState.DONE}
+                                        ELSE {JobState.FAILED} END,
        e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done, e.total, NULL, NULL, NULL, NULL
 FROM evaluations e WHERE e.tenant = :tenant
 
