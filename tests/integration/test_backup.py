@@ -4,7 +4,7 @@ import asyncio
 from uuid import uuid4
 
 from shared.services import build
-from tests.support.api import serving, work
+from tests.support.api import running, serving, work
 from tests.support.backups import commands, run
 
 LAMP = "# Lamp\n\nThe lamp burns all night."
@@ -40,10 +40,11 @@ async def test_restored_documents_are_found_without_new_model_calls(client, serv
         assert (await restored_client.get("/v1/documents")).json()["items"][0]["state"] == "ready"
         assert await found(restored_client) == []
         repair = commands("How do I restore?", 1)
-        repairing = asyncio.create_task(run(repair + "true", elsewhere, FOREASK_URL=str(restored_client.base_url)))
-        while not repairing.done():
-            await work(restored, "index")
-            await asyncio.sleep(0.05)
+        async with running(restored):
+            repairing = asyncio.create_task(run(repair + "true", elsewhere, FOREASK_URL=str(restored_client.base_url)))
+            while not repairing.done():
+                await work(restored, "index")
+                await asyncio.sleep(0.05)
         assert "missing" in await repairing
         await work(restored, "index")
         assert await found(restored_client) == ["lamp"]

@@ -11,7 +11,7 @@ from qdrant_client import models
 from shared.domain.verification import DifferingPoint
 from shared.maintenance.verification import Verification
 from shared.services import build
-from tests.support.api import serving, work
+from tests.support.api import running, serving, work
 from tests.support.backups import commands, run
 
 CHUNKS = 2  # number of chunks of each document
@@ -99,10 +99,11 @@ async def empty_ledger(services, settings):
 async def repair(client, services, settings):
     """Run the command that repairs Qdrant while a worker indexes."""
     command = run(commands("How do I restore?", 1) + "true", settings, FOREASK_URL=str(client.base_url))
-    repairing = asyncio.create_task(command)
-    while not repairing.done():
-        await work(services, "index")
-        await asyncio.sleep(0.05)
+    async with running(services):
+        repairing = asyncio.create_task(command)
+        while not repairing.done():
+            await work(services, "index")
+            await asyncio.sleep(0.05)
     await work(services, "index")
     return await repairing
 
