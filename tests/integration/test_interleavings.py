@@ -318,14 +318,10 @@ async def test_late_writer_of_live_version_hides_nothing(services, library, prov
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before settling"])
-@pytest.mark.parametrize("returns", [False, True], ids=["its lease ends", "it returns its claim at shutdown"])
-async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies, returns):
+async def test_dropped_question_of_late_writer_is_deleted(services, library, provider, dies):
     await second_version(services, library)
     late = await services.ledger.work.claim_to_index(10)
-    if returns:
-        await services.ledger.work.release("chunks", [chunk.lease for chunk in late])
-    else:
-        await end_leases(services)
+    await end_leases(services)
     await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
     before = await points(services, library)
 

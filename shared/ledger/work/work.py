@@ -309,7 +309,7 @@ class Work:
         """Record chunks as indexed; return the leases that were still valid.
 
         The points of all others are stale: they are swept. So are chunks that another worker had before and may still
-        write: its lease ended, or it returned its claim at shutdown during a request.
+        write.
         """
         async with self._database.begin() as connection:
             await acceptance.hold_documents(connection, outcomes)
@@ -324,7 +324,7 @@ class Work:
             await acceptance.settle_accepted(connection, settled)
             await acceptance.retract_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
-            taken_over = [o.chunk for o in settled if o.chunk.lost_leases or o.chunk.may_have_points]
+            taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             await self._sweep_late(connection, stale, taken_over)
             await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
