@@ -62,7 +62,7 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"], route_class=Stric
                 "description": "The document was searchable or had failed within `Prefer: wait`",
             },
         },
-        *(400, 401, 409, 413, 415, 422, 503),
+        *(400, 401, 404, 409, 413, 415, 422, 503),
     ),
     openapi_extra=json_or_form(DocumentBody),
 )
@@ -98,7 +98,7 @@ async def submit(
     ":batch",
     status_code=200,
     response_class=LineStream,
-    responses=replies({200: line_replies(BatchResult)}, *(400, 401, 409, 413, 415, 422, 503)),
+    responses=replies({200: line_replies(BatchResult)}, *(400, 401, 404, 409, 413, 415, 422, 503)),
     openapi_extra=json_lines(BatchLine),
 )
 async def submit_batch(
