@@ -35,7 +35,7 @@ _FAILED = "SELECT count(*) FROM batches WHERE state = 'failed'"
 
 @pytest.mark.parametrize("point", AT_BATCHES)
 def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, scale, point):
-    number = "21" + "abcdefghi"[AT_BATCHES.index(point)]
+    number = "23" + "abcdefghi"[AT_BATCHES.index(point)]
     scenario = start_scenario(number, f"kill -9 {point}")
     provider.batch_script(**FAULTS)
     dying = Job("tests.support.dying", ("generate", point, "1", "KILL"))
@@ -54,7 +54,7 @@ def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, s
 
 @pytest.mark.long
 def test_random_kills_during_batches_pay_nothing_twice(fleet, provider, start_scenario, scale):
-    scenario = start_scenario("21z", "kill -9 during batches")
+    scenario = start_scenario("23z", "kill -9 during batches")
     provider.batch_script(**FAULTS | {"running_seconds": 1})
     fleet.assign("generate-3", worker("generate-3"))
     fleet.assign("scheduler-2", worker("scheduler-2"))
