@@ -9,12 +9,12 @@ from api.schemas.problems import ProblemDetails
 from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
 from shared.domain.states import DocumentState
-from shared.ledger.jobs.intake import hold_load
+from shared.ledger.documents.open_jobs import hold_load
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
-BROKEN_PDF = "%PDF-1.7 this is no PDF"
+BROKEN_PDF = "%PDF-1.7 this is not a PDF"
 
 
 async def open_load(client, headers=None, **body):

@@ -29,9 +29,9 @@ from shared.ledger.documents import (
 )
 from shared.ledger.documents.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.documents.listing import ListPosition, Order, Wanted
+from shared.ledger.documents.open_jobs import open_job
 from shared.ledger.documents.shown_documents import Changes, with_progress
 from shared.ledger.documents.submission import Submission
-from shared.ledger.jobs.intake import open_job
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of, options_of
 from shared.ledger.model.lanes import lane_of

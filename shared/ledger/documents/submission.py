@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.collections import Collection
 from shared.domain.documents import Document, NewDocument
 from shared.ledger.documents import build_sync, shown_documents, versions
+from shared.ledger.documents.open_jobs import hold_load
 from shared.ledger.documents.shown_documents import document_of, progress_of
-from shared.ledger.jobs.intake import hold_load
 from shared.ledger.model import states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.model.lanes import lane_of

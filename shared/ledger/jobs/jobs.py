@@ -20,7 +20,7 @@ from shared.domain.runs import RunPhase
 from shared.domain.states import DocumentState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.dead_letters import discard_queued
-from shared.ledger.jobs.intake import finish, open_job
+from shared.ledger.documents.open_jobs import finish, open_job
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
