@@ -50,7 +50,7 @@ _SOON = timedelta(milliseconds=50)
 _TERMS = {"min_lines": 1, "wait": _SOON, "poll": _SOON, "list_lag": _SOON}
 
 
-class Measured:
+class PhaseMeter:
     """Processor time and memory of a phase."""
 
     def __init__(self, chunks: int, engine: psutil.Process) -> None:
@@ -102,7 +102,7 @@ async def run(settings: Settings, engine: int, count: int) -> None:
         while not await _count(services, "batches WHERE state = 'done'"):  # the probe
             await lane.work(asyncio.Event())
         await _fill(services, lane.lines, count)
-        measured = Measured(count, psutil.Process(engine))
+        measured = PhaseMeter(count, psutil.Process(engine))
         print(f"{count:,} chunks; of each:")
         measured.begin()
         await _work_until(services, lane, "batches WHERE tenant IS NOT NULL AND provider_id IS NOT NULL", count)

@@ -121,7 +121,7 @@ async def submit_batch(
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     body_of(request).limit(batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
-    documents = batch.Batch(
+    documents = batch.DocumentBatch(
         services,
         await collection_cache.ensure(tenant, collection),
         await lane_of(lane, services),

@@ -53,7 +53,7 @@ class _Refusal:
     error: ForeaskError
 
 
-class Batch:
+class DocumentBatch:
     """The documents of one request.
 
     Args:

@@ -75,7 +75,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ResultLine:
     """A line of a file, without its end, and the offset of the next line in bytes."""
 
     content: bytes
@@ -184,7 +184,7 @@ class BatchProvider(Provider):
             raise Unavailable("the provider sent no list of batches", component=self.component, answered=True)
         return [_batch(batch) for batch in batches], bool(page.get("has_more"))
 
-    async def lines(self, file_id: str, offset: int) -> AsyncGenerator[Line, None]:
+    async def lines(self, file_id: str, offset: int) -> AsyncGenerator[ResultLine, None]:
         """Yield the lines of a file from an offset in bytes; the last one need not have an end.
 
         Raises:
@@ -200,10 +200,10 @@ class BatchProvider(Provider):
                     raise Unavailable("the provider sent an endless line", component=self.component, answered=True)
                 for line in whole:
                     end += len(line) + 1
-                    yield Line(bytes(line), end)
+                    yield ResultLine(bytes(line), end)
                 rest = last
         if rest:
-            yield Line(bytes(rest), end + len(rest))
+            yield ResultLine(bytes(rest), end + len(rest))
 
     async def _content(self, file_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         # An encoded reply would count the encoded bytes.

@@ -418,7 +418,7 @@ async def test_stalled_batch_is_cancelled_and_its_results_kept(services, library
 
 
 async def test_cut_collection_resumes_at_committed_line(services, library, provider, lane, monkeypatch):
-    monkeypatch.setattr("shared.ingest.batches.collection._SLICE", 2)
+    monkeypatch.setattr("shared.ingest.batches.collector._SLICE", 2)
     await prepared(services, library, 9)
     await until(services, replace(lane, terms=replace(TERMS, poll=HOUR)), "tenant IS NOT NULL", "running")
     settled = []

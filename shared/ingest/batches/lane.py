@@ -32,7 +32,7 @@ from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient, 
 from shared.domain.states import BatchState
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.batches import probing
-from shared.ingest.batches.collection import Collection
+from shared.ingest.batches.collector import ResultCollector
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.providers.batches import BatchProvider, NotThere, ProviderBatch, found
@@ -403,7 +403,7 @@ class BatchLane:
         """Settle all lines; return an error if a result file is lost."""
         if not await self.batches.unanswered(batch, 1):
             return None  # a process that ended after it had settled all lines may have deleted the files
-        collection = Collection(self.api, self.batches, self.lines, self.wakeups, batch)
+        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch)
         error = None
         for is_output, file_id in ((True, batch.output_file_id), (False, batch.error_file_id)):
             try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection as AnyCollection
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 
@@ -19,7 +18,7 @@ from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process import metrics
-from shared.providers.batches import BatchProvider, Line
+from shared.providers.batches import BatchProvider, ResultLine
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply
 
@@ -28,7 +27,7 @@ _SLICE = 500  # lines settled in one transaction
 log = structlog.get_logger()
 
 
-class Collection:
+class ResultCollector:
     """Settles the lines of a claimed batch, at most 500 in one transaction.
 
     Args:
@@ -50,7 +49,7 @@ class Collection:
 
     async def read(self, file_id: str, *, is_output: bool) -> None:
         """Settle the lines of a file after the part that is collected already."""
-        group: list[Line] = []
+        group: list[ResultLine] = []
         async with aclosing(self._api.lines(file_id, self._output_bytes if is_output else self._error_bytes)) as lines:
             async for line in lines:
                 group.append(line)
@@ -60,7 +59,7 @@ class Collection:
         if group:
             await self._settle_group(group, is_output=is_output)
 
-    async def _settle_group(self, group: Sequence[Line], *, is_output: bool) -> None:
+    async def _settle_group(self, group: Sequence[ResultLine], *, is_output: bool) -> None:
         results: dict[int, Completion | ForeaskError] = {}
         unreadable = 0
         for line in group:
@@ -124,7 +123,7 @@ class Collection:
             live = [line.lease.token for line in some] if kind is Unanswered.LIVE else []
             await self._commit(outcomes, live=live)
 
-    async def _commit(self, outcomes: Sequence[GenerateOutcome | FailedAttempt], *, live: AnyCollection[int]) -> None:
+    async def _commit(self, outcomes: Sequence[GenerateOutcome | FailedAttempt], *, live: Collection[int]) -> None:
         await self._batches.settle(
             self._batch, outcomes, live=live, output_bytes=self._output_bytes, error_bytes=self._error_bytes
         )
