@@ -641,7 +641,7 @@ async def test_deleted_document_is_invisible_at_once(client):
 
 
 async def test_only_failed_document_can_be_retried(client, services, wakes):
-    accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
+    accepted = await submit(client, text="%PDF-1.7 this is not a PDF", filename="a.pdf")
     address = f"/v1/documents/{accepted.id}"
     assert (await client.post(f"{address}/retry")).status_code == 409
     await work(services)

@@ -7,7 +7,7 @@ from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))
-BROKEN_PDF = "%PDF-1.7 this is no PDF"
+BROKEN_PDF = "%PDF-1.7 this is not a PDF"
 
 
 async def submit(client, text, name, collection="default", headers=None):

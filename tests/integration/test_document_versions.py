@@ -6,7 +6,7 @@ from tests.support.api import left_behind, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 PILOT = "The pilot boards the ships in the mouth of the river every morning."
-BROKEN_PDF = "%PDF-1.7 this is no PDF"
+BROKEN_PDF = "%PDF-1.7 this is not a PDF"
 LIVE = {"text": KEEPER, "filename": "a.md", "title": "Leave", "metadata": {"department": "hr"}}
 BROKEN = {
     "text": BROKEN_PDF,

@@ -17,12 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import orjson
 import uvloop
 from aiohttp import web
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 ENDED = ("failed", "completed", "expired", "cancelled")
 _ENDPOINT = "/v1/chat/completions"
@@ -169,7 +172,7 @@ class BatchEndpoints:
         """Return the counts; with `?containing=TEXT`, the counts of lines include only prompts with the text."""
         s, text = self.stats, request.query.get("containing", "")
         lines = [prompt for prompt in s.lines if text in prompt]
-        return _json(
+        return json_reply(
             {name: value for name, value in vars(s).items() if not isinstance(value, Counter)}
             | {
                 "by_mark": dict(s.by_mark),
@@ -184,19 +187,14 @@ class BatchEndpoints:
         )
 
     async def rewrite(self, request: web.Request) -> web.Response:
-        names = {f.name for f in fields(BatchScript)}
-        for name, value in orjson.loads(await request.read()).items():
-            if name not in names:
-                return _json({"error": f"no such setting: {name}"}, status=400)
-            setattr(self.script, name, value)
-        return _json({})
+        return await rewritten(self.script, request)
 
     async def reset(self, _: web.Request) -> web.Response:
         self.stats = BatchStats()
         self.files.clear()
         self.batches.clear()
         self._random = random.Random(self.script.seed)
-        return _json({})
+        return json_reply({})
 
     # Files
 
@@ -214,11 +212,11 @@ class BatchEndpoints:
 
     async def file(self, request: web.Request) -> web.Response:
         found = self.files.get(request.match_info["id"])
-        return _json(found.shown()) if found else _not_found("file")
+        return json_reply(found.shown()) if found else _not_found("file")
 
     async def delete(self, request: web.Request) -> web.Response:
         found = self.files.pop(request.match_info["id"], None)
-        return _json({"id": found.id, "object": "file", "deleted": True}) if found else _not_found("file")
+        return json_reply({"id": found.id, "object": "file", "deleted": True}) if found else _not_found("file")
 
     async def content(self, request: web.Request) -> web.StreamResponse:
         if (fault := self._fault()) is not None:
@@ -287,7 +285,7 @@ class BatchEndpoints:
         if (fault := self._fault()) is not None:
             return fault
         batch = self.batches.get(request.match_info["id"])
-        return _json(self._shown(self._advanced(batch))) if batch else _not_found("batch")
+        return json_reply(self._shown(self._advanced(batch))) if batch else _not_found("batch")
 
     async def list(self, request: web.Request) -> web.Response:
         """Return a page, newest first; `after` is the id of the last batch of the page before."""
@@ -308,7 +306,7 @@ class BatchEndpoints:
         if self.script.forgets:
             page = [batch | {"metadata": None, "input_file_id": ""} for batch in page]
         ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
-        return _json({"object": "list", "data": page, "has_more": len(listed) > limit} | ends)
+        return json_reply({"object": "list", "data": page, "has_more": len(listed) > limit} | ends)
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         if (fault := self._fault()) is not None:
@@ -483,7 +481,7 @@ class BatchEndpoints:
     async def _reply(self, request: web.Request, value: object, lost: float) -> web.StreamResponse:
         """Return a reply, or cut the connection after the request has taken effect."""
         if self._random.random() >= lost:
-            return _json(value)
+            return json_reply(value)
         _hang_up(request)
         return web.Response()
 
@@ -569,12 +567,22 @@ def _hang_up(request: web.Request) -> None:
         request.transport.abort()  # type: ignore[attr-defined]  # it is a socket's
 
 
-def _json(value: object, status: int = 200) -> web.Response:
+async def rewritten(script: DataclassInstance, request: web.Request) -> web.Response:
+    """Set the fields of a script that a request names."""
+    names = {field.name for field in fields(script)}
+    for name, value in orjson.loads(await request.read()).items():
+        if name not in names:
+            return json_reply({"error": f"no such setting: {name}"}, status=400)
+        setattr(script, name, value)
+    return json_reply({})
+
+
+def json_reply(value: object, status: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json", status=status)
 
 
 def _error(status: int, message: str, kind: str = "scripted") -> web.Response:
-    return _json({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
+    return json_reply({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
 
 
 def _not_found(kind: str) -> web.Response:

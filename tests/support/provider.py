@@ -17,7 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ import uvloop
 from aiohttp import web
 from numpy.typing import NDArray
 
-from tests.support.batch_provider import BatchEndpoints
+from tests.support.batch_provider import BatchEndpoints, json_reply, rewritten
 
 DIMENSIONS = 384
 _WORD = re.compile(r"\w+")
@@ -123,12 +123,12 @@ class ScriptedEndpoints:
         return app
 
     async def models(self, _: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+        return json_reply({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
     async def report(self, request: web.Request) -> web.Response:
         """Return the counts; with `?containing=TEXT`, only the calls whose prompts contain the text."""
         s = self._stats_of(request.query["containing"]) if "containing" in request.query else self.stats
-        return _json(
+        return json_reply(
             {
                 "chats": dict(s.chats),
                 "answered": dict(s.answered),
@@ -162,19 +162,14 @@ class ScriptedEndpoints:
         return replace(s, **parts)
 
     async def rewrite(self, request: web.Request) -> web.Response:
-        names = {f.name for f in fields(Script)}
-        for name, value in orjson.loads(await request.read()).items():
-            if name not in names:
-                return _json({"error": f"no such setting: {name}"}, status=400)
-            setattr(self.script, name, value)
-        return _json({})
+        return await rewritten(self.script, request)
 
     async def reset(self, _: web.Request) -> web.Response:
         in_flight = self.stats.in_flight
         self.stats = Stats(in_flight=in_flight)
         self._window = []
         self._cached_prefixes = set()
-        return _json({})
+        return json_reply({})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
@@ -260,12 +255,14 @@ class ScriptedEndpoints:
     def _tier_fault(self, tier: str | None) -> web.Response | None:
         s = self.script
         if tier is not None and s.refuses_tier:
-            return _json(
+            return json_reply(
                 {"error": {"message": f"Unsupported service_tier: {tier}", "type": "invalid_request_error"}}, 400
             )
         if tier == "flex" and self._random.random() < s.share_no_capacity:
             code = s.no_capacity["code"]
-            return _json({"error": {"message": "no capacity", "type": code, "code": code}}, s.no_capacity["status"])
+            return json_reply(
+                {"error": {"message": "no capacity", "type": code, "code": code}}, s.no_capacity["status"]
+            )
         return None
 
     def _billed(self, body: dict[str, Any], completion: int, tier: str | None) -> dict[str, Any]:
@@ -308,7 +305,7 @@ class ScriptedEndpoints:
 
     def _refusal(self, status: int, message: str) -> web.Response:
         error = {"message": message, "type": "scripted", "code": None} | self.script.error
-        return _json({"error": error}, status)
+        return json_reply({"error": error}, status)
 
     def _admit(self) -> bool:
         """Apply a sliding window that also counts rejected requests, as providers do."""
@@ -368,10 +365,10 @@ class ScriptedEndpoints:
         name = "score" if self.script.rerank_list else "relevance_score"
         results = [{"index": index + shift, name: scores[index]} for index in order]
         if fault == "rubbish":
-            return _json({"ranking": "documents 3 and 1"})
+            return json_reply({"ranking": "documents 3 and 1"})
         if fault == "nan":
             results[0][name] = "NaN"
-        return _json(results if self.script.rerank_list else {"results": results})
+        return json_reply(results if self.script.rerank_list else {"results": results})
 
     async def _stream(self, request: web.Request, prompt: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -407,7 +404,7 @@ class ScriptedEndpoints:
             data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(map(len, inputs)) // 4
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return _json({"object": "list", "data": data, "model": body["model"], "usage": usage})
+        return json_reply({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     def vector(self, text: str, dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
         """Return a bag of hashed words as a unit vector, so that texts with common words are near each other."""
@@ -471,10 +468,6 @@ def _completion(body: Mapping[str, Any], key: str, content: str, finish: str) ->
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json", status=status)
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
