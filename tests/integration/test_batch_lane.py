@@ -445,7 +445,7 @@ async def test_cut_collection_resumes_at_committed_line(services, library, provi
     assert await spent(services) == billed(provider)
 
 
-async def test_killed_finish_needs_no_deleted_file(services, library, provider, lane, monkeypatch):
+async def test_finish_is_repeated_after_files_were_deleted(services, library, provider, lane, monkeypatch):
     await prepared(services, library)
 
     async def killed(self, batch, error):
