@@ -37,6 +37,10 @@ export function listen(onEvent, onConnection) {
       last = message.after;
     }
     if (message.up !== undefined) onConnection(message.up);
+    if (message.up === false) {
+      missed ||= !last; // the next stream cannot resume
+      return;
+    }
     if (message.id) last = message.id;
     if (message.name && document.hidden) missed = true;
     else if (message.name) onEvent(message.name, message.data);
@@ -98,7 +102,10 @@ export function listen(onEvent, onConnection) {
   }
 
   function onVisibility() {
-    if (document.hidden) return control.abort();
+    if (document.hidden) {
+      missed ||= !last; // no event came yet, so the next stream cannot resume
+      return control.abort();
+    }
     catchUp();
     run();
   }

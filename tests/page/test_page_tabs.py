@@ -102,6 +102,24 @@ async def test_hidden_tab_yields_stream_to_visible_one(tabs, deployment):
             await expect(page.locator(".row .state.ready")).to_have_count(2)
 
 
+async def test_tab_hidden_before_first_event_misses_nothing(tabs, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="early-tabs")
+    deployment.wait_until_settled(1, collection="early-tabs")
+    async with tabs(1, "early-tabs") as ([page], streams):
+        await page.route("**/v1/events", lambda route: None)  # its stream never starts
+        await page.reload()
+        await expect(page.locator(".row")).to_have_count(1)
+        await streams.are(1)
+        await _hide(page, hidden=True)
+        await streams.are(0)
+
+        deployment.ingest({"unseen": "This came while the tab was hidden."}, collection="early-tabs")
+        deployment.wait_until_settled(2, collection="early-tabs")
+        await page.unroute("**/v1/events")
+        await _hide(page, hidden=False)
+        await expect(page.locator(".row .state.ready")).to_have_count(2)
+
+
 async def test_tabs_with_other_key_have_own_stream(tabs, deployment):
     deployment.ingest({"before": "This was there before."}, collection="keyed-tabs")
     deployment.wait_until_settled(1, collection="keyed-tabs")
