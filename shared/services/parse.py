@@ -46,10 +46,14 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
 
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
-    ledger, settings = parts.ledger, parts.settings
-    tuning = settings.tuning
-    limits = SyncLimits(settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause)
-    syncing = Syncing(
+    runner = Runner(parts.ledger.runs, {RunKind.SYNC: syncing_of(parts, open_source).work})
+    parts.stack.push_async_callback(runner.aclose)
+    return runner
+
+
+def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
+    ledger, tuning = parts.ledger, parts.settings.tuning
+    return Syncing(
         listings=ledger.listings,
         collections=ledger.collections,
         claims=ledger.runs,
@@ -57,11 +61,8 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
         intake=Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
-        limits=limits,
+        limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
     )
-    runner = Runner(ledger.runs, {RunKind.SYNC: syncing.work})
-    parts.stack.push_async_callback(runner.aclose)
-    return runner
 
 
 def _require_isolation(settings: Settings) -> None:
