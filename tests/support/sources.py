@@ -45,7 +45,7 @@ class Corpus:
     ends_after: int | None = None
     failing: dict[str, ForeaskError] = field(default_factory=dict)
     at: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    listed: int = 0
+    listed: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
     closed: int = 0
 
@@ -87,7 +87,7 @@ class ScriptedSource(Source):
             if number == corpus.ends_after:
                 return
             number += 1
-            corpus.listed += 1
+            corpus.listed.append(key)
             version = corpus.versions.get(key) or hashlib.sha256(snapshot[key].encode()).hexdigest()
             yield Entry(key, version, len(snapshot[key].encode()), corpus.refused.get(key))
         if corpus.fails_after is not None and number <= corpus.fails_after:
