@@ -199,7 +199,7 @@ async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, c
     assert corpus.closed == 2
 
 
-async def test_sync_starts_while_documents_of_failed_one_are_processed(services, synced, corpus):
+async def test_sync_starts_while_earlier_documents_are_processed(services, synced, corpus):
     corpus.put("a")
     corpus.fails_after = 1
     failed = await synced.sync()

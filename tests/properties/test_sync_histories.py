@@ -1,7 +1,7 @@
 """Histories of syncs: sources change, listings fail, are short, empty or late, and workers die at any step.
 
-A model next to the ledger remembers the keys that each complete listing contained. After each step, the deleted
-documents must be a part of those that two complete listings lacked, and no more than approved. At the end, when no
+A model next to the ledger remembers the keys that each complete listing contained. After each step, two complete
+listings must have lacked every deleted document, and no more are deleted than allowed or approved. At the end, when no
 fault is left, the documents must equal the corpora.
 """
 
@@ -51,7 +51,7 @@ MAKE_OLDER = """
 # Insert an item, as another writer than the listing does.
 MAKE_ITEM = "INSERT INTO source_items (source_id, key, version) VALUES (:source, :key, :version)"
 
-# Release a claim without counting its loss, behind the others.
+# Release a claim without counting its loss, after the others.
 QUEUE_AGAIN = "UPDATE runs SET created_at = now(), token = NULL, leased_until = NULL WHERE id = :id"
 
 EXPIRE_LEASES = "UPDATE runs SET leased_until = now() - interval '1 second', lost_leases = 0 WHERE token IS NOT NULL"
@@ -162,6 +162,7 @@ def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
             runner.run(building.__aexit__(None, None, None))
 
 
+@pytest.mark.slow
 def test_every_history_deletes_only_missing_documents(world, request):
     class Machine(Histories):
         def __init__(self) -> None:

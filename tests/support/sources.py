@@ -58,7 +58,7 @@ class Corpus:
             del self.texts[key]
 
     def restore(self) -> None:
-        """Let all listings and fetches succeed."""
+        """Remove all faults."""
         self.fails_after = self.ends_after = None
         self.failing.clear()
         self.at.clear()

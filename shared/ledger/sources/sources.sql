@@ -12,7 +12,7 @@ s.removed_at IS NULL
 SELECT pg_advisory_xact_lock(hashtextextended('sources:' || :tenant, 0))
 
 -- name: find_any
--- Find a source, even one that is being removed.
+-- Find a source, even if it is being removed.
 SELECT s.removed_at IS NOT NULL AS removing FROM sources s WHERE s.tenant = :tenant AND s.name = :name
 
 -- name: count
