@@ -1,4 +1,4 @@
-"""Runs: long work on a collection, such as an evaluation, that index workers do concurrently with the ingest."""
+"""Runs: long work on a collection, such as an evaluation, that workers do concurrently with the ingest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ class RunKind(StrEnum):
     EVALUATION = "evaluation"
     GATE = "gate"
     VERIFICATION = "verification"
+    SYNC = "sync"  # parse workers do syncs, and index workers everything else
 
 
 class RunPhase(StrEnum):
