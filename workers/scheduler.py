@@ -20,6 +20,7 @@ import structlog
 from shared.domain.errors import ForeaskError
 from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES
+from shared.domain.runs import RunKind
 from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
 from shared.services import build
@@ -118,8 +119,11 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
-    if await services.ledger.runs.due():
+    due = await services.ledger.runs.due()
+    if due - {RunKind.SYNC}:
         services.wakeups.wake("runs")
+    if RunKind.SYNC in due:
+        services.wakeups.wake("syncs")
     if await services.ledger.batches.due():
         services.wakeups.wake("batches")
 

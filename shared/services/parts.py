@@ -42,8 +42,11 @@ from shared.ledger import (
     Jobs,
     Keys,
     Ledger,
+    Listings,
     QueryLog,
     RunClaims,
+    Sources,
+    Syncs,
     Tenants,
     Verifications,
     Webhooks,
@@ -137,6 +140,9 @@ class Parts:
                 embeddings=list(self.embeddings),
             ),
             jobs=Jobs(database),
+            sources=Sources(database),
+            syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
+            listings=Listings(database, self.settings.tuning.sync_deletion_after),
         )
 
     @cached_property
