@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -85,7 +85,7 @@ class FolderSource(FileSource):
             if _version(os.fstat(descriptor)) != before:
                 raise unavailable(f"{entry.key} changed while it was read.")
 
-    def _walk(self, after: str) -> Iterator[Entry]:
+    def _walk(self, after: str) -> Generator[Entry, None, None]:
         with self._opened_folder() as root:
             yield from self._below(root, "", after)
             if not os.path.samestat(os.fstat(root), self._folder.stat()):
