@@ -33,26 +33,28 @@ from api.schemas.sources import (
 from api.state import CollectionCacheDep, ServicesDep
 from shared.domain.sources import NewSource, SourceChanges, SourceState, SyncState
 from shared.services.api import ApiServices
-from shared.sources.hints import read_hint
+from shared.sources.hints import keys_within, read_hint
+from shared.sources.opening import kind_of
 
 router = APIRouter(prefix="/v1/sources", tags=["sources"], route_class=StrictRoute)
 
 _HINT_BYTES = bodies.MaxBytes(2 * 1024 * 1024)  # 1,000 keys of 1,024 bytes, some of them escaped
 _HINT_MEDIA = {"application/json", "application/cloudevents+json", "text/plain"}  # SNS sends text/plain
-_REMOVABLE = ("uri", "options", "time_zone", "max_delete_share")
 
 log = structlog.get_logger()
 
 
 @router.post("", status_code=201, response_model=SourceView, responses=problems(400, 401, 409, 413, 415, 422, 503))
-async def add(body: SourceBody, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
+async def add(
+    body: SourceBody, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
     """Add a source to a collection. It is synced at the times of its schedule, or on request.
 
     Its documents have the external ids `NAME/KEY`. Only addresses that the operator allows are accepted. A secret is
     never sent: the operator stores it, and the source has its name.
     """
-    new = NewSource(**body.model_dump(exclude={"collection"}))
-    await services.require_source(tenant, new)
+    new = NewSource(**body.model_dump(exclude={"collection"}) | {"kind": body.kind or kind_of(body.uri)})
+    services.sources.require(tenant, new.kind, new.uri, new.options, secret_name=new.secret_name)
     collection = await collection_cache.ensure(tenant, body.collection)
     await services.ledger.sources.add(collection, new)
     return JsonReply(await _view(tenant, new.name, services), 201, {"location": f"/v1/sources/{new.name}"})
@@ -87,7 +89,9 @@ async def change(body: SourceChange, name: SourceName, tenant: Manager, services
     A change of the address or the options of a source with documents needs `confirm`.
     """
     changes = _changes(body)
-    await services.require_change(tenant, name, changes)
+    old = (await services.ledger.sources.get(tenant, name)).definition
+    uri, options = changes.uri or old.uri, old.options if changes.options is None else changes.options
+    services.sources.require(tenant, old.kind, uri, options, secret_name=changes.secret_name)
     await services.ledger.sources.change(tenant, name, changes, confirmed=body.confirm)
     return JsonReply(await _view(tenant, name, services))
 
@@ -109,9 +113,7 @@ async def remove(
     return JsonReply(await _view(tenant, name, services), 202)
 
 
-@router.post(
-    "/{name}/sync", status_code=202, response_model=SyncView, responses=problems(401, 404, 409, 422, 503)
-)
+@router.post("/{name}/sync", status_code=202, response_model=SyncView, responses=problems(401, 404, 409, 422, 503))
 async def sync(name: SourceName, tenant: Writer, services: ServicesDep) -> Response:
     """Start a sync: list the source, and bring its documents up to date.
 
@@ -176,7 +178,7 @@ async def hint(request: Request, name: SourceName, tenant: Writer, services: Ser
     state = await services.ledger.sources.get(tenant, name)
     if read.confirm_url is not None:
         log.warning("subscription.unconfirmed", source=name, url=read.confirm_url)
-    keys = services.keys_of(state.definition, read.names)
+    keys = keys_within(read.names, state.definition.uri)
     if keys:
         await services.ledger.hints.add(tenant, name, keys)
         services.wakeups.wake("syncs")

@@ -33,7 +33,6 @@ Options = Annotated[dict[str, Any], Field(max_length=50, description="Options of
 SecretName = Annotated[str, Field(min_length=1, max_length=100)]
 Cron = Annotated[str, Field(min_length=1, max_length=200)]
 Share = Annotated[float, Field(ge=0, le=1, strict=False)]
-_KINDS = "`folder`, `s3`, `gs`, `az`, `jsonl`, `parquet`, `git`, `sql`, `list`, `sitemap`, `rss` or `crawl`"
 
 
 class SourceBody(BodyModel):
@@ -42,7 +41,6 @@ class SourceBody(BodyModel):
     model_config = example(
         name="wiki",
         collection="handbook",
-        kind="folder",
         uri="file:///srv/wiki",
         options={"include": ["*.md"]},
         schedule="0 3 * * *",
@@ -51,7 +49,7 @@ class SourceBody(BodyModel):
 
     name: SourceName
     collection: CollectionName = "default"
-    kind: Kind = Field(description=_KINDS)
+    kind: Kind | None = Field(None, description="Kind of source, such as `folder`; default: by the address")
     uri: Uri
     options: Options = {}
     secret_name: SecretName | None = Field(None, description=_SECRET)
@@ -163,13 +161,6 @@ class SyncPage(ReplyModel):
 
     items: list[SyncView]
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
-
-
-class HintsView(ReplyModel):
-    """Hints of a source that wait for a worker."""
-
-    waiting: int = Field(description="Number of keys, at most 1,000,000")
-    error: str | None = Field(description="Why the last keys could not be looked up; they are tried again")
 
 
 class SourceView(ReplyModel):

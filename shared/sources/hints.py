@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from shared.domain.errors import InvalidInput, TooLarge
+from shared.sources.addresses import BUCKETS, Address
+from shared.sources.keys import problem_of
 
 MOST_KEYS = 1_000
 _SEAWEED_BUCKETS = "/buckets/"  # folder of the buckets in SeaweedFS's filer
@@ -63,6 +65,26 @@ def read_hint(body: Any) -> Hint:
     if len(names) > MOST_KEYS:
         raise TooLarge(f"A hint has at most {MOST_KEYS:,} keys, and this one has {len(names):,}: start a sync instead.")
     return Hint(names)
+
+
+def keys_within(names: Iterable[Named], uri: str) -> list[str]:
+    """Return the keys of names within a source, without names outside it and names that cannot be keys.
+
+    Raises:
+        InvalidInput: the address of the source is malformed.
+    """
+    address = Address.parse(uri)
+    keys = dict.fromkeys(_key_within(name, address) for name in names)
+    return [key for key in keys if key is not None and problem_of(key) is None]
+
+
+def _key_within(name: Named, address: Address) -> str | None:
+    """Return the key of a name; None if the object is in another bucket, or outside the folder of the source."""
+    if name.bucket is None:
+        return name.key
+    folder = f"{address.path}/" if address.segments else ""
+    is_within = address.scheme in BUCKETS and name.bucket == address.host and name.key.startswith(folder)
+    return name.key.removeprefix(folder) if is_within and name.key != folder else None
 
 
 def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:

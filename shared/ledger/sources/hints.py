@@ -104,8 +104,8 @@ class Hints:
     ) -> Sequence[Submission]:
         """Submit the documents of hints, and delete the hints, in one transaction.
 
-        A missing entry changes nothing: it is deleted after two complete listings lacked it. While the source is listed,
-        the hints remain, because the listing may have read older content, and saves it later.
+        A missing entry changes nothing: it is deleted after two complete listings lacked it. While the source is
+        listed, the hints remain, because the listing may have read older content, and saves it later.
 
         Args:
             claim: claimed run.
