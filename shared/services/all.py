@@ -13,7 +13,7 @@ from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.runs.runner import Runner
-from shared.maintenance.syncing.work import OpenSource
+from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, scheduler
@@ -22,17 +22,14 @@ from shared.services.parts import Parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllServices(api.ApiServices):
-    """The dependencies of every role.
-
-    `make_runner` and `make_sync_runner` return a new runner, because a stopped one starts nothing.
-    """
+    """The dependencies of every role; `make_runner` returns a new runner, because a stopped one starts nothing."""
 
     parser: Parser
     generator: Generator
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]
-    make_sync_runner: Callable[[OpenSource], Runner]
+    syncing_of: Callable[[OpenSource], Syncing]
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
@@ -53,7 +50,7 @@ def assemble(parts: Parts) -> AllServices:
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts, served.calibrator),
-        make_sync_runner=partial(parse.sync_runner_of, parts),
+        syncing_of=partial(parse.syncing_of, parts),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

@@ -41,22 +41,25 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
 
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
-    ledger, settings = parts.ledger, parts.settings
-    tuning = settings.tuning
-    limits = SyncLimits(settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause)
-    services = {
-        "collections": ledger.collections,
-        "claims": ledger.runs,
-        "uploads": parts.uploads,
-        "intake": Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
-        "open_source": open_source,
-        "wake_parsers": lambda: parts.wakeups.wake("parse"),
-        "limits": limits,
-    }
-    syncing, looking = Syncing(listings=ledger.listings, **services), Looking(hints=ledger.hints, **services)
-    runner = Runner(ledger.runs, {RunKind.SYNC: syncing.work, RunKind.LOOK: looking.work})
+    syncing = syncing_of(parts, open_source)
+    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger.hints, syncing).work}
+    runner = Runner(parts.ledger.runs, works)
     parts.stack.push_async_callback(runner.aclose)
     return runner
+
+
+def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
+    ledger, tuning = parts.ledger, parts.settings.tuning
+    return Syncing(
+        listings=ledger.listings,
+        collections=ledger.collections,
+        claims=ledger.runs,
+        uploads=parts.uploads,
+        intake=Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
+        open_source=open_source,
+        wake_parsers=lambda: parts.wakeups.wake("parse"),
+        limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
+    )
 
 
 def _require_isolation(settings: Settings) -> None:

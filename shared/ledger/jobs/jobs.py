@@ -1,7 +1,7 @@
 """Jobs: open, list, pause, resume and cancel them, and record their ends.
 
-Loads, syncs and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables, and have
-operations of their own.
+Loads, syncs and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables,
+and have operations of their own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, InvalidInput, NotFound
-from shared.domain.jobs import JobKind
+from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, Withheld
 from shared.domain.stored import known_fields
@@ -39,7 +39,7 @@ SQL = statements.load(
     __file__,
     {**states.FRAGMENTS, **run_claims.PHASES},
     deletable=DELETABLE,
-    resumed=states.RESUME_JOB.sets_where("j.pause_reason = 'approval'", "j"),
+    resumed=states.RESUME_JOB.sets_where(f"j.pause_reason = '{PauseReason.APPROVAL}'", "j"),
 )
 
 
@@ -59,11 +59,12 @@ class Syncs:
     async def start(self, tenant: str, source: str) -> SyncState:
         """Queue a sync of a source; the caller wakes the queue `syncs`.
 
-        A job that waits for approval ends, because this sync finds its withheld deletions again.
+        The listing of the last sync must have ended; its documents may still be processed. If its job waits for
+        approval, the wait ends, because this sync finds the withheld deletions again.
 
         Raises:
             NotFound: the tenant has no source of that name.
-            JobIsOpen: a sync of this source is open; the error has the id of its job.
+            JobIsOpen: the last sync is listing, deleting or paused; the error has the id of its job.
             Conflict: the tenant has the maximum number of open jobs, or the collection is being erased.
         """
         async with self._database.begin() as connection:

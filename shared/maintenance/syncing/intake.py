@@ -1,4 +1,4 @@
-"""The intake: syncs read no more entries while their tenant has much open work, or the disk of the store is nearly full."""
+"""The intake: syncs read nothing while their tenant has much open work, or the disk of the uploads is nearly full."""
 
 from __future__ import annotations
 

@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 
 from shared.domain.runs import RunClaim
 from shared.domain.sources import SourceDefinition
-from shared.ledger.model.collections import Collections
-from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.sources.hints import Hints, StoredHint
 from shared.maintenance.runs.retries import retried, retried_for
 from shared.maintenance.syncing.fetching import Fetcher
-from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import refusal
-from shared.maintenance.syncing.work import OpenSource, SyncLimits
+from shared.maintenance.syncing.work import Syncing
 from shared.sources.source import Entry
-from shared.storage.uploads import Uploads
 
 Find = Callable[[str], Awaitable[Entry | None]]
 
@@ -39,23 +35,17 @@ class _Looked:
             self.new.add(entry.key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Looking:
     """Looks up the hints of claimed runs.
 
     Args:
-        open_source: opens a source; the run closes it.
-        wake_parsers: wakes the workers that parse submitted documents.
+        hints: hints of all sources.
+        syncing: work on syncs, with the same services and limits.
     """
 
     hints: Hints
-    collections: Collections
-    claims: RunClaims
-    uploads: Uploads
-    intake: Intake
-    open_source: OpenSource
-    wake_parsers: Callable[[], None]
-    limits: SyncLimits
+    syncing: Syncing
 
     async def work(self, claim: RunClaim) -> None:
         """Look up the hints of a source until none is left. The claim is released while the intake is closed.
@@ -66,24 +56,18 @@ class Looking:
             Transient: the source, the ledger or the store failed for too long.
             Rejected, Misconfigured: the source cannot be opened any more.
         """
+        services = self.syncing
         definition = await retried(self.hints.source_of)(claim)
-        collection = await retried(self.collections.get)(claim.tenant, claim.collection)
-        source = self.open_source(definition)
-        again = retried_for(self.limits.timeout)
-        fetcher = Fetcher(
-            read=again(source.fetch),
-            definition=definition,
-            collection=collection,
-            uploads=self.uploads,
-            max_bytes=self.limits.max_bytes,
-            limits=self.limits.part,
-        )
+        collection = await retried(services.collections.get)(claim.tenant, claim.collection)
+        source = services.open_source(definition)
         try:
-            while hints := await retried(self.hints.next)(definition, self.limits.part.fetched):
-                if await retried(self.intake.closed)(claim.tenant):
-                    await retried(self.claims.release)(claim, pause=self.limits.pause)
+            fetcher = services.fetcher_of(definition, collection, source)
+            find = retried_for(services.limits.timeout)(source.find)
+            while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
+                if await retried(services.intake.closed)(claim.tenant):
+                    await retried(services.claims.release)(claim, pause=services.limits.pause)
                     return
-                await self._look(claim, definition, hints, again(source.find), fetcher)
+                await self._look(claim, definition, hints, find, fetcher)
         finally:
             await source.aclose()
         await retried(self.hints.finish)(claim)
@@ -101,4 +85,4 @@ class Looking:
             claim, definition, hints, documents=fetched.documents, present=looked.present
         )
         if any(submission.accepted for submission in submissions):
-            self.wake_parsers()
+            self.syncing.wake_parsers()
