@@ -11,7 +11,11 @@ class RunKind(StrEnum):
     EVALUATION = "evaluation"
     GATE = "gate"
     VERIFICATION = "verification"
-    SYNC = "sync"  # parse workers do syncs, and index workers everything else
+    SYNC = "sync"
+    LOOK = "look"  # entries of a source that hints name are looked up
+
+
+RUNS_OF_PARSERS = frozenset({RunKind.SYNC, RunKind.LOOK})  # index workers do all others
 
 
 class RunPhase(StrEnum):

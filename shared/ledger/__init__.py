@@ -24,6 +24,7 @@ from shared.ledger.model.counters import Counters
 from shared.ledger.runs.gates import Gates
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
+from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.listings import Listings
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
@@ -74,6 +75,7 @@ class Ledger:
     sources: Sources
     syncs: Syncs
     listings: Listings
+    hints: Hints
 
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "Feedback",
     "Gates",
     "Heartbeats",
+    "Hints",
     "Jobs",
     "Keys",
     "Ledger",

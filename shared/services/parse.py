@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import structlog
 
-from shared.domain.errors import InvalidInput, Misconfigured
+from shared.domain.errors import InvalidInput
 from shared.domain.runs import RunKind
-from shared.domain.sources import SourceDefinition
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
+from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
 from shared.services.parts import Parts
+from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
-from shared.sources.source import Source
 
 log = structlog.get_logger()
 
@@ -31,22 +31,19 @@ def assemble(parts: Parts) -> WorkerServices:
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm),
-        runner=sync_runner_of(parts, no_source),
+        runner=sync_runner_of(parts, SourceAccess(parts.settings).open),
         runs_queue="syncs",
     )
 
 
-def no_source(definition: SourceDefinition) -> Source:
-    """Raise Misconfigured: this release has no kind of sources."""
-    raise Misconfigured(f"There is no kind of sources '{definition.kind}'.", component="source")
-
-
 def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
-    """Return a runner of syncs; the stack stops it and releases its claims.
+    """Return a runner of syncs and of hints; the stack stops it and releases its claims.
 
     Parse workers do syncs, because they have the store of uploads, and no key of a provider.
     """
-    runner = Runner(parts.ledger.runs, {RunKind.SYNC: syncing_of(parts, open_source).work})
+    syncing = syncing_of(parts, open_source)
+    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger.hints, syncing).work}
+    runner = Runner(parts.ledger.runs, works)
     parts.stack.push_async_callback(runner.aclose)
     return runner
 

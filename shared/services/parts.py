@@ -39,6 +39,7 @@ from shared.ledger import (
     Feedback,
     Gates,
     Heartbeats,
+    Hints,
     Jobs,
     Keys,
     Ledger,
@@ -143,6 +144,7 @@ class Parts:
             sources=Sources(database),
             syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
             listings=Listings(database, self.settings.tuning.sync_deletion_after),
+            hints=Hints(database),
         )
 
     @cached_property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
 from shared.domain.errors import InvalidInput
+
+
+_FIELDS = 5  # minute, hour, day of the month, month, day of the week
 
 
 def next_time(schedule: str | None, time_zone: str, now: datetime) -> datetime | None:
@@ -20,7 +23,11 @@ def next_time(schedule: str | None, time_zone: str, now: datetime) -> datetime |
     if not schedule:
         return None
     try:
-        return next(CronSim(schedule, now.astimezone(zone)))
+        if len(schedule.split()) != _FIELDS:
+            raise CronSimError("it needs five fields")
+        start = now.astimezone(UTC)  # times of one zone would be compared without their offsets
+        # When a clock repeats an hour, a time in this hour may be over already.
+        return next(time for time in CronSim(schedule, start.astimezone(zone)) if time > start)
     except CronSimError as error:
         raise InvalidInput(
             f"The schedule '{schedule}' is not a cron expression such as `0 * * * *`: {error}.", field="schedule"

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from shared.domain.collections import Collection
 from shared.domain.runs import RunClaim
 from shared.domain.sources import SourceDefinition
 from shared.ledger.model.collections import Collections
@@ -93,18 +94,22 @@ class Syncing:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         source = self.open_source(sync.source)
         try:
-            fetcher = Fetcher(
-                read=retried_for(self.limits.timeout)(source.fetch),
-                definition=sync.source,
-                collection=collection,
-                uploads=self.uploads,
-                max_bytes=self.limits.max_bytes,
-                limits=self.limits.part,
-            )
+            fetcher = self.fetcher_of(sync.source, collection, source)
             listing = _Listing(self, claim, sync, source, fetcher)
             await retried_until(lambda: listing.idle_seconds > self.limits.timeout.total_seconds())(listing.read)
         finally:
             await source.aclose()
+
+    def fetcher_of(self, definition: SourceDefinition, collection: Collection, source: Source) -> Fetcher:
+        """Return a fetcher of an opened source, which retries while the source is unavailable."""
+        return Fetcher(
+            read=retried_for(self.limits.timeout)(source.fetch),
+            definition=definition,
+            collection=collection,
+            uploads=self.uploads,
+            max_bytes=self.limits.max_bytes,
+            limits=self.limits.part,
+        )
 
 
 class _IntakeClosed(Exception):
