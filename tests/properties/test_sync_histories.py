@@ -31,7 +31,7 @@ from shared.maintenance.syncing.work import SyncLimits
 from shared.services import build
 from shared.services.all import AllServices
 from tests.conftest import Library, empty
-from tests.support.sources import Corpus
+from tests.support.sources import Corpus, make_older
 from tests.support.transitions import refuse_unknown_transitions
 
 KEYS = tuple("abcdefgh")
@@ -40,13 +40,6 @@ HISTORIES = {"short": 60, "full": 500, "soak": 500}
 LIMITS = SyncLimits(max_bytes=10_000, timeout=timedelta(0), pause=timedelta(0), page=3, part=PartLimits(fetched=2))
 # Two sources of one collection, and a corpus in two collections.
 SOURCES = {"docs": ("default", 0), "more": ("default", 1), "copy": ("other", 0)}
-
-# Move all listings and marks of missing items two hours into the past.
-MAKE_OLDER = """
-    WITH h AS (SELECT interval '2 hours' AS hours),
-         y AS (UPDATE syncs SET started_at = started_at - hours, listed_at = listed_at - hours FROM h)
-    UPDATE source_items SET made_at = made_at - hours, missing_from = missing_from - hours FROM h
-"""
 
 # Insert an item, as another writer than the listing does.
 MAKE_ITEM = "INSERT INTO source_items (source_id, key, version) VALUES (:source, :key, :version)"
@@ -225,7 +218,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def pass_hours(self) -> None:
         self.hour += 2
-        self.world.run(self.world.sql(MAKE_OLDER))
+        self.world.run(make_older(self.services))
 
     @rule(name=st.sampled_from(list(SOURCES)), key=st.sampled_from(KEYS))
     def delete_as_user(self, name: str, key: str) -> None:

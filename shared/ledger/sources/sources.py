@@ -117,7 +117,7 @@ class Sources:
             source = await _lock(connection, tenant, name)
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
-            await connection.execute(SQL.stop_syncs, {"id": source["id"]})
+            await connection.execute(SQL.stop_runs, {"id": source["id"]})
 
     @again_after_collision
     async def continue_removal(self) -> bool:

@@ -134,7 +134,11 @@ def require_ascending(last: str, entry: Entry) -> None:
 
 def is_storable(key: str) -> bool:
     """Return whether a key is text that PostgreSQL can store."""
-    return "\0" not in key and not any("\ud800" <= character <= "\udfff" for character in key)
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # a surrogate
+        return False
+    return "\0" not in key
 
 
 def refusal(entry: Entry) -> str | None:
