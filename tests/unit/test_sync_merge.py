@@ -40,7 +40,7 @@ def test_merge_continues_after_any_part(listed, stored, most, data):
     """A worker that continues after a saved part finds the rest, and nothing twice."""
     limits = PartLimits(fetched=most)
     parts = list(merged(Page(entries_of(listed), None), items_of(stored), "", limits))
-    saved = data.draw(st.integers(0, len(parts) - 1))
+    saved = data.draw(st.integers(0, len(parts)))
     after = parts[saved - 1].after if saved else ""
     entries = [entry for entry in entries_of(listed) if entry.key > after]
     items = [item for item in items_of(stored) if item.key > after]
