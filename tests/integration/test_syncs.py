@@ -335,12 +335,13 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
 
 
 async def test_failed_listing_does_not_count_as_complete(services, synced, corpus):
-    corpus.put("a", "z")
+    corpus.put(*"abcdefgh")
     await synced.sync()
     await make_older(services)
     corpus.remove("a")
-    corpus.fails_after = 1
-    assert (await synced.sync()).phase == RunPhase.FAILED
+    corpus.fails_after = 6
+    failed = await synced.sync()
+    assert (failed.phase, failed.counts.missing) == (RunPhase.FAILED, 1)
     await make_older(services)
     corpus.restore()
 

@@ -1,4 +1,4 @@
-"""The ordered merge of a listing with items finds what a comparison of two mappings finds, in parts of any size."""
+"""The ordered merge of a listing with items finds the same differences as a comparison of two mappings."""
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +66,7 @@ def test_part_is_limited_by_bytes():
     assert [[entry.key for entry in part.fetched] for part in parts] == [["a", "b"], ["c"], ["d", "e"]]
 
 
-def test_items_after_the_end_of_a_page_are_not_missing():
+def test_items_after_end_of_page_are_not_missing():
     (part,) = merged(Page([Entry("b", "1")], "c"), items_of({"a": "1", "b": "1", "d": "1"}), "", PartLimits())
     assert (part.missing, part.unchanged, part.after) == (["a"], 1, "c")
 
