@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobState, PauseReason
-from shared.domain.runs import RunPhase
+from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
 from tests.support.api import work
 from tests.support.sources import Corpus, SyncedCorpus, make_older
@@ -568,6 +568,16 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
     assert await synced.documents() == set()
     assert (await job_of(services, sync)).state == JobState.DONE
+
+
+async def test_removed_source_stops_run_of_its_hints(services, synced):
+    await services.ledger.hints.add("default", "docs", ["a"])
+    assert await services.ledger.runs.due() == {RunKind.LOOK}
+
+    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    await removed(services)
+
+    assert await services.ledger.runs.due() == set()
 
 
 async def test_sources_are_listed_with_their_newest_sync(services, synced, corpus):
