@@ -30,7 +30,7 @@ from shared.ledger.runs import run_claims
 _RETAINED = 50  # syncs of a source
 _MOST_QUEUED = 100  # of a tenant: it may have as many open jobs
 
-# Items `i` that two complete listings lacked: listing `y`, and one that ended some time before its start.
+# Items `i` that two complete listings lacked: listing `y`, and a listing that ended some time before its start.
 DELETABLE = (
     "i.source_id = y.source_id AND i.missing_in = y.number"
     " AND i.missing_from <= y.started_at - CAST(:apart AS interval)"

@@ -12,8 +12,8 @@ syncs y JOIN sources s ON s.id = y.source_id
 SELECT s.id, s.collection FROM sources s WHERE s.tenant = :tenant AND s.name = :source AND s.removed_at IS NULL FOR SHARE
 
 -- name: release_key
--- Let the next sync of a source start if the run of its job has ended. The job ends when its documents are processed, and
--- waits for no approval, because the next sync finds the withheld deletions again.
+-- Release the key of a job whose run has ended, so that the next sync of its source can start. The job ends when its
+-- documents are processed, and waits for no approval, because the next sync finds the withheld deletions again.
 UPDATE jobs j SET idempotency_key = NULL, {resumed}, pause_reason = nullif(pause_reason, {PauseReason.APPROVAL})
 WHERE j.tenant = :tenant AND j.kind = {JobKind.SYNC} AND j.idempotency_key = :key AND j.ended_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = j.id)
