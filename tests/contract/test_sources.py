@@ -19,7 +19,7 @@ from shared.sources.roots import Roots
 OLD = 1_700_000_000  # seconds; files that were just written have a version of their own
 SEGMENT = st.text("ab-.~ 0A%é€😀\uffff[*", min_size=1, max_size=3).filter(lambda text: text[0] not in ". ")
 KEYS = st.sets(st.lists(SEGMENT, min_size=1, max_size=3).map("/".join), max_size=12)
-ORDER = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ORDER = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Corpus:
