@@ -129,10 +129,12 @@ def open_source(
         roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
 
     Raises:
-        InvalidInput: as `check`.
-        Misconfigured: the secret cannot be used.
+        Misconfigured: `check` refuses it now, or the secret cannot be used.
     """
-    address, read = _checked(kind, uri, options, roots)
+    try:
+        address, read = _checked(kind, uri, options, roots)
+    except InvalidInput as error:
+        raise Misconfigured(error.message, component=COMPONENT) from error
     source: Source = KINDS[kind].open(address, read, _fields_of(secret, address))
     return source
 

@@ -30,6 +30,7 @@ class Corpus:
 
     def __init__(self):
         self.texts = {}
+        self.opened = []
 
     def put(self, **texts):
         """Add or replace texts; the keys of the corpus are the names."""
@@ -40,13 +41,15 @@ class Corpus:
         self.write(self.texts)
 
     def source(self, **options):
-        return open_source(kind_of(self.uri), self.uri, options, self.secret, Roots(["*"]))
+        self.opened.append(open_source(kind_of(self.uri), self.uri, options, self.secret, Roots(["*"])))
+        return self.opened[-1]
 
     async def entries(self, after=""):
-        source = self.source()
-        found = [entry async for entry in source.entries(after)]
-        await source.aclose()
-        return found
+        return [entry async for entry in self.source().entries(after)]
+
+    async def close(self):
+        for source in self.opened:
+            await source.aclose()
 
 
 class Folder(Corpus):
@@ -143,10 +146,12 @@ class Parquet(Bucket):
 
 
 @pytest.fixture(params=["folder", "bucket", "lines", "parquet"])
-def corpus(request, tmp_path):
+async def corpus(request, tmp_path):
     kinds = {"folder": Folder, "bucket": Bucket, "lines": Lines, "parquet": Parquet}
     needs = tmp_path if request.param in ("folder", "lines") else request.getfixturevalue("s3")
-    return kinds[request.param](needs)
+    corpus = kinds[request.param](needs)
+    yield corpus
+    await corpus.close()
 
 
 def without_folders(keys):
