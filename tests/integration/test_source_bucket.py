@@ -41,16 +41,6 @@ async def test_options_select_objects(s3, bucket):
     assert [await source.find(key) for key in ("a.md", "b/c.txt", ".hidden/e.md")] == [None] * 3
 
 
-async def test_pages_of_listing_follow_each_other(s3, bucket):
-    keys = [f"{number:05}" for number in range(2_300)]
-    for key in keys:
-        s3.put(bucket, key, b"x")
-    source = source_of(f"s3://{bucket}", s3.secret(bucket))
-
-    assert [entry.key for entry in await listed(source)] == keys
-    assert [entry.key for entry in await listed(source, after="01150")] == keys[1_151:]
-
-
 async def test_folder_markers_are_skipped_and_empty_objects_refused(s3, bucket):
     for key in ("docs/", "docs/a", "docs/a-b", "docs/a/", "docs/a/c", "docs/b/", "docs/empty"):
         s3.put(bucket, key, b"" if key.endswith(("/", "empty")) else b"A text.")
@@ -100,21 +90,6 @@ async def test_refused_credentials_are_error(s3, bucket):
                 await call
 
 
-async def test_lost_connection_ends_listing_with_error(s3, bucket, monkeypatch):
-    monkeypatch.setitem(RETRIES, "max_retries", 0)
-    for number in range(1_500):
-        s3.put(bucket, f"{number:05}", b"x")
-    link = Link(s3.url.removeprefix("http://"))
-    endpoint = f"http://127.0.0.1:{await link.listen()}"
-    listing = source_of(f"s3://{bucket}", s3.secret(bucket) | {"endpoint": endpoint}).entries()
-    await anext(listing)
-    link.change(Fault("cut"))
-
-    with pytest.raises(Unavailable, match="cannot be read"):
-        [entry async for entry in listing]
-    await link.aclose()
-
-
 async def test_closed_port_is_error(s3, monkeypatch):
     monkeypatch.setitem(RETRIES, "max_retries", 0)
     secret = s3.secret("bucket") | {"endpoint": f"http://127.0.0.1:{free_port()}"}
@@ -135,13 +110,16 @@ class ScriptedStore:
         if "list-type" not in request.query:
             return web.Response(status=404)
         after = request.query.get("start-after", "")
+        names = [name for name in self.names if name > after][int(request.query.get("continuation-token", 0)) :]
+        page, rest = names[:1_000], names[1_000:]
+        token = len(self.names) - len(rest) - sum(name <= after for name in self.names)
+        more = f"<NextContinuationToken>{token}</NextContinuationToken>" if rest else ""
         listed = "".join(
             f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.123Z</LastModified>"
             f"<Size>7</Size></Contents>"
-            for name in self.names
-            if name > after
+            for name in page
         )
-        return web.Response(text=f"<ListBucketResult>{listed}</ListBucketResult>", content_type="application/xml")
+        return web.Response(text=f"<ListBucketResult>{listed}{more}</ListBucketResult>", content_type="application/xml")
 
 
 @pytest.fixture
@@ -155,6 +133,33 @@ async def scripted():
     store.url = f"http://127.0.0.1:{port}"
     yield store
     await runner.cleanup()
+
+
+NAMES = [f"{number:05}" for number in range(2_300)]
+
+
+async def test_pages_of_listing_follow_each_other(scripted):
+    scripted.names = NAMES
+    source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url})
+
+    assert [entry.key for entry in await listed(source)] == NAMES
+    assert len(scripted.headers) == 3  # list requests
+    assert [entry.key for entry in await listed(source, after="01150")] == NAMES[1_151:]
+    assert len(scripted.headers) == 5
+
+
+async def test_lost_connection_ends_listing_with_error(scripted, monkeypatch):
+    monkeypatch.setitem(RETRIES, "max_retries", 0)
+    scripted.names = NAMES
+    link = Link(scripted.url.removeprefix("http://"))
+    endpoint = f"http://127.0.0.1:{await link.listen()}"
+    listing = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": endpoint}).entries()
+    await anext(listing)
+    link.change(Fault("cut"))
+
+    with pytest.raises(Unavailable, match="cannot be read"):
+        [entry async for entry in listing]
+    await link.aclose()
 
 
 @pytest.mark.parametrize("names", [["b", "a"], ["a", "a"], ["a", "a/b", "a-b"], ["\uffff", "\U0001f600", "\ue000"]])
