@@ -180,7 +180,7 @@ async def test_unknown_secret_is_refused_where_secrets_are_known(client, service
     secret = {"secret_name": "bucket"}
     assert (await add(client, folder, **secret)).secret_name == secret["secret_name"]
 
-    known = allowed.model_copy(update={"source_secrets": SecretStr('{"other": {"uri": "s3://corpus/"}}')})
+    known = allowed.model_copy(update={"source_secrets": {"OTHER": SecretStr('{"uri": "s3://corpus/"}')}})
     async with calling(known, services) as other:
         assert (await add(other, folder, name="b", **secret, status=422))["field"] == "secret_name"
 
