@@ -14,8 +14,8 @@ from shared.domain.runs import RUNS_OF_PARSERS, RunKind
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.looking import Looking
 from shared.services.sources import SourceAccess
-from tests.integration.test_syncs import pass_hours
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.sources import make_older
 from tests.support.waiting import eventually
 from workers.scheduler import start_due_syncs
 
@@ -227,7 +227,7 @@ async def test_sync_follows_additions_edits_and_deletions(client, services, fold
     (folder / "parking.md").unlink()
     for deleted in (0, 0):  # a single listing deletes nothing, and neither does a second one at once
         assert ((await worker.sync(client)).missing, (await shown(client)).newest_sync.deleted) == (1, deleted)
-    await pass_hours(services)
+    await make_older(services)
     assert (await worker.sync(client)).deleted == 1
     assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
 
@@ -268,7 +268,7 @@ async def test_withheld_deletions_wait_for_approval(client, services, folder, wo
     for number in range(20):
         (folder / f"old/{number:03}.md").unlink()
     await worker.sync(client)
-    await pass_hours(services)
+    await make_older(services)
 
     refused = await worker.sync(client)
 
@@ -291,7 +291,7 @@ async def test_approval_is_an_upper_bound(client, services, folder, worker):
     for number in range(20):
         (folder / f"old/{number:03}.md").unlink()
     await worker.sync(client)
-    await pass_hours(services)
+    await make_older(services)
     await worker.sync(client)
 
     assert (await client.post("/v1/sources/wiki/approve", json={"deletions": 0})).status_code == 422
@@ -321,7 +321,7 @@ async def test_withheld_deletions_send_an_event(services, allowed, folder, worke
             await worker.run()
             for path in folder.glob("old/*"):
                 path.unlink()
-            await pass_hours(services)
+            await make_older(services)
         (event,) = (await client.get(f"/v1/webhooks/{hook}/deliveries")).json()["items"]
 
         job = str((await withheld(client)).job_id)
@@ -381,16 +381,16 @@ async def test_hint_of_missing_entry_deletes_nothing(client, services, folder, w
     await add(client, folder)
     await worker.sync(client)
     (folder / "leave.md").unlink()
-    await pass_hours(services)
+    await make_older(services)
 
     for _ in range(3):
         await hint(client, {"keys": ["leave.md", "never.md"]})
         await worker.run()
-        await pass_hours(services)
+        await make_older(services)
     assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
 
     assert (await worker.sync(client)).deleted == 0  # the first listing that lacks it
-    await pass_hours(services)
+    await make_older(services)
     assert (await worker.sync(client)).deleted == 1
 
 
@@ -403,7 +403,7 @@ async def test_hint_of_restored_entry_ends_its_absence(client, services, folder,
     await hint(client, {"keys": ["leave.md"]})
     await worker.run()
     (folder / "leave.md").unlink()
-    await pass_hours(services)
+    await make_older(services)
 
     assert ((await worker.sync(client)).deleted, await names(client)) == (
         0,
