@@ -46,8 +46,8 @@ _SOURCE = {"name": "large", "uri": f"s3://{BUCKET}/", "secret_name": "large", "m
 # Items as a complete sync leaves them; the entity tags of the bucket are MD5 hashes.
 _MAKE_ITEMS = """
     INSERT INTO source_items (source_id, key, version)
-    SELECT s.id, 'texts/' || lpad(n::text, 9, '0') || '.md', '"' || md5(format(
-        E'# Text %s\\n\\nThis is edition 1 of text %s, about subject %s.\\n', n, n, n % 977)) || '"'
+    SELECT s.id, 'texts/' || lpad(n::text, 9, '0') || '.md', md5(format(
+        E'# Text %s\\n\\nThis is edition 1 of text %s, about subject %s.\\n', n, n, n % 977))
     FROM sources s, generate_series(CAST(:first AS int), CAST(:last AS int)) n WHERE s.name = 'large'
 """
 _WRITTEN = """
