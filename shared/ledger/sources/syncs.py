@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.errors import Conflict, InvalidInput, NotFound
 from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.runs import RunKind, RunPhase
-from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, Withheld
+from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
 from shared.domain.stored import known_fields
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.open_jobs import open_job
@@ -120,6 +120,10 @@ class Syncs:
             chosen = {"id": waiting.id, "apart": self._apart, "limit": MOST_SHOWN}
             keys = (await connection.execute(SQL.withheld_keys, chosen)).scalars().all()
         return Withheld(waiting.id, waiting.withheld, items, keys)
+
+    async def waiting(self, tenant: str) -> list[WaitingSync]:
+        """Return the syncs of a tenant that wait for approval, in order of their sources' names."""
+        return [WaitingSync(**row) for row in await self._database.rows(SQL.waiting_of_tenant, {"tenant": tenant})]
 
     async def page(
         self, tenant: str, source: str, *, after: tuple[datetime, UUID] | None = None, limit: int = 20

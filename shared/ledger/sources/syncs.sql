@@ -71,6 +71,12 @@ SELECT j.id, y.withheld FROM jobs j JOIN syncs y ON y.id = j.id
 WHERE j.tenant = :tenant AND j.kind = {JobKind.SYNC} AND j.idempotency_key = :key AND j.ended_at IS NULL
   AND j.pause_reason = {PauseReason.APPROVAL}
 
+-- name: waiting_of_tenant
+-- List the syncs of a tenant that wait for approval.
+SELECT s.name AS source, y.collection, y.id AS job_id, y.withheld AS deletions
+FROM jobs j JOIN {syncs} ON y.id = j.id
+WHERE j.tenant = :tenant AND j.ended_at IS NULL AND j.pause_reason = {PauseReason.APPROVAL} ORDER BY s.name
+
 -- name: count_items
 -- Count the items of a source.
 SELECT count(*) FROM source_items WHERE source_id = :source_id
