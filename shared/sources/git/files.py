@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
 
@@ -15,14 +16,15 @@ from dulwich.objects import ObjectID, Tree
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shared.domain.errors import Misconfigured, NotFound, TooLarge, Unavailable, Unreadable
-from shared.sources.git_address import GitAddress, Login
-from shared.sources.git_local import LocalRepository
-from shared.sources.git_remote import RemoteRepository
-from shared.sources.git_repository import COMPONENT, Repository
+from shared.sources.git.address import GitAddress, Login
+from shared.sources.git.local import LocalRepository
+from shared.sources.git.remote import RemoteRepository
+from shared.sources.git.repository import COMPONENT, SMALL_BYTES, Repository
 from shared.sources.keys import TOO_LONG, is_too_long, shortened
 from shared.sources.patterns import Names, selected
 from shared.sources.source import Entry, Item, Source
 
+_CACHED_TREES = 64
 _PAGE = 1_000  # entries that one call in a thread lists
 _READ_AHEAD = 256  # maximum number of files of a request
 _NAMED = 10  # folders that an error names
@@ -59,10 +61,10 @@ class GitOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A file or folder of a tree.
+    r"""A file or folder of a tree.
 
     Args:
-        name: its name; bytes that are not UTF-8 are written as `\\xff`.
+        name: its name; bytes that are not UTF-8 are written as `\xff`.
         id: of its content.
         is_folder: whether its content is a tree.
         refused: why it cannot be read; None if it can.
@@ -104,6 +106,7 @@ class GitSource(Source):
             else RemoteRepository(self._address.url, Login.of(secret))
         )
         self._root: ObjectID | None = None
+        self._children = lru_cache(_CACHED_TREES)(lambda tree: _children(self._repository.tree(tree)))
         self._thread = threading.Lock()  # dulwich reads and writes its files without locks
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
@@ -147,7 +150,7 @@ class GitSource(Source):
 
         Git sorts a tree as if the name of each folder ended in `/`, which is the order of the bytes of complete paths.
         """
-        for child in _children(self._repository.tree(tree)):
+        for child in self._children(tree).values():
             key = prefix + child.name
             if is_too_long(key):
                 yield shortened(key), _Child(child.name, child.id, is_folder=False, refused=TOO_LONG)
@@ -173,15 +176,12 @@ class GitSource(Source):
 
     def _descend(self, tree: ObjectID, path: str) -> _Child | None:
         """Return the file or folder at a path below a tree."""
-        child = _Child("", tree, is_folder=True)
+        child: _Child | None = _Child("", tree, is_folder=True)
         for name in path.split("/"):
-            if not child.is_folder:
+            if child is None or not child.is_folder:
                 return None
-            children = _children(self._repository.tree(child.id))
-            named = next((each for each in children if each.name == name), None)
-            if named is None:
-                return None
-            child = named
+            children = self._children(child.id)
+            child = children.get(name.encode()) or children.get(f"{name}/".encode())
         return child
 
     def _folder(self) -> ObjectID:
@@ -194,7 +194,7 @@ class GitSource(Source):
     def _below(self, root: ObjectID) -> ObjectID:
         child = self._descend(root, self._options.path)
         if child is None or not child.is_folder:
-            folders = [each.name for each in _children(self._repository.tree(root)) if each.is_folder]
+            folders = [each.name for each in self._children(root).values() if each.is_folder]
             raise Misconfigured(
                 f"The repository has no folder {self._options.path!r} at {self._options.ref!r}. At the top it has:"
                 f" {', '.join(folders[:_NAMED]) or 'no folder'}.",
@@ -224,19 +224,19 @@ class GitSource(Source):
         return {"url": GitAddress.link_of(self._link, commit, key)} if self._link else {}
 
 
-def _children(tree: Tree) -> list[_Child]:
-    """Return the files and folders of a tree, so that the keys of their files are in the order of their bytes.
+def _children(tree: Tree) -> dict[bytes, _Child]:
+    """Return the files and folders of a tree by their rank, so that the keys of their files are in order.
 
     Raises:
         Unavailable: a name contains `/` or is empty, which Git never writes.
     """
-    children = {}
+    children = dict[bytes, _Child]()
     for name, mode, content_id in tree.iteritems():
         if b"/" in name or not name:
             raise Unavailable("The repository has an invalid tree: run git fsck in it.", component=COMPONENT)
         if (child := _child(name, mode, content_id)) and (child.order not in children or not child.refused):
             children[child.order] = child
-    return [children[order] for order in sorted(children)]
+    return dict(sorted(children.items()))
 
 
 def _child(name: bytes, mode: int, content_id: ObjectID) -> _Child | None:
@@ -251,4 +251,4 @@ def _child(name: bytes, mode: int, content_id: ObjectID) -> _Child | None:
 
 
 def _is_pointer(content: bytes) -> bool:
-    return len(content) < MOST_POINTER_BYTES and LFSPointer.from_bytes(content) is not None
+    return len(content) < SMALL_BYTES and LFSPointer.from_bytes(content) is not None

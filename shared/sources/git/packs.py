@@ -13,8 +13,8 @@ _PIECE_BYTES = 1 << 16
 _DELTA_HEAD_BYTES = 20  # two lengths
 
 
-class TooLargeObject(ValueError):
-    """An object of a pack has more bytes than allowed."""
+class TooLargePack(ValueError):
+    """A pack or one of its objects has more bytes than allowed."""
 
 
 def require_bounded(file: BinaryIO, *, max_bytes: int, hash_bytes: int) -> None:
@@ -29,7 +29,7 @@ def require_bounded(file: BinaryIO, *, max_bytes: int, hash_bytes: int) -> None:
         hash_bytes: bytes of an object's id.
 
     Raises:
-        TooLargeObject: an object has more bytes.
+        TooLargePack: an object has more bytes.
         ValueError, IndexError, zlib.error: the file is not a pack.
     """
     with mmap(file.fileno(), 0, access=ACCESS_READ) as pack:
@@ -54,7 +54,7 @@ def _end_of_object(pack: mmap, offset: int, max_bytes: int, hash_bytes: int) -> 
     if kind in (_OFFSET_DELTA, _REFERENCE_DELTA):
         size = max(size, _length(head, _length(head, 0)[1])[0])  # the length of the result follows that of its base
     if size > max_bytes:
-        raise TooLargeObject
+        raise TooLargePack
     return offset
 
 

@@ -86,7 +86,7 @@ class Repository(ABC):
             TooLarge: it has more bytes than this machine unpacks.
         """
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 - a local repository answers at once
         """Abort a running call of another thread, which then fails."""
 
     @abstractmethod
@@ -109,10 +109,14 @@ class Repository(ABC):
             raise Misconfigured(f"There is no repository at {self.label}.", component=COMPONENT) from error
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise Unavailable(f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT) from None
+            raise Unavailable(
+                f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
+            ) from None
         except _BROKEN as error:
             reason = type(error.__cause__ or error).__name__
-            raise Unavailable(f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT) from None
+            raise Unavailable(
+                f"The repository at {self.label} cannot be read: {reason}.", component=COMPONENT
+            ) from None
 
 
 def chosen(refs: Mapping[bytes, bytes], ref: str) -> ObjectID:
