@@ -1,0 +1,139 @@
+"""The connection to a database of rows. It needs the right SELECT only."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.sources.table.options import DatabaseAddress, TableOptions, TlsMode
+
+COMPONENT = "source"
+
+_CONNECT_SECONDS = 10
+_SESSION = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
+_NO_TLS = "rejected SSL upgrade"  # words of asyncpg, whose error has no class of its own
+_FIELDS = {"username", "password", "ca"}
+
+
+class DatabaseConnection:
+    """One connection to a database, which is opened by its first use and again after a loss.
+
+    A transaction sets its settings itself, and no statement is prepared for longer, so that poolers can be used.
+
+    Args:
+        uri: `postgresql://host:port/database`.
+        options: user, TLS and timeout.
+        secret: `password`, and optionally `username` and `ca`, the certificates of the authority as PEM.
+
+    Raises:
+        InvalidInput: the address or the secret cannot be used.
+    """
+
+    def __init__(self, uri: str, options: TableOptions, secret: Mapping[str, str]) -> None:
+        self._address = DatabaseAddress.parse(uri)
+        self._timeout_seconds = options.timeout_seconds
+        self._user, self._password = secret.get("username", options.user), secret.get("password", "")
+        if self._user is None or secret.keys() - _FIELDS:
+            raise InvalidInput(
+                "The secret of a table has the fields username and password, and optionally ca (certificates as PEM).",
+                field="secret",
+            )
+        self._tls = _tls(options.sslmode, secret.get("ca"))
+        self._connection: Any = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Any]:
+        """Start a transaction that cannot write. All its statements see the same state of the database.
+
+        Raises:
+            Misconfigured: the server refuses the login or a statement.
+            Unavailable: the server cannot be reached, or is too slow.
+        """
+        with self._errors():
+            connection = await self._connected()
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                await connection.execute(_SESSION.format(timeout_milliseconds=self._timeout_seconds * 1_000))
+                yield connection
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()  # a clean end would wait for the server
+
+    async def _connected(self) -> Any:
+        if self._connection is None or self._connection.is_closed():
+            # Every argument is given, because asyncpg takes missing ones from PG* variables and files of the user.
+            self._connection = await asyncpg.connect(
+                host=self._address.host,
+                port=self._address.port,
+                database=self._address.database,
+                user=self._user,
+                password=self._password,
+                ssl=self._tls,
+                direct_tls=False,
+                target_session_attrs="any",
+                krbsrvname="postgres",
+                gsslib="gssapi",
+                server_settings={"application_name": "foreask"},
+                statement_cache_size=0,
+                timeout=_CONNECT_SECONDS,
+                command_timeout=self._timeout_seconds + _CONNECT_SECONDS,
+            )
+        return self._connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Convert the errors of asyncpg. Messages about values are left out, because they quote rows."""
+        host, database = self._address.host, self._address.database
+        try:
+            yield
+        except asyncpg.InvalidAuthorizationSpecificationError as error:
+            raise _wrong(f"The server {host} rejects the login of {self._user!r}: check the secret.") from error
+        except asyncpg.InvalidCatalogNameError as error:
+            raise _wrong(f"The server {host} has no database {database!r}.") from error
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise _wrong(f"The user {self._user!r} needs the right SELECT: {error.args[0]}.") from error
+        except (asyncpg.ReadOnlySQLTransactionError, asyncpg.FeatureNotSupportedError) as error:
+            raise _wrong(f"The query must be a single SELECT that only reads: {error.args[0]}.") from error
+        except asyncpg.UndefinedTableError as error:
+            raise _wrong(f"In {database!r} {error.args[0]}. The option schema names the schema of a table.") from error
+        except asyncpg.SyntaxOrAccessError as error:
+            raise _wrong(f"The database {database!r} rejects the statement: {error.args[0]}.") from error
+        except asyncpg.DataError as error:
+            raise _wrong(f"The database {database!r} cannot compute a value: {type(error).__name__}.") from None
+        except ssl.SSLCertVerificationError as error:
+            raise _wrong(
+                f"The certificate of {host} is not valid: {error.verify_message}. Add its authority to the secret as ca,"
+                " or set sslmode=require to encrypt without checking the server."
+            ) from error
+        except asyncpg.QueryCanceledError as error:
+            limit = f"within {self._timeout_seconds} seconds: raise timeout_seconds, or add an index"
+            raise Unavailable(f"{host} did not answer {limit}.", component=COMPONENT) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if _NO_TLS in str(error):
+                raise _wrong(f"{host} offers no TLS: set sslmode=disable if you trust its network.") from error
+            raise Unavailable(f"{host} cannot be reached: {type(error).__name__}.", component=COMPONENT) from error
+
+
+def _wrong(message: str) -> Misconfigured:
+    return Misconfigured(message, component=COMPONENT)
+
+
+def _tls(mode: TlsMode, ca: str | None) -> ssl.SSLContext | bool:
+    """Return the settings of TLS; False: none. There is no mode that falls back to an unencrypted connection."""
+    if mode == "disable":
+        return False
+    try:
+        context = ssl.create_default_context(cadata=ca)
+    except (ssl.SSLError, ValueError):
+        raise InvalidInput("The field ca of the secret does not contain certificates as PEM.", field="secret") from None
+    context.check_hostname = mode == "verify-full"
+    if mode == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return context
