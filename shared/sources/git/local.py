@@ -9,7 +9,8 @@ from dulwich.objects import ObjectID, Tree
 from dulwich.repo import Repo
 
 from shared.domain.errors import Misconfigured
-from shared.sources.git.repository import COMPONENT, Repository, chosen, commit_of
+from shared.sources.files import COMPONENT
+from shared.sources.git.repository import Repository, chosen, commit_of
 
 # Files that let a repository read objects of another folder, which may be outside the operator's roots.
 _LEADS_ELSEWHERE = ("commondir", "objects/info/alternates")
@@ -23,7 +24,7 @@ class LocalRepository(Repository):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.label = str(folder)
+        super().__init__(str(folder))
         self._folder = folder
         self._repo: Repo | None = None
 
@@ -32,7 +33,7 @@ class LocalRepository(Repository):
         self._repo = Repo(str(self._folder))
         commit = commit_of(self._repo.object_store, chosen(self._repo.get_refs(), ref))
         self.commit = commit.id
-        return commit.tree
+        return ObjectID(commit.tree)
 
     def tree(self, tree_id: ObjectID) -> Tree:
         tree = self._opened().object_store[tree_id]

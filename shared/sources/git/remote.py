@@ -6,22 +6,23 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO
 
-from dulwich.client import Urllib3HttpGitClient
+from dulwich.client import DetermineWantsFunc, Urllib3HttpGitClient
 from dulwich.errors import GitProtocolError
 from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
 from dulwich.objects import ObjectID, Tree
 
 from shared.domain.errors import Misconfigured, TooLarge, Unavailable
+from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
 from shared.sources.git.packs import TooLargePack, require_bounded
-from shared.sources.git.repository import COMPONENT, SMALL_BYTES, Repository, chosen, commit_of, unknown
+from shared.sources.git.repository import SMALL_BYTES, Refs, Repository, chosen, commit_of, unknown
 from shared.sources.git.server import ServerPool
 
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
@@ -47,11 +48,11 @@ class RemoteRepository(Repository):
     """
 
     def __init__(self, url: str, login: Login | None) -> None:
-        self.label = url
+        super().__init__(url)
         self._client = Urllib3HttpGitClient(
             f"{url.rstrip('/')}/",
-            username=login and login.username,
-            password=login and login.password,
+            username=None if login is None else login.username,
+            password=None if login is None else login.password,
             pool_manager=ServerPool(url),
             thin_packs=False,
         )
@@ -60,12 +61,12 @@ class RemoteRepository(Repository):
         self._stopped = threading.Event()
 
     def open(self, ref: str) -> ObjectID:
-        refs: Mapping[bytes, bytes] = {}
+        existing: Refs = {}
 
-        def wants(found: Mapping[bytes, bytes], **_: int) -> list[bytes]:
-            nonlocal refs
-            refs = found
-            return [chosen(found, ref)]
+        def wants(refs: Refs, depth: int | None = None) -> list[ObjectID]:  # noqa: ARG001
+            nonlocal existing
+            existing = refs
+            return [chosen(refs, ref)]
 
         try:
             self._trees = self._fetch(wants, 1, depth=1, filter_spec=b"blob:limit=%d" % SMALL_BYTES)
@@ -77,11 +78,11 @@ class RemoteRepository(Repository):
             ) from None
         except GitProtocolError as error:
             if _NOT_OUR_REF in str(error):
-                raise unknown(refs, ref) from None
+                raise unknown(existing, ref) from None
             raise
-        commit = commit_of(self._trees.store, chosen(refs, ref))
+        commit = commit_of(self._trees.store, chosen(existing, ref))
         self.commit = commit.id
-        return commit.tree
+        return ObjectID(commit.tree)
 
     def tree(self, tree_id: ObjectID) -> Tree:
         assert self._trees is not None
@@ -91,7 +92,7 @@ class RemoteRepository(Repository):
 
     def present(self, content_id: ObjectID) -> bytes | None:
         reply = self._reply_with(content_id)
-        return reply and reply.store.get_raw(content_id)[1]
+        return None if reply is None else reply.store.get_raw(content_id)[1]
 
     def content(self, content_id: ObjectID, following: Callable[[], Iterable[ObjectID]]) -> bytes:
         reply = self._reply_with(content_id) or self._ask(content_id, following)
@@ -129,13 +130,13 @@ class RemoteRepository(Repository):
 
     def _fetch_contents(self, wanted: list[ObjectID]) -> _Reply:
         try:
-            return self._fetch(lambda *_: list(wanted), len(wanted))
+            return self._fetch(lambda refs, depth=None: list(wanted), len(wanted))  # noqa: ARG005
         except TooLargePack:
             if len(wanted) > 1:
                 raise
             raise TooLarge(f"The file has more than {_MAX_OBJECT_BYTES >> 20} MB.") from None
 
-    def _fetch(self, wants: Callable[..., list[bytes]], count: int, **options: Any) -> _Reply:
+    def _fetch(self, wants: DetermineWantsFunc, count: int, **options: Any) -> _Reply:
         """Fetch objects into a new folder.
 
         Raises:

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import ClassVar
 
 from dulwich.errors import (
     ApplyDeltaError,
@@ -22,11 +21,12 @@ from dulwich.errors import (
 )
 from dulwich.object_store import BaseObjectStore
 from dulwich.objects import Commit, ObjectID, Tag, Tree
+from dulwich.refs import Ref
 from urllib3.exceptions import HTTPError
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.sources.files import COMPONENT
 
-COMPONENT = "source"
 SMALL_BYTES = 1_024  # a pointer of Git LFS has fewer bytes, by its specification
 
 _NAMED = 10  # refs that an error names
@@ -51,12 +51,20 @@ _BROKEN = (
     zlib.error,
 )
 
+Refs = Mapping[Ref, ObjectID]
+
 
 class Repository(ABC):
-    """The objects that a commit consists of."""
+    """The objects that a commit consists of.
 
-    label: ClassVar[str]
+    Args:
+        label: name of the repository in errors.
+    """
+
     commit: ObjectID = ObjectID(b"")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
 
     @abstractmethod
     def open(self, ref: str) -> ObjectID:
@@ -119,7 +127,7 @@ class Repository(ABC):
             ) from None
 
 
-def chosen(refs: Mapping[bytes, bytes], ref: str) -> ObjectID:
+def chosen(refs: Refs, ref: str) -> ObjectID:
     """Return the id that a ref names. A branch precedes a tag of the same name, as in `git clone --branch`.
 
     Args:
@@ -131,15 +139,15 @@ def chosen(refs: Mapping[bytes, bytes], ref: str) -> ObjectID:
     """
     wanted = ref.encode()
     names = [wanted] if ref == "HEAD" or ref.startswith("refs/") else [b"refs/heads/" + wanted, b"refs/tags/" + wanted]
-    for name in names:
+    for name in map(Ref, names):
         if name in refs:
-            return ObjectID(refs[name])
+            return refs[name]
     if _COMMIT_ID.fullmatch(ref):
         return ObjectID(wanted)
     raise unknown(refs, ref)
 
 
-def unknown(refs: Mapping[bytes, bytes], ref: str) -> Misconfigured:
+def unknown(refs: Refs, ref: str) -> Misconfigured:
     """Return the error that a repository does not have a ref."""
     hint = " The id of a commit must be complete." if _SHORT_ID.fullmatch(ref) else ""
     short = (name.decode(errors="replace").split("/", 2)[-1] for name in sorted(refs) if name.startswith(_NAMEABLE))

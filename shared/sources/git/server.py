@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import urllib3
 
 from shared.domain.errors import Misconfigured, Unavailable
-from shared.sources.git.repository import COMPONENT
+from shared.sources.files import COMPONENT
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=60)  # seconds; a server reports progress while it prepares a large pack
 # A server could order a pause of any length, or read the request again; syncs have their own attempts.

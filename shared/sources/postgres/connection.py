@@ -11,13 +11,30 @@ from typing import Any
 import asyncpg
 
 from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
-from shared.sources.table.options import DatabaseAddress, TableOptions, TlsMode
-
-COMPONENT = "source"
+from shared.sources.files import COMPONENT
+from shared.sources.postgres.options import DatabaseAddress, PostgresOptions, TlsMode
 
 _CONNECT_SECONDS = 10
 _SESSION = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
 _NO_TLS = "rejected SSL upgrade"  # words of asyncpg, whose error has no class of its own
+# Errors that every attempt would get, a class before its base. The sentences of the server are about names; a sentence
+# about values would quote a row.
+_PROBLEMS = (
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "The server {host} rejects the login of {user}: check the secret of the source.",
+    ),
+    (asyncpg.InvalidCatalogNameError, "The server {host} has no database {database}."),
+    (asyncpg.InsufficientPrivilegeError, "The user {user} needs the right SELECT: {sentence}."),
+    (
+        asyncpg.UndefinedTableError,
+        "In the database {database} {sentence}. The option schema names the schema of a table.",
+    ),
+    (asyncpg.ReadOnlySQLTransactionError, "The query must only read: {sentence}."),
+    (asyncpg.FeatureNotSupportedError, "The query must be a single SELECT: {sentence}."),
+    (asyncpg.SyntaxOrAccessError, "The database {database} rejects the statement: {sentence}."),
+    (asyncpg.DataError, "The database {database} cannot compute a value of a row: {kind}."),
+)
 _FIELDS = {"username", "password", "ca"}
 
 
@@ -35,7 +52,7 @@ class DatabaseConnection:
         InvalidInput: the address or the secret cannot be used.
     """
 
-    def __init__(self, uri: str, options: TableOptions, secret: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str]) -> None:
         self._address = DatabaseAddress.parse(uri)
         self._timeout_seconds = options.timeout_seconds
         self._user, self._password = secret.get("username", options.user), secret.get("password", "")
@@ -89,36 +106,42 @@ class DatabaseConnection:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Convert the errors of asyncpg. Messages about values are left out, because they quote rows."""
-        host, database = self._address.host, self._address.database
+        """Convert the errors of asyncpg."""
         try:
             yield
-        except asyncpg.InvalidAuthorizationSpecificationError as error:
-            raise _wrong(f"The server {host} rejects the login of {self._user!r}: check the secret.") from error
-        except asyncpg.InvalidCatalogNameError as error:
-            raise _wrong(f"The server {host} has no database {database!r}.") from error
-        except asyncpg.InsufficientPrivilegeError as error:
-            raise _wrong(f"The user {self._user!r} needs the right SELECT: {error.args[0]}.") from error
-        except (asyncpg.ReadOnlySQLTransactionError, asyncpg.FeatureNotSupportedError) as error:
-            raise _wrong(f"The query must be a single SELECT that only reads: {error.args[0]}.") from error
-        except asyncpg.UndefinedTableError as error:
-            raise _wrong(f"In {database!r} {error.args[0]}. The option schema names the schema of a table.") from error
-        except asyncpg.SyntaxOrAccessError as error:
-            raise _wrong(f"The database {database!r} rejects the statement: {error.args[0]}.") from error
-        except asyncpg.DataError as error:
-            raise _wrong(f"The database {database!r} cannot compute a value: {type(error).__name__}.") from None
         except ssl.SSLCertVerificationError as error:
             raise _wrong(
-                f"The certificate of {host} is not valid: {error.verify_message}. Add its authority to the secret as ca,"
-                " or set sslmode=require to encrypt without checking the server."
+                f"The certificate of {self._address.host} is not valid: {error.verify_message}. Add its authority to"
+                " the secret as ca, or set sslmode=require to encrypt without checking the server."
             ) from error
         except asyncpg.QueryCanceledError as error:
-            limit = f"within {self._timeout_seconds} seconds: raise timeout_seconds, or add an index"
-            raise Unavailable(f"{host} did not answer {limit}.", component=COMPONENT) from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise self._unavailable(
+                f"did not answer within {self._timeout_seconds} seconds: raise timeout_seconds, or add an index"
+            ) from error
+        except asyncpg.PostgresError as error:
+            if problem := self._problem(error):
+                raise _wrong(problem) from error
+            raise self._unavailable(f"cannot be read: {type(error).__name__}") from None
+        except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
             if _NO_TLS in str(error):
-                raise _wrong(f"{host} offers no TLS: set sslmode=disable if you trust its network.") from error
-            raise Unavailable(f"{host} cannot be reached: {type(error).__name__}.", component=COMPONENT) from error
+                raise _wrong(
+                    f"The server {self._address.host} offers no TLS: set sslmode=disable if you trust its network."
+                ) from error
+            raise self._unavailable(f"cannot be reached: {type(error).__name__}") from error
+
+    def _problem(self, error: asyncpg.PostgresError) -> str | None:
+        """Return the problem that an operator must solve; None if another attempt may succeed."""
+        problem = next((problem for kind, problem in _PROBLEMS if isinstance(error, kind)), None)
+        return problem and problem.format(
+            host=self._address.host,
+            database=self._address.database,
+            user=self._user,
+            sentence=error.args[0],
+            kind=type(error).__name__,
+        )
+
+    def _unavailable(self, problem: str) -> Unavailable:
+        return Unavailable(f"The server {self._address.host} {problem}.", component=COMPONENT)
 
 
 def _wrong(message: str) -> Misconfigured:

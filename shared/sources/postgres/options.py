@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from shared.domain.errors import InvalidInput
-from shared.sources.patterns import Names
+from shared.sources.options import Options, Texts
 
 TlsMode = Literal["disable", "require", "verify-ca", "verify-full"]
 MEDIA_TYPES = {"markdown": "text/markdown", "html": "text/html", "plain": "text/plain"}
@@ -21,40 +21,31 @@ _HOST = re.compile(r"[\w.:-]+", re.ASCII)
 _DEFAULT_PORT = 5432
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[^\x00]+$")]
+Query = Annotated[str, StringConstraints(min_length=1, max_length=20_000, pattern=r"^[^\x00]+$")]
 
 
-class TableOptions(BaseModel):
-    """Options of rows. The names of columns are written as in the catalog, without quotes.
+class PostgresOptions(Options):
+    """Options of rows. The names of columns are written as in the catalog, without quotes."""
 
-    Args:
-        table: a table or view; alternatively `query`.
-        schema_name: schema of the table, as `schema`.
-        query: a single SELECT that returns the columns.
-        id: column whose value identifies a document; it must be unique.
-        text: column with the content.
-        title: column with the title.
-        version: column that changes whenever the row changes; by default the used columns are compared.
-        metadata: columns that become metadata.
-        format: format of the text.
-        user: user of the database, unless the secret has one.
-        sslmode: `disable`, `require` (encrypted), `verify-ca` or `verify-full` (the certificate has the host's name).
-        timeout_seconds: limit of a statement; the listing of a large table sorts all its ids.
-    """
+    model_config = ConfigDict(serialize_by_alias=True)
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, serialize_by_alias=True)
-
-    table: Name | None = None
-    schema_name: Name = Field("public", alias="schema")
-    query: str | None = Field(None, min_length=1, max_length=20_000, pattern=r"^[^\x00]+$")
-    id: Name
-    text: Name
-    title: Name | None = None
-    version: Name | None = None
-    metadata: Names = ()
-    format: Literal["markdown", "html", "plain"] = "plain"
-    user: Name | None = None
-    sslmode: TlsMode = "verify-full"
-    timeout_seconds: int = Field(300, ge=1, le=3_600)
+    table: Name | None = Field(None, description="a table or view; alternatively a query")
+    schema_name: Name = Field("public", alias="schema", description="the schema of the table")
+    query: Query | None = Field(None, description="a single SELECT that returns the columns")
+    id: Name = Field(description="the column whose value identifies a document, and is unique")
+    text: Name = Field(description="the column with the text")
+    title: Name | None = Field(None, description="the column with the title")
+    version: Name | None = Field(
+        None, description="a column that changes whenever the row changes; without it the used columns are compared"
+    )
+    metadata: Texts = Field((), description="columns that become metadata")
+    format: Literal["markdown", "html", "plain"] = Field("plain", description="the format of the text")
+    user: Name | None = Field(None, description="the user of the database, unless the secret has one")
+    sslmode: TlsMode = Field(
+        "verify-full",
+        description="disable, require (encrypted), verify-ca, or verify-full (the certificate has the host's name)",
+    )
+    timeout_seconds: int = Field(300, ge=1, le=3_600, description="the limit of a statement; a listing sorts all ids")
 
     @model_validator(mode="after")
     def _require_one(self) -> Self:
@@ -69,7 +60,7 @@ class TableOptions(BaseModel):
         return columns | {column: "metadata" for column in self.metadata if column not in columns}
 
     def fingerprint(self) -> str:
-        """Return a hash of the columns and the format. It is a part of each version: other columns are other content."""
+        """Return a hash of the columns and the format, a part of each version: other columns are other content."""
         parts = (self.format, self.text, self.title or "", *self.metadata)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
 

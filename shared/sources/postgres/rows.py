@@ -12,12 +12,13 @@ from typing import Any, Self
 import asyncpg
 import orjson
 
-from shared.domain.errors import NotFound, TooLarge, Unreadable
-from shared.sources.keys import TOO_LONG, is_too_long, shortened
+from shared.domain.errors import Unreadable
+from shared.sources.files import not_found, too_large
+from shared.sources.keys import problem_of, stand_in
+from shared.sources.postgres.connection import DatabaseConnection
+from shared.sources.postgres.options import MEDIA_TYPES, PostgresOptions
+from shared.sources.postgres.statements import PostgresStatements, statements_of
 from shared.sources.source import Entry, Item, Source
-from shared.sources.table.connection import DatabaseConnection
-from shared.sources.table.options import MEDIA_TYPES, TableOptions
-from shared.sources.table.statements import TableStatements, statements_of
 
 _PAGE = 1_000  # rows that the server sends at once
 _SPOOL_BYTES = 16 << 20  # of a listing in memory; a longer one is stored in a temporary file
@@ -32,15 +33,17 @@ _NO_VALUE = (
 _DUPLICATE = "Several rows have this id: choose a column with unique values."
 
 
-class TableSource(Source):
+class PostgresSource(Source):
     """The rows of a table or query.
 
-    A listing is one statement, which sees one state of the database. It is received completely before its first entry is
-    returned, so that no transaction stays open while a sync works: an open one would keep the server from removing old
-    rows. A listing that continues after a key sees a later state. A row that was inserted meanwhile in front of the key
-    is then found by the next sync. A row in front of the key that was deleted meanwhile is still part of this listing,
-    and of none afterwards. A row that exists all the time is part of every listing, so it is never missing from two
-    complete listings.
+    A listing is one statement, which sees one state of the database and sorts it once: a statement for each page would
+    sort all rows each time. It is received completely before its first entry is returned, so that no transaction stays
+    open while a sync works: an open one would keep the server from removing old rows.
+
+    A listing that continues after a key sees a later state. It is safe, because an id is a key for ever: a row that
+    exists from the start of the first part to the end of the second one is in one of them. A row that was inserted or
+    deleted meanwhile may be in the listing or not, and the next listing decides. Therefore a row that is missing from
+    two complete listings did not exist at some time during each of them.
 
     Args:
         uri: `postgresql://host:port/database`, without a user name or password.
@@ -51,10 +54,10 @@ class TableSource(Source):
         InvalidInput: the address or the secret cannot be used.
     """
 
-    def __init__(self, uri: str, options: TableOptions, secret: Mapping[str, str]) -> None:
+    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str]) -> None:
         self._options = options
         self._connection = DatabaseConnection(uri, options, secret)
-        self._statements: TableStatements | None = None
+        self._statements: PostgresStatements | None = None
         self._alone = asyncio.Lock()  # a connection executes one statement at a time
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
@@ -69,9 +72,9 @@ class TableSource(Source):
     async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
         row = await self._row(entry.key, max_bytes)
         if row is None:
-            raise NotFound("The row does not exist any more.")
+            raise not_found(entry.key)
         if row["size_bytes"] > max_bytes:
-            raise TooLarge(f"The row has {row['size_bytes']:,} bytes of text; {max_bytes:,} are allowed.")
+            raise too_large(row["size_bytes"], max_bytes)
         metadata = {name: value for name, value in orjson.loads(row["metadata"]).items() if value is not None}
         return Item(
             (row["content"] or "").encode(),
@@ -87,13 +90,13 @@ class TableSource(Source):
             row = await self._row(key, 0)
         except Unreadable as error:
             return Entry(key, "", refused=error.message)
-        return row and Entry(key, row["version"], row["size_bytes"])
+        return None if row is None else Entry(key, row["version"], row["size_bytes"])
 
     async def aclose(self) -> None:
         await self._connection.aclose()
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[tuple[Any, TableStatements]]:
+    async def _reading(self) -> AsyncGenerator[tuple[Any, PostgresStatements]]:
         """Start a transaction, and return its connection and the statements for it."""
         async with self._alone, self._connection.reading() as connection:
             if self._statements is None:
@@ -122,6 +125,9 @@ class TableSource(Source):
 
 async def _entries(rows: AsyncIterable[Mapping[str, Any]], after: str) -> AsyncIterator[Entry]:
     """Yield one entry for each key of a listing that follows `after`, in the order of the keys.
+
+    An id that is too long for a key is replaced. It is left out if an id with the same first thousand bytes precedes it
+    and its replacement does not follow.
 
     Args:
         rows: the rows without an id, and then the rows in the order of their ids.
@@ -156,8 +162,8 @@ async def _entries_of_rows(rows: AsyncIterable[Mapping[str, Any]]) -> AsyncItera
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:
-    if is_too_long(row["id"]):
-        return Entry(shortened(row["id"]), row["version"], refused=TOO_LONG)
+    if problem := problem_of(row["id"]):
+        return Entry(stand_in(row["id"]), row["version"], refused=problem)
     return Entry(row["id"], row["version"], row["size_bytes"])
 
 

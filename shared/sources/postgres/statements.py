@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.domain.errors import Misconfigured
-from shared.sources.table.connection import COMPONENT
-from shared.sources.table.options import TableOptions
+from shared.sources.files import COMPONENT
+from shared.sources.postgres.options import PostgresOptions
 
 _LISTING = Path(__file__).with_name("listing.sql").read_text(encoding="utf-8")
 _ROW = Path(__file__).with_name("row.sql").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ _NAMED = 30  # columns that an error names
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatements:
+class PostgresStatements:
     """The statements.
 
     Args:
@@ -33,7 +33,7 @@ class TableStatements:
     row: str
 
 
-async def statements_of(connection: Any, options: TableOptions) -> TableStatements:
+async def statements_of(connection: Any, options: PostgresOptions) -> PostgresStatements:
     """Return the statements for a table or query, whose columns the database reports.
 
     Raises:
@@ -53,7 +53,7 @@ async def statements_of(connection: Any, options: TableOptions) -> TableStatemen
         "is_same": _is_same(options.id, types[options.id]),
         "version": _version(options),
     }
-    return TableStatements(_LISTING.format(**values), _ROW.format(**values))
+    return PostgresStatements(_LISTING.format(**values), _ROW.format(**values))
 
 
 async def _query(connection: Any, query: str) -> str:
@@ -69,7 +69,7 @@ async def _query(connection: Any, query: str) -> str:
     return f"(\n{statement}\n)"  # a comment at its end ends with its line
 
 
-def _require_columns(options: TableOptions, types: Mapping[str, Any]) -> None:
+def _require_columns(options: PostgresOptions, types: Mapping[str, Any]) -> None:
     for column, option in options.columns().items():
         if column not in types:
             raise _wrong(
@@ -83,7 +83,7 @@ def _require_columns(options: TableOptions, types: Mapping[str, Any]) -> None:
         )
 
 
-def _version(options: TableOptions) -> str:
+def _version(options: PostgresOptions) -> str:
     """Return the expression of a row's version. Without a column it is a hash of all used ones."""
     if options.version:
         version = f"coalesce({_column(options.version)}::text, '')"
@@ -104,7 +104,7 @@ def _column(name: str) -> str:
     return f"source.{_quoted(name)}"
 
 
-def _quoted_table(options: TableOptions) -> str:
+def _quoted_table(options: PostgresOptions) -> str:
     assert options.table is not None
     return f"{_quoted(options.schema_name)}.{_quoted(options.table)}"
 
