@@ -19,6 +19,7 @@ _ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
     "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org",
 }  # fmt: skip
+_SUBMODULE = "160000"  # mode of a commit of another repository
 
 
 class GitFolder:
@@ -31,28 +32,32 @@ class GitFolder:
 
     def __init__(self, folder: Path, *, partial: bool = True) -> None:
         self.folder = folder
-        self.files = dict[bytes, tuple[str, str]]()  # mode and id by path
+        self.files = dict[bytes, tuple[str, bytes]]()  # mode and content by path
+        self._branches = set[str]()
         self._git("init", "--quiet", "--bare", "--initial-branch=main", str(folder), here=folder.parent)
         for name, value in (("uploadpack.allowFilter", str(partial).lower()), ("http.receivepack", "false")):
             self._git("config", name, value)
 
     def write(self, path: str | bytes, content: bytes, mode: str = "100644") -> None:
         """Change a file in the next commit."""
-        blob = self._git("hash-object", "-w", "--stdin", data=content)
-        self.files[path.encode() if isinstance(path, str) else path] = mode, blob
+        self.files[path.encode() if isinstance(path, str) else path] = mode, content
 
     def remove(self, path: str) -> None:
         del self.files[path.encode()]
 
     def commit(self, branch: str = "main") -> str:
         """Commit all files to a branch, and return the id of the commit."""
-        (self.folder / "index").unlink(missing_ok=True)
-        lines = [f"{mode} {blob}\t".encode() + path + b"\0" for path, (mode, blob) in self.files.items()]
-        self._git("update-index", "-z", "--index-info", data=b"".join(lines))
-        tree = self._git("write-tree")
-        commit = self._git("commit-tree", tree, "-m", "change")
-        self._git("update-ref", f"refs/heads/{branch}", commit)
-        return commit
+        stream = [f"commit refs/heads/{branch}\ncommitter A <a@example.org> 0 +0000\ndata 0\n".encode()]
+        stream += [f"from refs/heads/{branch}^0\n".encode()] if branch in self._branches else []
+        stream += [b"deleteall\n"]
+        for path, (mode, content) in self.files.items():
+            if mode == _SUBMODULE:
+                stream += [b"M 160000 " + content + b" " + path + b"\n"]
+            else:
+                stream += [f"M {mode} inline ".encode() + path + f"\ndata {len(content)}\n".encode(), content, b"\n"]
+        self._git("fast-import", "--quiet", data=b"".join(stream))
+        self._branches.add(branch)
+        return self._git("rev-parse", f"refs/heads/{branch}")
 
     def tag(self, name: str, commit: str) -> None:
         self._git("tag", "-a", "-m", "tagged", name, commit)
@@ -89,7 +94,7 @@ class GitServer:
             def do_GET(self) -> None:
                 owner._answer(self)
 
-            do_POST = do_GET
+            do_POST = do_GET  # noqa: N815 - the name that the server calls
 
             def log_message(self, *_: object) -> None:
                 pass

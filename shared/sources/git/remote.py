@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dulwich.client import DetermineWantsFunc, Urllib3HttpGitClient
+from dulwich.client import Urllib3HttpGitClient
 from dulwich.errors import GitProtocolError
 from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
 from dulwich.objects import ObjectID, Tree
@@ -24,6 +24,9 @@ from shared.sources.git.address import Login
 from shared.sources.git.packs import TooLargePack, require_bounded
 from shared.sources.git.repository import SMALL_BYTES, Refs, Repository, chosen, commit_of, unknown
 from shared.sources.git.server import ServerPool
+
+if TYPE_CHECKING:
+    from dulwich.client import DetermineWantsFunc  # defined for type checkers only
 
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
 _MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
@@ -69,7 +72,13 @@ class RemoteRepository(Repository):
             return [chosen(refs, ref)]
 
         try:
-            self._trees = self._fetch(wants, 1, depth=1, filter_spec=b"blob:limit=%d" % SMALL_BYTES)
+            self._trees = self._fetch(
+                wants,
+                count=1,
+                depth=1,
+                filter_spec=b"blob:limit=%d" % SMALL_BYTES,
+                ref_prefix=(*_PREFIXES, ref.encode()) if ref.startswith("refs/") else _PREFIXES,
+            )
         except TooLargePack:
             raise Misconfigured(
                 f"The server of {self.label} does not support partial clones, and the files of {ref!r} are too large"
@@ -130,7 +139,7 @@ class RemoteRepository(Repository):
 
     def _fetch_contents(self, wanted: list[ObjectID]) -> _Reply:
         try:
-            return self._fetch(lambda refs, depth=None: list(wanted), len(wanted))  # noqa: ARG005
+            return self._fetch(lambda refs, depth=None: list(wanted), len(wanted), ref_prefix=_PREFIXES[:1])  # noqa: ARG005
         except TooLargePack:
             if len(wanted) > 1:
                 raise
@@ -149,7 +158,7 @@ class RemoteRepository(Repository):
             with file:
                 writer = _Writer(file, self._stopped)
                 walker = ObjectStoreGraphWalker([], lambda _: [])
-                self._client.fetch_pack("", wants, walker, writer.write, ref_prefix=_PREFIXES, **options)
+                self._client.fetch_pack("", wants, walker, writer.write, **options)
                 file.flush()
                 require_bounded(file, max_bytes=_MAX_OBJECT_BYTES, hash_bytes=store.object_format.oid_length)
                 index()

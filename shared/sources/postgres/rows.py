@@ -109,7 +109,7 @@ class PostgresSource(Source):
         Raises:
             Unreadable: several rows have the key.
         """
-        if "\0" in key:
+        if not key or problem_of(key):
             return None
         async with self._reading() as (connection, statements):
             try:
