@@ -147,7 +147,7 @@ class GitServer:
             "CONTENT_LENGTH": str(len(body)),
             "REMOTE_USER": "",
         }
-        reply = subprocess.run(["git", "http-backend"], input=body, env=variables, capture_output=True, check=True)
+        reply = subprocess.run(["git", "http-backend"], input=body, env=variables, capture_output=True, check=False)
         head, _, content = reply.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
         return int(headers.pop("Status", "200").split()[0]), headers, content

@@ -10,7 +10,7 @@ from dulwich.repo import Repo
 
 from shared.domain.errors import Misconfigured
 from shared.sources.files import COMPONENT
-from shared.sources.git.repository import Repository, chosen, commit_of
+from shared.sources.git.repository import Repository, commit_of
 
 # Files that let a repository read objects of another folder, which may be outside the operator's roots.
 _LEADS_ELSEWHERE = ("commondir", "objects/info/alternates")
@@ -31,7 +31,7 @@ class LocalRepository(Repository):
     def open(self, ref: str) -> ObjectID:
         self._require_own_objects()
         self._repo = Repo(str(self._folder))
-        commit = commit_of(self._repo.object_store, chosen(self._repo.get_refs(), ref))
+        commit = commit_of(self._repo.object_store, self._repo.get_refs(), ref)
         self.commit = commit.id
         return ObjectID(commit.tree)
 

@@ -89,7 +89,7 @@ class RemoteRepository(Repository):
             if _NOT_OUR_REF in str(error):
                 raise unknown(existing, ref) from None
             raise
-        commit = commit_of(self._trees.store, chosen(existing, ref))
+        commit = commit_of(self._trees.store, existing, ref)
         self.commit = commit.id
         return ObjectID(commit.tree)
 

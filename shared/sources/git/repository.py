@@ -142,7 +142,7 @@ def chosen(refs: Refs, ref: str) -> ObjectID:
     for name in map(Ref, names):
         if name in refs:
             return refs[name]
-    if _COMMIT_ID.fullmatch(ref):
+    if _COMMIT_ID.fullmatch(ref) and ref.strip("0"):  # zeros name no object
         return ObjectID(wanted)
     raise unknown(refs, ref)
 
@@ -159,17 +159,20 @@ def unknown(refs: Refs, ref: str) -> Misconfigured:
     )
 
 
-def commit_of(store: BaseObjectStore, object_id: ObjectID) -> Commit:
-    """Return the commit that an object is, or that a tag points to.
+def commit_of(store: BaseObjectStore, refs: Refs, ref: str) -> Commit:
+    """Return the commit that a ref names, or to which its tag points.
 
     Raises:
-        Misconfigured: it is neither.
+        Misconfigured: there is no such ref, or it is not a commit.
     """
+    object_id = chosen(refs, ref)
+    if object_id not in store:
+        raise unknown(refs, ref)
     found = store[object_id]
     for _ in range(_MOST_TAGS):
         if not isinstance(found, Tag):
             break
         found = store[found.object[1]]
     if not isinstance(found, Commit):
-        raise Misconfigured("The ref does not point to a commit: choose another one.", component=COMPONENT)
+        raise Misconfigured(f"{ref!r} is not a commit: choose another branch or tag.", component=COMPONENT)
     return found
