@@ -33,7 +33,6 @@ _MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
 _MAX_SECONDS = 1_800.0  # of a reply
 _MOST_FILES = 256  # of a request for contents
 _LARGE_PACK_BYTES = 16 << 20  # after a larger reply, the next one gets fewer files
-_NOT_OUR_REF = "not our ref"  # words of git and of dulwich
 _PREFIXES = (b"HEAD", b"refs/heads/", b"refs/tags/")
 
 
@@ -86,7 +85,8 @@ class RemoteRepository(Repository):
                 component=COMPONENT,
             ) from None
         except GitProtocolError as error:
-            if _NOT_OUR_REF in str(error):
+            # A server ends its reply if it has no such commit. An error of the network has a cause.
+            if error.__cause__ is None and existing and chosen(existing, ref) not in existing.values():
                 raise unknown(existing, ref) from None
             raise
         commit = commit_of(self._trees.store, existing, ref)
