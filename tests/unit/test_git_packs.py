@@ -1,9 +1,11 @@
 """Packs whose objects are too large are refused before they are unpacked."""
 
+import struct
 import zlib
 from io import BytesIO
 
 import pytest
+from dulwich.object_format import DEFAULT_OBJECT_FORMAT
 from dulwich.objects import Blob
 from dulwich.pack import create_delta, write_pack_header, write_pack_object, write_pack_objects
 
@@ -21,7 +23,7 @@ def check(content, max_bytes, tmp_path):
 
 def pack_of(*contents):
     file = BytesIO()
-    write_pack_objects(file.write, [Blob.from_string(content) for content in contents])
+    write_pack_objects(file.write, [Blob.from_string(content) for content in contents], DEFAULT_OBJECT_FORMAT)
     return file.getvalue()
 
 
@@ -31,10 +33,11 @@ def pack_with_delta(kind, base, target):
     blob = Blob.from_string(base)
     write_pack_header(file.write, 2)
     start = file.tell()
-    write_pack_object(file.write, Blob.type_num, [base])
+    write_pack_object(file.write, Blob.type_num, [base], DEFAULT_OBJECT_FORMAT)
     distance = file.tell() - start
     delta = list(create_delta([base], [target]))
-    write_pack_object(file.write, kind, (distance if kind == OFFSET_DELTA else bytes.fromhex(blob.id.decode()), delta))
+    base_of_delta = distance if kind == OFFSET_DELTA else bytes.fromhex(blob.id.decode())
+    write_pack_object(file.write, kind, (base_of_delta, delta), DEFAULT_OBJECT_FORMAT)
     return file.getvalue() + b"\0" * 20
 
 
@@ -52,7 +55,7 @@ def test_object_is_bounded_by_its_size(size, tmp_path):
 def test_delta_is_bounded_by_its_result(kind, tmp_path):
     base = bytes(range(256)) * 40
     pack = pack_with_delta(kind, base, base * 50)
-    assert len(pack) < 3_000
+    assert len(pack) < 20_000
 
     check(pack, 512_000, tmp_path)
     with pytest.raises(TooLargePack):
@@ -64,7 +67,7 @@ def test_delta_is_bounded_by_its_result(kind, tmp_path):
     [b"\0", b"PACK", pack_of(b"one")[:-25], b"WORD" + pack_of(b"one")[4:], pack_of(b"x" * 99)[:14] + b"\xff" * 99],
 )
 def test_other_content_than_pack_is_rejected(content, tmp_path):
-    with pytest.raises((ValueError, IndexError, zlib.error, OSError, Exception)) as caught:
+    with pytest.raises((ValueError, IndexError, struct.error, zlib.error)) as caught:
         check(content, 10_000, tmp_path)
     assert not isinstance(caught.value, TooLargePack)
 
