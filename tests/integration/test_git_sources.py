@@ -249,7 +249,7 @@ async def test_redirect_to_other_server_carries_no_credentials(folder, server, p
     protected.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
     source = GitCorpus(folder, protected).source({"token": LOGIN[1]})
 
-    with pytest.raises(Misconfigured, match="redirects to http://127.0.0.1"):
+    with pytest.raises(Misconfigured, match=r"redirects to http://127\.0\.0\.1"):
         await listed(source)
 
     assert protected.requests

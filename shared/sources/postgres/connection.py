@@ -72,11 +72,15 @@ class DatabaseConnection:
             Misconfigured: the server refuses the login or a statement.
             Unavailable: the server cannot be reached, or is too slow.
         """
-        with self._errors():
-            connection = await self._connected()
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
-                await connection.execute(_SESSION.format(timeout_milliseconds=self._timeout_seconds * 1_000))
-                yield connection
+        try:
+            with self._errors():
+                connection = await self._connected()
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    await connection.execute(_SESSION.format(timeout_milliseconds=self._timeout_seconds * 1_000))
+                    yield connection
+        except Unavailable:
+            await self.aclose()  # asyncpg may not have noticed the loss yet
+            raise
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None
@@ -122,7 +126,7 @@ class DatabaseConnection:
             if problem := self._problem(error):
                 raise _wrong(problem) from error
             raise self._unavailable(f"cannot be read: {type(error).__name__}") from None
-        except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
             if _NO_TLS in str(error):
                 raise _wrong(
                     f"The server {self._address.host} offers no TLS: set sslmode=disable if you trust its network."
