@@ -163,7 +163,7 @@ async def test_pointer_of_lfs_is_refused(corpus, folder):
     await source.aclose()
 
 
-async def test_names_that_cannot_be_keys_are_refused_in_order(corpus, folder):
+async def test_unusable_names_are_refused_in_order(corpus, folder):
     for name in (b"a", b"caf\xe9.md", b"caf\xe8.md", b"caf\xc3\xa9.md", b"d\xff/x", b"d\xff/y", b"z"):
         folder.write(name, LARGE)
     folder.write(b"/".join([b"n" * 200] * 6), LARGE)
@@ -325,7 +325,7 @@ async def test_unreachable_server_is_error(folder, server):
     await source.aclose()
 
 
-async def test_repository_lost_after_listing_is_not_a_missing_file(folder, server):
+async def test_lost_repository_is_not_a_missing_file(folder, server):
     folder.write("a", LARGE)
     folder.commit()
     corpus = GitCorpus(folder, server)

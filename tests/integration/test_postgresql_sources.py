@@ -58,7 +58,7 @@ async def make(corpus, columns, *rows):
         ("text[]", [["a", "b"]], ["{a, b}"]),
     ],
 )
-async def test_ids_of_any_type_are_texts_in_byte_order(corpus, open_source, kind, values, missing):
+async def test_ids_of_any_type_follow_byte_order(corpus, open_source, kind, values, missing):
     await make(corpus, f"id {kind}, body text", *((value, "text") for value in values))
     source = open_source(table="thing", id="id")
 
@@ -351,7 +351,7 @@ async def test_lost_connection_is_error_and_opened_again(corpus, open_source):
     assert len(await listed(source)) == 1
 
 
-async def test_connection_lost_within_listing_is_no_short_listing(corpus, open_source):
+async def test_listing_that_loses_its_connection_fails(corpus, open_source):
     await corpus.owner.execute("INSERT INTO article SELECT i::text, 'text' FROM generate_series(1, 5000) AS i")
     query = """
         SELECT key, CASE WHEN key = '5' THEN (SELECT pg_terminate_backend(pg_backend_pid()))::text ELSE body END AS body
@@ -363,7 +363,7 @@ async def test_connection_lost_within_listing_is_no_short_listing(corpus, open_s
         await anext(source.entries())
 
 
-async def test_no_transaction_stays_open_and_one_connection_is_used(corpus, open_source):
+async def test_source_keeps_one_idle_connection(corpus, open_source):
     await corpus.write(dict.fromkeys("abc", "text"))
     source = open_source()
 

@@ -20,7 +20,7 @@ BLOB = Blob.from_string(b"x")
 
 
 def trees(names):
-    """Return folders: dictionaries of folders and of files, which are None."""
+    """Return folders as dictionaries, in which None represents a file."""
     return st.recursive(st.none(), lambda child: st.dictionaries(names, child, max_size=6), max_leaves=30)
 
 

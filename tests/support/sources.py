@@ -77,8 +77,9 @@ class TableCorpus(Corpus):
     """The table `article` of a database, which the role `reader` may only read.
 
     Args:
-        url: of the database, with its owner.
-        options: that select the table.
+        url: URL of the database.
+        owner: connection of its owner.
+        options: options that select the table.
     """
 
     def __init__(self, url: str, owner: asyncpg.Connection, **options: Any) -> None:

@@ -25,7 +25,7 @@ def require_bounded(file: BinaryIO, *, max_bytes: int, hash_bytes: int) -> None:
 
     Args:
         file: the pack.
-        max_bytes: of an object.
+        max_bytes: maximum size of an object.
         hash_bytes: bytes of an object's id.
 
     Raises:
@@ -52,7 +52,9 @@ def _end_of_object(pack: mmap, offset: int, max_bytes: int, hash_bytes: int) -> 
         offset += hash_bytes
     head, offset = _unpack(pack, offset, size)
     if kind in (_OFFSET_DELTA, _REFERENCE_DELTA):
-        size = max(size, _length(head, _length(head, 0)[1])[0])  # the length of the result follows that of its base
+        size = max(
+            size, _length(head, _length(head, 0)[1])[0]
+        )  # the length of the result is after the length of its base
     if size > max_bytes:
         raise TooLargePack
     return offset

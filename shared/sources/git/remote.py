@@ -40,8 +40,8 @@ class RemoteRepository(Repository):
     """A repository on a server that is reached by HTTP.
 
     The server is asked for the trees of one commit and for small files, which include all pointers of Git LFS. Contents
-    are fetched when they are read. While most files are read, a request fetches the next ones, too, up to 256; if few
-    have changed, it fetches single ones. The last two replies are stored in a temporary folder. A server that does not
+    are fetched when they are read. While most files are read, a request fetches the next ones, too, up to 256; after
+    few changes, it fetches single ones. The last two replies are stored in a temporary folder. A server that does not
     support partial clones sends all files of the commit with the first reply.
 
     Args:

@@ -22,7 +22,7 @@ class Node:
 
     Args:
         key: its complete path; a path that cannot be a key is replaced.
-        id: of its content.
+        id: id of its content.
         is_folder: whether its content is a tree.
         refused: why it cannot be read; None if it can.
     """
