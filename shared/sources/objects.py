@@ -33,12 +33,16 @@ _OUT_OF_ORDER = (
 )
 
 
-class ObjectOptions(FileOptions):
-    """Selection of objects."""
+class BucketOptions(Options):
+    """Location of a bucket."""
 
     region: str | None = Field(
         None, pattern=r"^[a-z0-9-]{1,40}$", description="region of a public bucket in S3; default: us-east-1"
     )
+
+
+class ObjectOptions(FileOptions, BucketOptions):
+    """Selection of objects, and the location of their bucket."""
 
 
 class _Secret(Options):

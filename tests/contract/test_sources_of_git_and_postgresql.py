@@ -7,8 +7,8 @@ import pytest
 
 from shared.domain.errors import NotFound, TooLarge, Unavailable
 from shared.sources.source import Entry
+from tests.support.corpora import GitCorpus, TableCorpus, database, listed
 from tests.support.git_server import GitFolder, GitServer
-from tests.support.sources import GitCorpus, TableCorpus, database, listed
 
 # In the order of their bytes: a sorted folder "a" would be in front of "a-b", and U+FFFD in front of U+1F600.
 KEYS = ["B", "a-b", "a.md", "a/b", "a/c/d", "a0", "b", "z", "ä", "\ufffd", "\U0001f600"]

@@ -9,8 +9,8 @@ import pytest
 from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
 from shared.sources.git.repositories import GitOptions, GitSource
 from shared.sources.source import Entry
+from tests.support.corpora import GitCorpus, listed
 from tests.support.git_server import GitFolder, GitServer
-from tests.support.sources import GitCorpus, listed
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a2146" * 8 + b"\nsize 12345\n"
 LARGE = b"The harbour opens at six. " * 100

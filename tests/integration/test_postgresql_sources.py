@@ -15,7 +15,7 @@ from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavaila
 from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry
-from tests.support.sources import PASSWORD, READER, TableCorpus, database, listed
+from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed
 
 LOGIN = {"username": READER, "password": PASSWORD}
 
