@@ -16,6 +16,7 @@ from shared.sources.postgres.options import PostgresOptions
 from shared.sources.postgres.rows import PostgresSource
 from shared.sources.source import Entry
 from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed
+from tests.support.waiting import eventually
 
 LOGIN = {"username": READER, "password": PASSWORD}
 
@@ -344,6 +345,11 @@ async def test_lost_connection_is_error_and_opened_again(corpus, open_source):
     source = open_source()
     assert len(await listed(source)) == 1
     await corpus.owner.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", READER)
+
+    async def ended():
+        return not await corpus.owner.fetchval("SELECT count(*) FROM pg_stat_activity WHERE usename = $1", READER)
+
+    await eventually(ended)
 
     with pytest.raises(Unavailable):
         await listed(source)
