@@ -130,7 +130,7 @@ def change(
     from cli import output
 
     changes = {"uri": uri, "secret_name": secret, "time_zone": time_zone, "max_delete_share": max_delete_share}
-    given = {field: value for field, value in changes.items() if value is not None}
+    given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
     given |= {} if option is None else {"options": _options(option)}
     given |= {} if schedule is None else {"schedule": schedule or None}
     with client_of(url, key) as client:

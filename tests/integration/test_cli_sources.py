@@ -1,4 +1,4 @@
-"""The commands of sources against a server and its workers: what a user types, reads and gets as exit code."""
+"""The commands of sources against a server and its workers: their output and their exit codes."""
 
 import asyncio
 import json

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobState, PauseReason
-from shared.domain.runs import RunPhase
+from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
 from tests.support.api import work
 from tests.support.sources import Corpus, SyncedCorpus, make_older
@@ -103,12 +103,10 @@ async def test_entry_that_vanishes_before_fetch_is_left_out(synced, corpus):
     assert await synced.documents() == {"b.txt"}
 
 
-async def test_listing_out_of_order_fails_and_deletes_nothing(services, corpus, monkeypatch):
-    synced = SyncedCorpus(services, corpus)
-    await synced.add()
+async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
     corpus.put("a", "b", "c")
     await synced.sync()
-    monkeypatch.setattr("builtins.sorted", lambda keys, **_: reversed(list(keys)))
+    corpus.is_reversed = True
 
     sync = await synced.sync()
 
@@ -337,12 +335,13 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
 
 
 async def test_failed_listing_does_not_count_as_complete(services, synced, corpus):
-    corpus.put("a", "z")
+    corpus.put(*"abcdefgh")
     await synced.sync()
     await make_older(services)
     corpus.remove("a")
-    corpus.fails_after = 1
-    assert (await synced.sync()).phase == RunPhase.FAILED
+    corpus.fails_after = 6
+    failed = await synced.sync()
+    assert (failed.phase, failed.counts.missing) == (RunPhase.FAILED, 1)
     await make_older(services)
     corpus.restore()
 
@@ -569,6 +568,16 @@ async def test_removed_source_stops_its_sync(services, synced, corpus):
 
     assert await synced.documents() == set()
     assert (await job_of(services, sync)).state == JobState.DONE
+
+
+async def test_removed_source_stops_run_of_its_hints(services, synced):
+    await services.ledger.hints.add("default", "docs", ["a"])
+    assert await services.ledger.runs.due() == {RunKind.LOOK}
+
+    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    await removed(services)
+
+    assert await services.ledger.runs.due() == set()
 
 
 async def test_sources_are_listed_with_their_newest_sync(services, synced, corpus):

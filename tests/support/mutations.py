@@ -100,7 +100,56 @@ OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twice"
 LANE = "tests/integration/test_batch_lane.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
+SYNCS = "tests/integration/test_syncs.py::"
+SYNC_HISTORIES = "tests/properties/test_sync_histories.py::test_every_history_deletes_only_missing_documents"
 BUGS = (
+    Bug(
+        "a document is deleted after one listing",
+        SYNC_HISTORIES,
+        "shared/ledger/sources/syncs.py",
+        (("i.missing_from <= y.started_at -", "y.started_at >= y.started_at -"),),
+    ),
+    Bug(
+        "documents are deleted after a failed listing",
+        SYNC_HISTORIES,
+        "shared/maintenance/syncing/work.py",
+        (
+            (
+                "await self._list(claim, sync)",
+                'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
+            ),
+        ),
+    ),
+    Bug(
+        "a failed listing counts as the first complete one",
+        SYNCS + "test_failed_listing_does_not_count_as_complete",
+        "shared/ledger/sources/listings.sql",
+        (("SELECT e.listed_at FROM", "SELECT coalesce(e.listed_at, e.ended_at) FROM"),),
+    ),
+    Bug(
+        "an item that is made during a listing is missing in it",
+        SYNCS + "test_item_made_during_listing_is_not_missing",
+        "shared/ledger/sources/listings.sql",
+        ((" AND i.made_at < y.started_at", ""),),
+    ),
+    Bug(
+        "deletions have no bound",
+        SYNCS + "test_many_deletions_wait_for_approval",
+        "shared/ledger/sources/listings.py",
+        (("deletes = found.deletable <= allowed", "deletes = True"),),
+    ),
+    Bug(
+        "an empty listing deletes without approval",
+        SYNCS + "test_empty_listing_always_needs_approval[3]",
+        "shared/ledger/sources/listings.py",
+        (("if listed.seen else 0", "if listed.seen >= 0 else 0"),),
+    ),
+    Bug(
+        "a worker that lost its lease saves a part of a listing",
+        SYNCS + "test_lost_worker_is_followed_and_saves_nothing_more",
+        "shared/ledger/sources/listings.sql",
+        (("lost_leases = 0 WHERE id = :id AND token = :token", "lost_leases = 0 WHERE id = :id"),),
+    ),
     Bug(
         "the work of a dead worker is treated as the cause of its death",
         WORKERS + "test_random_worker_kills_lose_nothing",

@@ -36,6 +36,7 @@ class Corpus:
         texts: content by key.
         refused: reasons by key of entries that cannot be read.
         fails_after: number of entries after which a listing fails; None: it does not.
+        is_reversed: whether a listing has the wrong order.
         ends_after: number of entries after which a listing ends as if it were complete; None: it does not.
         failing: keys whose fetch fails, by the error.
         at: called before the entry with a key is listed.
@@ -46,6 +47,7 @@ class Corpus:
     refused: dict[str, str] = field(default_factory=dict)
     fails_after: int | None = None
     ends_after: int | None = None
+    is_reversed: bool = False
     failing: dict[str, ForeaskError] = field(default_factory=dict)
     at: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     listed: list[str] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Corpus:
     def restore(self) -> None:
         """Remove all faults."""
         self.fails_after = self.ends_after = None
+        self.is_reversed = False
         self.failing.clear()
         self.at.clear()
 
@@ -80,7 +83,7 @@ class ScriptedSource(Source):
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         corpus, number = self._corpus, 0
         snapshot = dict(corpus.texts)
-        for key in sorted(snapshot, key=lambda each: each.encode(errors="surrogatepass")):
+        for key in sorted(snapshot, reverse=corpus.is_reversed):
             if key <= after:
                 continue
             if (action := corpus.at.get(key)) is not None:

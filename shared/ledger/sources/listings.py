@@ -195,7 +195,8 @@ class Listings:
         """Delete the documents of some items that may be deleted; return whether more may be left.
 
         Raises:
-            LeaseLost: as `save`; also if the job is paused.
+            JobPaused: the job is paused.
+            LeaseLost: as `save`.
         """
         async with self._database.begin() as connection:
             if (await _hold_job(connection, claim)).is_paused:
