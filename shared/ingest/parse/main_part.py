@@ -1,9 +1,9 @@
 """The main part of a web page: without navigation, banners and footers, which are the same on each page of a site.
 
 The page's own landmarks decide. Of 40 pages of the reference of Rust's standard library, 175,498 of 176,697 words are
-kept, in 41 ms a page including the conversion; of 20 pages of a book, 33,786 of 35,362. trafilatura, which guesses the main
-part by the density of text, keeps 28,468 and 28,060 words of them in 142 and 80 ms. It also adds 60 MB of dependencies,
-25 MB of memory and 0.6 s to the start of each parser process.
+kept, in 41 ms a page including the conversion; of 20 pages of a book, 33,786 of 35,362. trafilatura, which guesses the
+main part by the density of text, keeps 28,468 and 28,060 words of them in 142 and 80 ms. It also adds 60 MB of
+dependencies, 25 MB of memory and 0.6 s to the start of each parser process.
 """
 
 from __future__ import annotations
