@@ -24,8 +24,8 @@ _PORTS = {"http": 80, "https": 443}
 # addresses are outside it, as are multicast and segment routing.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # The networks of IANA's special-purpose registries, except IPv6 networks outside 2000::/3. The tables include globally
-# reachable networks of anycast services, which neither receive webhooks nor serve pages. `is_global` is not used, because
-# its result depends on the release of Python.
+# reachable networks of anycast services, which neither receive webhooks nor serve pages. `is_global` is not used,
+# because its result depends on the release of Python.
 _SPECIAL_IPV4 = {
     "0.0.0.0/8": "this network",
     "10.0.0.0/8": "private",

@@ -116,7 +116,10 @@ class CrawlState:
     def next(self) -> PageToVisit | None:
         """Return the page to visit next; None if there is none."""
         row = self._database.execute(_SQL["next_page"]).fetchone()
-        return PageToVisit(*row[:-1], Note.decode(row[-1]) if row[-1] else None) if row else None
+        if row is None:
+            return None
+        address, digest, pattern, rank, hops, encoded = row
+        return PageToVisit(address, digest, pattern, rank, hops, Note.decode(encoded) if encoded else None)
 
     def record(self, page: PageToVisit, visit: Visit) -> None:
         """Record the result of a visit."""

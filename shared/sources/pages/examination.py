@@ -38,22 +38,7 @@ _DOCUMENTS = (
     "text/rtf",
 )
 _STILL_UNREADABLE = "The page could not be read, and has not changed since."
-_NAMED = (
-    ".pdf",
-    ".docx",
-    ".xlsx",
-    ".pptx",
-    ".odt",
-    ".ods",
-    ".epub",
-    ".rtf",
-    ".doc",
-    ".xls",
-    ".ppt",
-    ".md",
-    ".txt",
-    ".csv",
-)
+_NAMED = (".pdf", ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".epub", ".rtf", ".doc", ".xls", ".ppt", ".md", ".txt")
 _FAMILIES = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
 
 

@@ -19,7 +19,7 @@ MOST_PARENTS = 16
 _MOST_ETAG_CHARS = 200
 _MOST_DATE_CHARS = 64
 _READING = 1
-"""Number of the current way to read pages. A change that alters most texts increases it: all pages are then read again."""
+"""Number of the current way to read pages. A change of most texts increases it, so that all pages are read again."""
 
 
 class Outcome(StrEnum):
@@ -123,8 +123,8 @@ class NoMemory(Memory):
     """Forgets everything: each run downloads each page."""
 
     async def notes(self) -> AsyncIterator[tuple[str, bytes]]:
-        for note in ():
-            yield note
+        for nothing in tuple[tuple[str, bytes]]():
+            yield nothing
 
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         pass

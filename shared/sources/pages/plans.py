@@ -69,7 +69,7 @@ class ListPlan(Plan):
 
 
 class FeedPlan(Plan):
-    """Pages of the entries of a feed; they may be on any host. A feed forgets its older entries, but the source does not."""
+    """Pages of the entries of a feed; they may be on any host. Entries that the feed no longer has are visited, too."""
 
     keeps_known = True
 
