@@ -19,58 +19,11 @@ from aiohttp import web
 from shared.sources.pages.memory import Memory
 
 ROBOTS = "User-agent: *\nDisallow: /docs/private/\n"
-_WORDS = [
-    "harbour",
-    "tide",
-    "crane",
-    "ferry",
-    "pilot",
-    "anchor",
-    "cargo",
-    "lighthouse",
-    "berth",
-    "captain",
-    "vessel",
-    "rope",
-    "deck",
-    "storm",
-    "signal",
-    "chart",
-    "engine",
-    "compass",
-    "hull",
-    "sailor",
-    "dock",
-    "wave",
-    "current",
-    "buoy",
-    "mast",
-    "cabin",
-    "port",
-    "channel",
-    "customs",
-    "invoice",
-    "permit",
-    "fee",
-    "leave",
-    "day",
-    "week",
-    "winter",
-    "summer",
-    "opening",
-    "office",
-    "letter",
-    "form",
-    "deadline",
-    "contract",
-    "repair",
-    "manual",
-    "sensor",
-    "valve",
-    "pump",
-    "filter",
-    "pressure",
-]
+_WORDS = """
+harbour tide crane ferry pilot anchor cargo lighthouse berth captain vessel rope deck storm signal chart engine compass
+hull sailor dock wave current buoy mast cabin port channel customs invoice permit fee leave day week winter summer
+opening office letter form deadline contract repair manual sensor valve pump filter pressure
+""".split()  # noqa: SIM905 - a list of words is hard to read
 _SHARE_OF_COPIES = 0.4
 
 
@@ -212,9 +165,7 @@ class Site:
         number = self.number(request.path)
         edits = self.edited[self.path(number)]
         tag = f'"{number}-{edits}"'
-        moving = {
-            "last-modified": format_datetime(datetime.now(UTC) + timedelta(seconds=len(self.requests)), usegmt=True)
-        }
+        now = datetime.now(UTC) + timedelta(seconds=len(self.requests))
         if number % 2 == 0 and request.headers.get("if-none-match") == tag:
             return web.Response(status=304, headers={"etag": tag})
         return html(
