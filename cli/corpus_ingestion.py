@@ -13,8 +13,9 @@ import orjson
 from foreask_client import BatchLine
 
 from cli.client import CliClient, problem_of
-from cli.corpus import Corpus, CorpusRow, Truncated
+from cli.corpus import Corpus
 from shared.domain.errors import Transient
+from shared.sources.tables import Row, Truncated
 
 BATCHES_AT_ONCE = 4
 _BATCH_ROWS = 500
@@ -127,7 +128,7 @@ def _record_first(running: deque[tuple[Future[list[BatchLine]], _RowBatch]], loa
         load.record(number, line)
 
 
-def _until_truncated(rows: Iterable[CorpusRow], truncated: list[Truncated]) -> Iterator[CorpusRow]:
+def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
     """Yield the rows. If the file is truncated, append the error to a list instead of raising it."""
     try:
         yield from rows
@@ -135,7 +136,7 @@ def _until_truncated(rows: Iterable[CorpusRow], truncated: list[Truncated]) -> I
         truncated.append(error)
 
 
-def _batches(rows: Iterable[CorpusRow], load: CorpusLoad) -> Iterator[_RowBatch]:
+def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_RowBatch]:
     batch = _RowBatch()
     for row in rows:
         if row.document is None:

@@ -70,7 +70,7 @@ class JobView(ReplyModel):
         description="Time for the remaining documents at the rate of the last minute; null if none finished then"
     )
     cost: float | None = Field(
-        description="Costs of the calls of a load or a reindex with a known price; null if there are none"
+        description="Costs of the calls of a load, a sync or a reindex with a known price; null if there are none"
     )
     message: str | None = Field(description="Reason, if the job waits for a person or a client")
     error: str | None
@@ -110,7 +110,7 @@ _PAUSED_BY = {
     PauseReason.BUDGET: "Paused: its budget is used up.",
     PauseReason.PROVIDER: "Paused: the provider fails.",
     PauseReason.DISK: "Paused: the disk is nearly full.",
-    PauseReason.APPROVAL: "Paused: it needs an approval.",
+    PauseReason.APPROVAL: "Paused: deletions of its source need approval.",
 }
 
 

@@ -93,9 +93,10 @@ def ingest(
     """
     from cli import corpus as corpora
     from cli import files
+    from shared.sources.tables import Columns
 
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
-    columns = corpora.Columns(id_column, text, title, names, questions)
+    columns = Columns(id_column, text, title, names, questions)
     corpus = corpora.corpus_in(paths, columns)
     console = console_of()
     with client_of(url, key) as client:
@@ -220,8 +221,8 @@ def _ingest_corpus(
     yes: bool,
 ) -> None:
     from cli import estimates, output
-    from cli.corpus import Truncated
     from cli.corpus_ingestion import CorpusLoad
+    from shared.sources.tables import Truncated
 
     client.health()
     survey = corpus.survey()

@@ -1,4 +1,4 @@
-"""Jobs: long work with a state and progress. Loads and reindexes have rows of their own."""
+"""Jobs: long work with a state and progress. Loads, reindexes and syncs have rows of their own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shared.domain.states import DocumentState
 
 class JobKind(StrEnum):
     LOAD = "load"  # a client uploads documents and says when it has uploaded all of them
+    SYNC = "sync"  # the documents of a source are brought up to date
     REINDEX = "reindex"  # the next version of every document of a build, with the same content
     BUILD = "build"  # a build that is filled next to the live one
     EVALUATION = "evaluation"
@@ -26,7 +27,7 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
     DONE = "done"
     DONE_WITH_ERRORS = "done_with_errors"  # some of its documents are degraded or failed
-    FAILED = "failed"  # only an evaluation
+    FAILED = "failed"  # only an evaluation or a sync
 
 
 class PauseReason(StrEnum):

@@ -24,6 +24,10 @@ from shared.ledger.model.counters import Counters
 from shared.ledger.runs.gates import Gates
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -68,6 +72,10 @@ class Ledger:
     gates: Gates
     verifications: Verifications
     jobs: Jobs
+    sources: Sources
+    syncs: Syncs
+    listings: Listings
+    hints: Hints
 
 
 __all__ = [
@@ -93,11 +101,15 @@ __all__ = [
     "Feedback",
     "Gates",
     "Heartbeats",
+    "Hints",
     "Jobs",
     "Keys",
     "Ledger",
+    "Listings",
     "QueryLog",
     "RunClaims",
+    "Sources",
+    "Syncs",
     "Tenants",
     "Verifications",
     "Webhooks",

@@ -24,6 +24,7 @@ from shared.query.retrieve import Retriever
 from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
+from shared.services.sources import SourceAccess
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -83,6 +84,7 @@ class ApiServices:
     retriever: Retriever
     calibrator: Calibrator
     erasure_check: ErasureCheck
+    sources: SourceAccess
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
     condenser_for: Callable[[str], ChatModel] | None
 
@@ -124,6 +126,7 @@ def assemble(parts: Parts) -> ApiServices:
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,
+        sources=SourceAccess(parts.settings),
         answerer_for=answerer_of(parts),
         condenser_for=condenser_of(parts),
     )

@@ -39,11 +39,15 @@ from shared.ledger import (
     Feedback,
     Gates,
     Heartbeats,
+    Hints,
     Jobs,
     Keys,
     Ledger,
+    Listings,
     QueryLog,
     RunClaims,
+    Sources,
+    Syncs,
     Tenants,
     Verifications,
     Webhooks,
@@ -137,6 +141,10 @@ class Parts:
                 embeddings=list(self.embeddings),
             ),
             jobs=Jobs(database),
+            sources=Sources(database),
+            syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
+            listings=Listings(database, self.settings.tuning.sync_deletion_after),
+            hints=Hints(database),
         )
 
     @cached_property

@@ -35,6 +35,7 @@ from shared.settings.sources import PREFIX, SecretFiles, every_setting, origin, 
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
 from shared.settings.values import Duration, PositiveInt
+from shared.sources.roots import Roots
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
@@ -247,6 +248,14 @@ class Settings(BaseSettings):
         default=True, description="whether collections that have grown by half are calibrated automatically"
     )
 
+    # Sources
+    source_roots: Annotated[Mapping[str, tuple[str, ...]], NoDecode] = Field(
+        {}, description="JSON: tenant to the addresses below which it may have sources, * for the other tenants"
+    )
+    source_secrets: SecretStr | None = Field(
+        None, description="JSON: name of a secret to its uri, below which it may be used, and the fields of its kind"
+    )
+
     # Processes
     grace: Duration = Field(timedelta(seconds=20), description="time for which a stopping process waits for open calls")
     workers_max: PositiveInt = Field(16, description="maximum number of workers that a stage is reported to need")
@@ -389,6 +398,48 @@ class Settings(BaseSettings):
         """Return the options of the object store."""
         options = self.store_options
         return {} if options is None else dict(orjson.loads(options.get_secret_value()))
+
+    def roots_of(self, tenant: str) -> tuple[str, ...]:
+        """Return the addresses below which a tenant may have sources: its own entry, or the entry `*`."""
+        return self.source_roots.get(tenant, self.source_roots.get(OTHERS, ()))
+
+    def secrets_of_sources(self) -> dict[str, dict[str, Any]]:
+        """Return the secrets of sources by name."""
+        secrets = self.source_secrets
+        return {} if secrets is None else dict(orjson.loads(secrets.get_secret_value()))
+
+    @field_validator("source_roots", mode="before")
+    @classmethod
+    def _read_roots(cls, value: object) -> object:
+        entries = _json_of(value)
+        if not isinstance(entries, dict) or not all(map(_is_tenant_or_others, entries)):
+            raise ValueError('it must be JSON such as {"*": ["s3://public/"], "acme": ["file:///srv/acme"]}')
+        return entries
+
+    @field_validator("source_roots")
+    @classmethod
+    def _require_roots(cls, value: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        try:
+            for roots in value.values():
+                Roots(roots)
+        except InvalidInput as error:
+            raise ValueError(error.message) from None
+        return value
+
+    @field_serializer("source_roots", when_used="json")
+    def _write_roots(self, roots: Mapping[str, tuple[str, ...]]) -> str:
+        return json.dumps({tenant: list(addresses) for tenant, addresses in roots.items()}) if roots else ""
+
+    @field_validator("source_secrets")
+    @classmethod
+    def _require_secrets(cls, value: SecretStr | None) -> SecretStr | None:
+        with suppress(orjson.JSONDecodeError):
+            secrets = orjson.loads(value.get_secret_value()) if value is not None else {}
+            if isinstance(secrets, dict) and all(
+                isinstance(secret, dict) and "uri" in secret for secret in secrets.values()
+            ):
+                return value
+        raise ValueError('must be a JSON object of objects, such as {"wiki": {"uri": "s3://wiki/", "ambient": "true"}}')
 
     @field_validator("store_url")
     @classmethod

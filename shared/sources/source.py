@@ -18,8 +18,8 @@ class Entry:
         key: its name within the source, at most 1,024 bytes of UTF-8 without NUL.
         version: changes whenever the content changes, and otherwise never, such as an ETag or the hash of a row.
         size_bytes: size of its content; None if unknown.
-        refused: why it cannot be read although it exists, as a sentence; None if it can. Its document is neither changed
-            nor deleted.
+        refused: why it cannot be read although it exists, as a sentence; None if it can. Its document is neither
+            changed nor deleted.
     """
 
     key: str
@@ -79,5 +79,5 @@ class Source(ABC):
     async def find(self, key: str) -> Entry | None:
         """Return the current entry of a key, or None if the source has none now; raises as `entries`."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - most sources have no connections
         """Close its connections."""

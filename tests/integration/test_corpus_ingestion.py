@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from cli import corpus_ingestion, main
 from cli.client import CliClient
-from cli.corpus import Columns, Truncated, corpus_in
+from cli.corpus import corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.listing import Wanted
+from shared.sources.tables import Columns, Truncated
 from tests.support.api import serving, work
 
 

@@ -169,6 +169,38 @@ def test_store_options_are_json_possibly_from_file(monkeypatch, tmp_path):
         assert "hidden" not in str(caught.value)
 
 
+def test_source_roots_of_others_apply_without_own_entry(monkeypatch):
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", '{"*": ["s3://public/"], "acme": ["file:///srv/acme"], "beta": []}')
+    settings = load()
+
+    assert settings.roots_of("acme") == ("file:///srv/acme",)
+    assert settings.roots_of("beta") == ()
+    assert settings.roots_of("gamma") == ("s3://public/",)
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", settings.environment()["FOREASK_SOURCE_ROOTS"])
+    assert load().source_roots == settings.source_roots
+
+
+@pytest.mark.parametrize("value", ["file:///srv", "[]", '{"Acme": []}', '{"acme": ["/srv"]}', '{"acme": [1]}'])
+def test_invalid_source_roots_are_rejected(monkeypatch, value):
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", value)
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_ROOTS"):
+        load()
+
+
+def test_secrets_of_sources_are_json_with_their_addresses(monkeypatch, tmp_path):
+    (tmp_path / "secrets").write_text('{"wiki": {"uri": "s3://wiki/", "access_key_id": "a"}}')
+    monkeypatch.setenv("FOREASK_SOURCE_SECRETS_FILE", str(tmp_path / "secrets"))
+    assert load().secrets_of_sources() == {"wiki": {"uri": "s3://wiki/", "access_key_id": "a"}}
+    assert load(source_secrets=None).secrets_of_sources() == {}
+
+    monkeypatch.delenv("FOREASK_SOURCE_SECRETS_FILE")
+    for value in ("hidden", '["hidden"]', '{"wiki": "hidden"}', '{"wiki": {"access_key_id": "hidden"}}'):
+        monkeypatch.setenv("FOREASK_SOURCE_SECRETS", value)
+        with pytest.raises(InvalidInput, match=r"FOREASK_SOURCE_SECRETS: .*must be a JSON object of objects") as caught:
+            load()
+        assert "hidden" not in str(caught.value)
+
+
 def test_store_url_of_unknown_form_is_rejected(monkeypatch):
     for url in ("file:///mnt/uploads", "s3://bucket", "s3://bucket/prefix", "gs://bucket/a/b", "az://container/prefix"):
         assert load(store_url=url).store_url == url
@@ -187,7 +219,7 @@ def test_keys_are_read_from_named_file(monkeypatch, tmp_path):
 
 def test_every_secret_setting_supports_a_file():
     assert sorted(name for name, _ in secrets(Settings)) == sorted(
-        [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options"]
+        [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options", "source_secrets"]
     )
 
 

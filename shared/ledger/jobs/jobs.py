@@ -1,7 +1,7 @@
 """Jobs: open, list, pause, resume and cancel them, and record their ends.
 
-Loads and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables, and have
-operations of their own.
+Loads, syncs and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables,
+and have operations of their own.
 """
 
 from __future__ import annotations
@@ -169,6 +169,8 @@ class Jobs:
                     raise Conflict(f"The job {job_id} is {row.state}.")
                 if state == JobState.CANCELLING and row.kind == JobKind.REINDEX:
                     await connection.execute(SQL.stop_reindex, {"collection": row.collection_id})
+                if state == JobState.CANCELLING and row.kind == JobKind.SYNC:
+                    await connection.execute(SQL.stop_sync, {"id": job_id})
         if row is None:
             raise await self._without_row(tenant, job_id)
         return await self.get(tenant, job_id)

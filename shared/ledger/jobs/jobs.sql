@@ -27,15 +27,16 @@ SELECT e.id, {JobKind.ERASURE}, CASE WHEN e.finished_at IS NULL THEN {JobState.R
        (e.deleted ->> 'documents')::bigint, NULL, NULL, NULL, NULL
 FROM erasures e WHERE e.tenant = :tenant
 
--- part: loads_and_reindexes
+-- part: own_rows
 -- Jobs with rows of their own. A closed one has as many documents as have arrived.
-SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at, NULL, NULL,
+SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at,
+       (SELECT s.error FROM syncs s WHERE s.id = j.id), NULL,
        CASE WHEN j.closed_at IS NULL THEN j.expected END, j.documents, 'jobs', j.id::text, NULL
 FROM jobs j WHERE j.tenant = :tenant
 
 -- part: every_kind
 -- The jobs of all kinds.
-{builds} UNION ALL {evaluations} UNION ALL {erasures} UNION ALL {loads_and_reindexes}
+{builds} UNION ALL {evaluations} UNION ALL {erasures} UNION ALL {own_rows}
 
 -- part: shown
 -- Chosen jobs, the newest first, with the counters of their documents, and the number that finished in the last minute.
@@ -100,6 +101,11 @@ WHERE tenant = :tenant AND pause_reason = :reason AND {RESUME_JOB.applies} RETUR
 -- name: cancel
 -- Cancel a job.
 UPDATE jobs SET {CANCEL_JOB.sets}, pause_reason = NULL WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
+
+-- name: stop_sync
+-- End the listing of a sync, whose worker then stops.
+WITH ended AS (DELETE FROM runs WHERE id = :id RETURNING id)
+UPDATE syncs s SET phase = {RunPhase.CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE s.id = ended.id
 
 -- name: stop_reindex
 -- Start no further documents of a build that is being reindexed.

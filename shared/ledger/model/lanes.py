@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shared.domain.jobs import JobState
+from shared.domain.jobs import JobState, PauseReason
 from shared.domain.lanes import Lane
 
 _PRIORITIES = 16  # lanes of one job; the numbers of jobs, from 1, are in the remaining bits of a smallint
@@ -59,11 +59,14 @@ def is_in_job_lane(aliases: str) -> str:
 
 
 def is_paused(alias: str) -> str:
-    """Return the SQL condition that a row with a tenant and a lane belongs to a paused job."""
+    """Return the SQL condition that a row with a tenant and a lane belongs to a paused job.
+
+    The documents of a sync that waits for approval are processed: only its deletions wait.
+    """
     return f"""EXISTS (
         SELECT 1 FROM jobs j
         WHERE j.tenant = {alias}.tenant AND j.number = {alias}.lane / {_PRIORITIES} AND j.ended_at IS NULL
-          AND j.state = '{JobState.PAUSED}')"""
+          AND j.state = '{JobState.PAUSED}' AND j.pause_reason IS DISTINCT FROM '{PauseReason.APPROVAL}')"""
 
 
 FRAGMENTS: Mapping[str, Callable[..., str]] = {

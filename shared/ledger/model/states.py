@@ -54,7 +54,7 @@ jobs
     PAUSE_JOB            running -> paused
     RESUME_JOB           paused -> running
     CANCEL_JOB           running, paused -> cancelling
-    FINISH_JOB           running, paused, cancelling -> cancelled | done_with_errors | done
+    FINISH_JOB           running, paused, cancelling -> cancelled | failed | done_with_errors | done
 
 batches
     PLAN_BATCH           new -> planning
@@ -271,6 +271,7 @@ CANCEL_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.CANCELLING)
 FINISH_JOB = _job(
     (JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING),
     JobState.CANCELLED,
+    JobState.FAILED,
     JobState.DONE_WITH_ERRORS,
     JobState.DONE,
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import tenacity
 
 from shared.domain.errors import LeaseLost, Misconfigured, Transient
 
+F = TypeVar("F", bound=Callable[..., Any])
 TIMEOUT = timedelta(minutes=2)  # of one request with its retries
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
@@ -31,9 +33,14 @@ def retried_until(is_hopeless: Callable[[], bool]) -> tenacity.AsyncRetrying:
     )
 
 
-retried = tenacity.retry(
-    retry=tenacity.retry_if_exception(is_retried),
-    stop=tenacity.stop_before_delay(TIMEOUT),
-    wait=_pause,
-    reraise=True,
-)
+def retried_for(timeout: timedelta) -> Callable[[F], F]:
+    """Return a decorator of coroutine functions that are retried for a time."""
+    return tenacity.retry(
+        retry=tenacity.retry_if_exception(is_retried),
+        stop=tenacity.stop_before_delay(timeout),
+        wait=_pause,
+        reraise=True,
+    )
+
+
+retried = retried_for(TIMEOUT)
