@@ -9,7 +9,6 @@ from cronsim import CronSim, CronSimError
 
 from shared.domain.errors import InvalidInput
 
-
 _FIELDS = 5  # minute, hour, day of the month, month, day of the week
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 import structlog
 
 from shared.domain.errors import Misconfigured, Unavailable
+from shared.sources.files import COMPONENT
 from shared.sources.pages.crawl_state import CrawlState, PageToVisit, Visit
 from shared.sources.pages.examination import Examiner, refusal
 from shared.sources.pages.memory import Memory, Outcome
 from shared.sources.pages.plans import Plan
 from shared.sources.pages.reading.addresses import origin_of
 from shared.sources.pages.texts import Texts
-from shared.sources.pages.visitor import COMPONENT, Visitor
+from shared.sources.pages.visitor import Visitor
 
 _MOST_HOPS = 5
 _MOST_FAULTS = 10  # in a row: the server is down, and the rest of the pages would look refused

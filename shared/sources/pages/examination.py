@@ -15,7 +15,7 @@ from shared.sources.pages.reading.addresses import digest_of, path_of
 from shared.sources.pages.reading.facts import PageFacts, facts_of, rules_of_header
 from shared.sources.pages.soft_errors import SoftErrors
 from shared.sources.pages.texts import Texts
-from shared.sources.pages.visitor import PageError, Reply, Visitor
+from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Reply, Visitor
 
 HTML = ("text/html", "application/xhtml+xml")
 MARKDOWN = "text/markdown"
@@ -68,6 +68,8 @@ class Examiner:
             Unavailable: robots.txt cannot be read.
             Transient: its text cannot be read now.
         """
+        if not self._visitor.permits(address):
+            return refusal(NOT_PERMITTED, note)
         if not await self._visitor.allows(address):
             return Visit(Outcome.FORBIDDEN)
         try:
@@ -126,7 +128,7 @@ class Examiner:
 
     async def _text_at(self, address: str) -> str | None:
         """Return the text that a server sends for an address, if it sends one."""
-        if not await self._visitor.allows(address):
+        if not self._visitor.permits(address) or not await self._visitor.allows(address):
             return None
         try:
             reply = await self._visitor.get(address, wants=partial(_is_wanted, address))

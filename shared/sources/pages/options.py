@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
+from shared.sources.options import Options, Texts
 from shared.sources.pages.reading.addresses import path_of
 
 
-def _split(value: object) -> object:
-    """Return the items of a text that is separated by commas, as the command line sends a list."""
-    return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
-
-
-Patterns = Annotated[tuple[str, ...], BeforeValidator(_split)]
-
-
-class PageOptions(BaseModel):
+class PageOptions(Options):
     """Selection of pages. A pattern of a shell is compared with the address and with its path; `*` matches `/`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
     pages: int = Field(10_000, ge=1, le=1_000_000, description="maximum pages that a run visits")
-    include: Patterns = Field((), description="patterns; if there are any, an address must match at least one")
-    exclude: Patterns = Field((), description="patterns; an address must not match any")
+    include: Texts = Field((), description="patterns; if there are any, an address must match at least one")
+    exclude: Texts = Field((), description="patterns; an address must not match any")
 
     def selects(self, address: str) -> bool:
         """Return whether the patterns select an address."""

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.sources.files import COMPONENT
 from shared.sources.pages.bodies import BadBody, BodyTooLarge, is_packed, unpacked
 from shared.sources.pages.options import CrawlOptions, PageOptions
 from shared.sources.pages.reading import lists
 from shared.sources.pages.reading.addresses import is_trap, normal, origin_of, path_of
-from shared.sources.pages.visitor import COMPONENT, PageError, Visitor
+from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Visitor
 
 T = TypeVar("T")
 
@@ -143,6 +144,8 @@ async def read_file(visitor: Visitor, address: str) -> tuple[bytes, str]:
         Misconfigured: robots.txt forbids reading it.
     """
     for _ in range(_MOST_REDIRECTS):
+        if not visitor.permits(address):
+            raise _misconfigured(f"{address} cannot be read: {NOT_PERMITTED}")
         if not await visitor.allows(address):
             raise _misconfigured(f"robots.txt of the host forbids reading {address}.")
         try:

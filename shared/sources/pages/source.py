@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from shared.domain.errors import ForeaskError, NotFound, TooLarge, Unavailable, Unreadable
+from shared.sources.files import COMPONENT
 from shared.sources.pages.crawl import Crawl
 from shared.sources.pages.crawl_state import CrawlState, Visit
 from shared.sources.pages.examination import MARKDOWN, Examiner, filename_of
@@ -16,7 +17,7 @@ from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions,
 from shared.sources.pages.plans import CrawlPlan, FeedPlan, ListPlan, Plan, SitemapPlan, start_of
 from shared.sources.pages.reading.addresses import normal
 from shared.sources.pages.texts import Texts
-from shared.sources.pages.visitor import COMPONENT, Manners, Visitor
+from shared.sources.pages.visitor import Manners, Visitor
 from shared.sources.source import Entry, Item, Source
 
 
@@ -28,11 +29,13 @@ class Web:
         extractor: reads texts in a confined process.
         memory: notes of the source.
         manners: behaviour towards servers.
+        permits: whether the operator allows an address for the tenant. A list may name any host, and a redirect, too.
     """
 
     extractor: Extractor
     memory: Memory = field(default_factory=NoMemory)
     manners: Manners = field(default_factory=Manners)
+    permits: Callable[[str], bool] = lambda _: True
 
 
 class PageSource(Source):
@@ -48,7 +51,7 @@ class PageSource(Source):
         self._web = web
         self._texts = Texts()
         self._state = CrawlState(self._texts.folder)
-        self._visitor = Visitor(web.manners)
+        self._visitor = Visitor(web.manners, web.permits)
         self._examiner = Examiner(self._visitor, web.extractor, self._texts)
         self._loaded: asyncio.Task[None] | None = None
         self._run: asyncio.Task[None] | None = None

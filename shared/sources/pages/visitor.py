@@ -17,11 +17,12 @@ from protego import Protego
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.outside import addresses
 from shared.outside.requests import new_client, pinned
+from shared.sources.files import COMPONENT
 from shared.sources.pages.bodies import ENCODINGS, BadBody, BodyTooLarge, read_body
 from shared.sources.pages.reading.addresses import normal, origin_of
 
 ROBOT = "foreask"
-COMPONENT = "source"
+NOT_PERMITTED = "Its address is not below a root of this tenant: ask the operator to add it to FOREASK_SOURCE_ROOTS."
 _ROBOTS_BYTES = 500 * 1024  # the least that RFC 9309 demands; the rest is ignored
 _ROBOTS_AGE = timedelta(days=1)  # the longest that RFC 9309 allows
 _ROBOTS_REDIRECTS = 5
@@ -109,9 +110,15 @@ class _Host:
 
 
 class Visitor:
-    """Reads pages. A visitor is used by one source."""
+    """Reads pages. A visitor is used by one source.
 
-    def __init__(self, manners: Manners) -> None:
+    Args:
+        manners: behaviour towards servers.
+        permits: whether the operator allows an address; checked by the callers.
+    """
+
+    def __init__(self, manners: Manners, permits: Callable[[str], bool] = lambda _: True) -> None:
+        self.permits = permits
         self._manners = manners
         self._client = new_client(manners.timeout.total_seconds())
         self._hosts: dict[str, _Host] = {}

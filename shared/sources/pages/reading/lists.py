@@ -28,8 +28,8 @@ def read_list(content: bytes, base: str) -> Iterator[str]:
     """Yield the normal addresses of a list: a text with an address per line, or a JSON array of addresses.
 
     Raises:
-        BadList: it is neither, or an address in it is wrong. Such a list is refused as a whole, because the page of that
-            address would look deleted.
+        BadList: it is neither, or an address in it is wrong. The list is then refused as a whole, because the page of
+            that address would look deleted.
     """
     try:
         text = content.decode("utf-8-sig")
