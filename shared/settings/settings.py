@@ -249,6 +249,12 @@ class Settings(BaseSettings):
     )
 
     # Sources
+    sources_private: bool = Field(
+        default=False, description="whether pages may be read from private networks and from this machine"
+    )
+    crawl_contact: str | None = Field(
+        None, description="address of a page about your crawls, for the owners of sites; part of the user agent"
+    )
     source_roots: Annotated[Mapping[str, tuple[str, ...]], NoDecode] = Field(
         {}, description="JSON: tenant to the addresses below which it may have sources, * for the other tenants"
     )

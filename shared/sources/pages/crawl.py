@@ -49,9 +49,12 @@ class Crawl:
     async def run(self, memory: Memory) -> None:
         """Visit all pages, compare them, and replace the notes. The state must have the notes of the previous run.
 
+        After an error it may be called again, and continues with the pages that it has not visited.
+
         Raises:
             Unavailable: the list, the start or robots.txt cannot be read, or the server is down. The notes remain.
         """
+        self._faults.clear()
         await self._add_seeds()
         await self._visit_all()
         await asyncio.to_thread(self._state.compare)

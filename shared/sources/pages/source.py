@@ -42,8 +42,8 @@ class PageSource(Source):
     """Pages of the web.
 
     The first listing makes a run, which takes a second or more per page: without the end of the run there is no order,
-    and no first page of each text. A later listing of the same object continues the same run. Pages that were
-    downloaded during the run are fetched from a temporary folder.
+    and no first page of each text. A later listing of the same object has the same run, and continues it if it has
+    failed. Pages that were downloaded during the run are fetched from a temporary folder.
     """
 
     def __init__(self, plan: Plan, web: Web) -> None:
@@ -54,6 +54,7 @@ class PageSource(Source):
         self._visitor = Visitor(web.manners, web.permits)
         self._examiner = Examiner(self._visitor, web.extractor, self._texts)
         self._loaded: asyncio.Task[None] | None = None
+        self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)
         self._run: asyncio.Task[None] | None = None
         self._found: dict[str, Visit] = {}
 
@@ -73,9 +74,8 @@ class PageSource(Source):
 
     async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         await self._load()
-        if self._run is None:
-            crawl = Crawl(self._plan, self._state, self._visitor, self._examiner, self._texts)
-            self._run = asyncio.create_task(crawl.run(self._web.memory))
+        if self._run is None or _has_failed(self._run):
+            self._run = asyncio.create_task(self._crawl.run(self._web.memory))
         await asyncio.shield(self._run)
         for address, text_hash, size_bytes, reason in self._state.entries(after):
             yield Entry(address, text_hash or "", size_bytes, refused=reason)
@@ -103,7 +103,7 @@ class PageSource(Source):
 
     async def _load(self) -> None:
         """Load the notes, once."""
-        if self._loaded is None:
+        if self._loaded is None or _has_failed(self._loaded):
             self._loaded = asyncio.create_task(self._state.load(self._web.memory))
         await asyncio.shield(self._loaded)
 
@@ -142,6 +142,10 @@ def open_feed(uri: str, options: FeedOptions, web: Web) -> Source:
 def open_crawl(uri: str, options: CrawlOptions, web: Web) -> Source:
     """Return the pages to which links lead from this address; raises as `open_list`."""
     return PageSource(CrawlPlan(start_of(uri), options), web)
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _item(key: str, version: str, content: bytes, media_type: str | None, title: str | None) -> Item:

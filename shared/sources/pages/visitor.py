@@ -47,6 +47,7 @@ class Manners:
         private: whether private addresses are allowed.
         pause: pause between two requests to a host, unless its robots.txt has a `Crawl-delay`.
         longest_pause: upper bound of pauses that a server requests.
+        failed_robots: time after which a robots.txt that could not be read is requested again.
         timeout: timeout of a request, from the first byte to the last.
         max_bytes: size of a body.
     """
@@ -55,6 +56,7 @@ class Manners:
     private: bool = False
     pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(minutes=5)
+    failed_robots: timedelta = timedelta(minutes=1)
     timeout: timedelta = timedelta(seconds=30)
     max_bytes: int = 20 * 1024 * 1024
 
@@ -223,9 +225,10 @@ class Visitor:
             try:
                 host.robots = Protego.parse(await self._robots_text(origin_of(address) + "/robots.txt"))
                 host.pause = min(host.robots.crawl_delay(ROBOT) or 0.0, self._manners.longest_pause.total_seconds())
+                host.robots_until = time.monotonic() + _ROBOTS_AGE.total_seconds()
             except Unavailable as error:  # the host's other pages must not wait for it again
                 host.robots = error
-            host.robots_until = time.monotonic() + _ROBOTS_AGE.total_seconds()
+                host.robots_until = time.monotonic() + self._manners.failed_robots.total_seconds()
         if isinstance(host.robots, Unavailable):
             raise host.robots
         return host.robots

@@ -15,6 +15,7 @@ from shared.sources.pages.reading.addresses import normal
 MOST_CHARS = 5_000_000
 MOST_LINKS = 10_000
 _ROBOT = "foreask"
+_WITH_VALUES = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,]?\s*url\s*=\s*[\"']?([^\"'\s]+)", re.IGNORECASE)
 
@@ -65,11 +66,11 @@ def rules_of_header(headers: Mapping[str, str]) -> Rules:
     """Return the rules in `X-Robots-Tag`, of which parts may be for named robots."""
     rules, robot = Rules(), _ROBOT
     for part in headers.get("x-robots-tag", "").lower().split(","):
-        name, colon, word = part.rpartition(":")
-        if colon and name.strip() not in ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"):
+        name, colon, directive = part.partition(":")
+        if colon and name.strip() not in _WITH_VALUES:
             robot = name.strip()
         if robot == _ROBOT:
-            rules &= _rules([word])
+            rules &= _rules([directive if colon else name])
     return rules
 
 

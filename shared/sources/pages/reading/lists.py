@@ -36,7 +36,7 @@ def read_list(content: bytes, base: str) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise BadList("it is not UTF-8: save it in UTF-8") from error
     for where, link in _of_json(text) if text.lstrip().startswith(("[", "{")) else _of_lines(text):
-        address = normal(link, base)
+        address = normal(link, base) if link.strip() else None
         if address is None:
             raise BadList(f"{where} is not an address that starts with http:// or https://")
         yield address
