@@ -124,23 +124,14 @@ def test_rules_of_a_header_are_for_this_robot(header, rules):
 
 
 def test_hostile_markup_takes_linear_time():
-    """`html.parser` of Python 3.11 takes minutes for the first of these."""
+    """`html.parser` of Python 3.11 takes hours for the first of these."""
     started = time.process_time()
-    for part in (
-        "<!--",
-        '<a href="',
-        "<![CDATA[",
-        "</a ",
-        "<?",
-        "<script>",
-        "<a b ",
-        "<main></main>",
-        "<p><header></header>",
-    ):
-        list(tags(part * 50_000))
-        main_part(part * 10_000)
+    for part, count in (("<!--", 400_000), ("<script>", 400_000), ('<a href="', 40_000), ("<a b ", 20_000)):
+        list(tags(part * count))
+    for part in ("<main></main>", "<article><header></header></article>"):
+        main_part(part * 20_000)
 
-    assert time.process_time() - started < 60
+    assert time.process_time() - started < 15
 
 
 @pytest.mark.parametrize(
