@@ -73,7 +73,7 @@ class Purpose:
     Args:
         name: such as "a webhook".
         example: an address of the right form.
-        credentials: what to do if the address contains a user name or password, as a clause.
+        credentials: remedy for an address with a user name or password, as a clause.
         setting: variable that allows private addresses.
         field: field of the request that contains the address.
     """

@@ -183,7 +183,7 @@ async def test_page_that_only_looks_existent_is_not_listed(site, web):
     assert "/docs/copy/12.html" in paths
 
 
-async def test_failing_page_and_pages_behind_it_stay(small, web):
+async def test_failing_page_keeps_pages_behind_it(small, web):
     add_pages(small, {"/docs/": ["a"], "/docs/a": ["b"], "/docs/b": []})
     before, _ = await listed(crawl(small, web))
     small.failing.add("/docs/a")
@@ -289,7 +289,7 @@ async def test_depth_and_prefix_bound_a_crawl(small, web):
         crawl(small, web, prefix="/other/")
 
 
-async def test_hidden_pages_are_not_listed_but_their_links_are(site, web):
+async def test_hidden_page_is_followed_but_not_listed(site, web):
     paths = await paths_of(site, whole(site, web))
 
     assert not {"/docs/noindex.html", "/docs/tagged.html"} & paths

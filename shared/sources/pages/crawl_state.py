@@ -52,7 +52,7 @@ class Visit:
         title: title of the page.
         links: normal addresses to which it links.
         target: address to which it redirects, or its canonical address if that is another one.
-        unchanged: whether the server confirmed that it has not changed, so that its links are those of the last visit.
+        unchanged: whether the server confirmed that it has not changed, so that its links are known from the last visit.
         fault: whether the server is at fault; other pages may fail, too.
     """
 
@@ -189,7 +189,7 @@ class CrawlState:
         return dict(self._database.execute(counted).fetchall())
 
     async def save(self, memory: Memory) -> None:
-        """Replace the notes of the previous run by those of this one; an equal note is not written."""
+        """Replace the notes of the previous run by new ones; an equal note is not written."""
         async for changes in self._changes():
             await memory.write(changes)
 

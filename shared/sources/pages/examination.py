@@ -1,4 +1,4 @@
-"""One page: requested, read and judged by itself."""
+"""One page: requested and read by itself, before it is compared with others."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class Examiner:
         if reply.status == _NOT_MODIFIED and note:
             reason = _STILL_UNREADABLE if note.outcome is Outcome.REFUSED else None
             return Visit(note.outcome, reason, text_hash=note.text_hash, note=note, unchanged=True)
-        return await self._judge(address, reply, note)
+        return await self._visit_of(address, reply, note)
 
-    async def _judge(self, address: str, reply: Reply, note: Note | None) -> Visit:
+    async def _visit_of(self, address: str, reply: Reply, note: Note | None) -> Visit:
         if reply.status in _REDIRECTS:
             return _redirected(address, reply, note)
         if reply.status in _GONE:

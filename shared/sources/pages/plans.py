@@ -167,7 +167,7 @@ def start_of(uri: str) -> str:
     """Return the normal form of a source's address.
 
     Raises:
-        InvalidInput: it is no address of a page.
+        InvalidInput: a page cannot have this address.
     """
     address = normal(uri)
     if address is None:

@@ -33,7 +33,7 @@ _MOST_REPETITIONS = 3
 
 
 def normal(link: str, base: str = "") -> str | None:
-    """Return the normal form of a link; None if it is no address of a page.
+    """Return the normal form of a link; None if it does not lead to a page.
 
     Args:
         link: as written, such as `../a?b#c`.
