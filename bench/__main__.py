@@ -34,6 +34,7 @@ BENCHMARKS = {
     "size": [],
     "stalls": [],
     "startup": [],
+    "sync": ["--objects", "100000", "--changes", "1000"],
     "tenants": [],
     "text_first": [],
     "wal": [],

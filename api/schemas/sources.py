@@ -51,7 +51,7 @@ class SourceBody(BodyModel):
     collection: CollectionName = "default"
     kind: Kind | None = Field(None, description="Kind of source, such as `folder`; default: by the address")
     uri: Uri
-    options: Options = {}
+    options: Options = Field({})
     secret_name: SecretName | None = Field(None, description=_SECRET)
     schedule: Cron | None = Field(None, description=f"{_CRON}; null: only on request")
     time_zone: str = Field("UTC", max_length=100, description=_ZONE)
@@ -213,6 +213,17 @@ class WithheldView(ReplyModel):
     deletions: int = Field(description="Number of withheld deletions")
     items: int = Field(description="Number of documents of the source, including these")
     keys: list[str] = Field(description=f"The first {MOST_SHOWN} keys, in order")
+
+
+class WaitingSyncView(ReplyModel):
+    """A sync whose deletions need approval."""
+
+    model_config = example(source="wiki", collection="handbook", job_id=_JOB_ID, deletions=120)
+
+    source: str
+    collection: str
+    job_id: UUID = Field(description="Job that waits for the approval")
+    deletions: int = Field(description="Number of withheld deletions")
 
 
 class HintReply(ReplyModel):

@@ -218,6 +218,16 @@ class Withheld:
     keys: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingSync:
+    """A sync whose deletions need approval; `job_id` waits for it."""
+
+    source: str
+    collection: str
+    job_id: UUID
+    deletions: int
+
+
 def require_uri(uri: str) -> None:
     """Raise InvalidInput unless an address can be stored."""
     if not uri.strip() or "\0" in uri or len(uri) > 2_000:  # noqa: PLR2004 - the sentence has the number

@@ -84,7 +84,6 @@ class ApiServices:
     retriever: Retriever
     calibrator: Calibrator
     erasure_check: ErasureCheck
-    sources: SourceAccess
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
     condenser_for: Callable[[str], ChatModel] | None
 
@@ -92,6 +91,11 @@ class ApiServices:
     def embeddings(self) -> Mapping[str, Embedding]:
         """The configured embeddings, by name."""
         return self.settings.served_embeddings()
+
+    @property
+    def sources(self) -> SourceAccess:
+        """The allowed sources."""
+        return SourceAccess(self.settings)
 
 
 def assemble(parts: Parts) -> ApiServices:
@@ -126,7 +130,6 @@ def assemble(parts: Parts) -> ApiServices:
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,
-        sources=SourceAccess(parts.settings),
         answerer_for=answerer_of(parts),
         condenser_for=condenser_of(parts),
     )

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.domain.errors import InvalidInput, Misconfigured
 from shared.domain.sources import SourceDefinition
 from shared.settings import Settings
-from shared.sources.files import COMPONENT
 from shared.sources.opening import check, open_source
 from shared.sources.roots import Roots
 from shared.sources.source import Source
@@ -32,28 +30,20 @@ class SourceAccess:
             InvalidInput: the address is not allowed, an option cannot be used, or no secret has this name.
         """
         check(kind, uri, options, self._roots_of(tenant))
-        secrets = self.settings.secrets_of_sources()
-        if secret_name and secrets and secret_name not in secrets:
-            raise InvalidInput(_no_secret(secret_name), field="secret_name")
+        if secret_name and self.settings.source_secrets:
+            self.settings.source_secret(secret_name)
 
     def open(self, definition: SourceDefinition) -> Source:
         """Open a source; nothing is read yet.
 
         Raises:
-            InvalidInput: as `require`, because the operator may have changed the settings.
-            Misconfigured: the secret does not exist, or cannot be used.
+            InvalidInput: the secret does not exist.
+            Misconfigured: the address is not allowed any more, or the secret cannot be used.
         """
-        secret = None
-        if definition.secret_name is not None:
-            secret = self.settings.secrets_of_sources().get(definition.secret_name)
-            if secret is None:
-                raise Misconfigured(_no_secret(definition.secret_name), component=COMPONENT)
+        name = definition.secret_name
+        secret = None if name is None else self.settings.source_secret(name)
         roots = self._roots_of(definition.tenant)
         return open_source(definition.kind, definition.uri, definition.options, secret, roots)
 
     def _roots_of(self, tenant: str) -> Roots:
         return Roots(self.settings.roots_of(tenant))
-
-
-def _no_secret(name: str) -> str:
-    return f"There is no secret '{name}': ask the operator to add it to FOREASK_SOURCE_SECRETS."

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _BATCH = 1_000  # entries per call of a thread
 _NAMES = 50_000  # of one folder in memory, about 15 MB; a larger folder is read again for each further 50,000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW  # O_PATH needs no right to list the folder
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe would wait for its writer
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _READS = 3  # of a file that changes while it is read
@@ -40,6 +41,15 @@ class _Node(NamedTuple):
     key: str
     name: str
     refused: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it has entries below it."""
+        return self.refused is None and self.key.endswith("/")
+
+    def follows(self, after: str) -> bool:
+        """Return whether its entries, or some of them, have keys that follow `after`."""
+        return self.key > after or (self.is_folder and after.startswith(self.key))
 
 
 class FolderSource(FileSource):
@@ -100,7 +110,7 @@ class FolderSource(FileSource):
             after: key that the entries follow.
         """
         for node in self._nodes(folder, prefix, after):
-            if node.refused or not node.key.endswith("/"):
+            if not node.is_folder:
                 if entry := self._entry(folder, node):
                     yield entry
                 continue
@@ -110,19 +120,19 @@ class FolderSource(FileSource):
 
     def _nodes(self, folder: int, prefix: str, after: str) -> Iterator[_Node]:
         """Yield the selected names of a folder, in the order of their keys, without those up to `after`."""
-        nodes = self._first(folder, prefix, lambda key: key > after or (key[-1] == "/" and after.startswith(key)))
+        nodes = self._first(folder, prefix, lambda node: node.follows(after))
         while nodes:
             yield from nodes
-            full, last = len(nodes) == _NAMES, nodes[-1].key
-            nodes = self._first(folder, prefix, last.__lt__) if full else []
+            last = nodes[-1] if len(nodes) == _NAMES else None
+            nodes = self._first(folder, prefix, last.__lt__) if last else []
 
-    def _first(self, folder: int, prefix: str, follows: Callable[[str], bool]) -> list[_Node]:
-        """Return the first names of a folder whose keys follow, at most `_NAMES`."""
+    def _first(self, folder: int, prefix: str, follows: Callable[[_Node], bool]) -> list[_Node]:
+        """Return the first names of a folder that follow, at most `_NAMES`."""
         nodes: list[_Node] = []
         with os.scandir(folder) as found:
             for item in found:
                 node = self._node(prefix, item.name, _kind_of(item))
-                if node is not None and follows(node.key):
+                if node is not None and follows(node):
                     nodes.append(node)
                 if len(nodes) == 2 * _NAMES:
                     nodes = sorted(nodes)[:_NAMES]
@@ -231,7 +241,7 @@ class FolderSource(FileSource):
     @contextmanager
     def _opened_folder(self) -> Iterator[int]:
         """Open the source's folder, without following a link that replaced it."""
-        above = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+        above = os.open("/", _ABOVE)
         try:
             descriptor = _open(self._folder.as_posix().strip("/"), _FOLDER, above)
         except OSError as error:
@@ -263,7 +273,7 @@ def _open(path: str, flags: int, folder: int) -> int:
     current = folder
     try:
         for segment in above:
-            following = os.open(segment, _FOLDER, dir_fd=current)
+            following = os.open(segment, _ABOVE, dir_fd=current)
             if current != folder:
                 os.close(current)
             current = following

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
 from shared.sources.objects import ObjectOptions, open_objects
 from shared.sources.options import FileOptions, Options, read_options
-from shared.sources.roots import Roots, real_folder
+from shared.sources.roots import Roots, without_links
 from shared.sources.rows import RowOptions, RowSource, is_table
 from shared.sources.source import Source
 
@@ -31,17 +32,19 @@ class Kind(Generic[P]):
         options: model of its options.
         open: opens a source of an address, with its options and the fields of its secret; nothing is read yet.
         claims: whether it opens an address with one of its schemes; a later kind opens the others.
+        resolve: returns the address that is checked and opened.
     """
 
     schemes: tuple[str, ...]
     options: type[P]
     open: Callable[[Address, P, Mapping[str, str]], Source]
     claims: Callable[[Address], bool] = lambda _: True
+    resolve: Callable[[Address], Address] = without_links
 
 
 def _open_folder(address: Address, options: FileOptions, secret: Mapping[str, str]) -> FileSource:
     del secret
-    return FolderSource(real_folder(address), options)
+    return FolderSource(Path("/", *address.segments), options)
 
 
 def _open_rows(address: Address, options: RowOptions, secret: Mapping[str, str]) -> Source:
@@ -62,6 +65,12 @@ def _table_of(address: Address) -> tuple[Address, str]:
     return Address(uri, address.scheme, address.host, folder), name
 
 
+def _resolve_table(address: Address) -> Address:
+    """Return the address without links in its folder. A table keeps its name, whose ending shows its format."""
+    folder, name = _table_of(address)
+    return replace(address, segments=(*without_links(folder).segments, *name.split("/")))
+
+
 def _is_table(address: Address) -> bool:
     return bool(address.segments) and is_table(address.segments[-1])
 
@@ -72,7 +81,7 @@ def _is_folder(address: Address) -> bool:
 
 # The first kind that claims an address opens it.
 KINDS: Mapping[str, Kind[Any]] = {
-    "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table),
+    "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, _resolve_table),
     "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),
     "objects": Kind(BUCKETS, ObjectOptions, open_objects, _is_folder),
 }
@@ -120,10 +129,12 @@ def open_source(
         roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
 
     Raises:
-        InvalidInput: as `check`.
-        Misconfigured: the secret cannot be used.
+        Misconfigured: `check` refuses it now, or the secret cannot be used.
     """
-    address, read = _checked(kind, uri, options, roots)
+    try:
+        address, read = _checked(kind, uri, options, roots)
+    except InvalidInput as error:
+        raise Misconfigured(error.message, component=COMPONENT) from error
     source: Source = KINDS[kind].open(address, read, _fields_of(secret, address))
     return source
 
@@ -134,6 +145,7 @@ def _checked(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> t
     address = Address.parse(uri)
     if address.scheme not in KINDS[kind].schemes or not KINDS[kind].claims(address):
         raise InvalidInput(f"A source of the kind {kind} cannot have this address.", field="uri")
+    address = KINDS[kind].resolve(address)
     roots.require(address)
     return address, read_options(KINDS[kind].options, options)
 

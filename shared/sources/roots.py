@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from shared.domain.errors import InvalidInput
@@ -27,24 +28,28 @@ class Roots:
         self._roots = [Address.parse(prefix) for prefix in given if prefix != EVERYTHING]
 
     def require(self, address: Address) -> None:
-        """Check an address.
-
-        The links of a folder's path are resolved first, so that a link below a root cannot lead out of it.
+        """Check an address, which must be `without_links`.
 
         Raises:
             InvalidInput: it is not allowed.
         """
-        if not self._everything and not any(_is_below(address, root) for root in self._roots):
+        if not self._everything and not any(address.is_below(without_links(root)) for root in self._roots):
             problem = f"{address.uri} is not below a root of this tenant"
             raise InvalidInput(f"{problem}: ask the operator to add it to FOREASK_SOURCE_ROOTS.", field="uri")
 
 
-def real_folder(address: Address) -> Path:
-    """Return the path of a `file:` address without links; the folder need not exist."""
-    return Path("/", *address.segments).resolve()
+def without_links(address: Address) -> Address:
+    """Return an address whose path has no links, so that a link below a root cannot lead out of it.
 
+    Only paths of folders have links. A folder that does not exist has none.
 
-def _is_below(address: Address, root: Address) -> bool:
-    if address.scheme != "file" or root.scheme != "file":
-        return address.is_below(root)
-    return real_folder(address).is_relative_to(real_folder(root))
+    Raises:
+        InvalidInput: the links lead to themselves.
+    """
+    if address.scheme != "file":
+        return address
+    try:
+        path = Path("/", *address.segments).resolve()
+    except (OSError, RuntimeError):
+        raise InvalidInput("The address has a link that leads to itself.", field="uri") from None
+    return replace(address, segments=path.parts[1:])

@@ -120,13 +120,20 @@ class RowSource(Source):
             self._spool.close()
         self._spool, self._read, self._problem, self._problems = None, [], None, 0
         spool = await asyncio.to_thread(Spool)
+        try:
+            await self._fill(spool)
+        except Exception:  # a cancelled call's thread may still use it
+            spool.close()
+            raise
+        self._spool = spool
+
+    async def _fill(self, spool: Spool) -> None:
         async for file in self._parts():
             async with self._files.opened(file) as opened:
                 await self._add(spool, file.key, opened)
         if not self._read:
             raise _misconfigured("No file has rows: the address must name files of JSON lines or Parquet.")
         await asyncio.to_thread(spool.index)
-        self._spool = spool
 
     async def _parts(self) -> AsyncIterator[Entry]:
         """Yield the files.

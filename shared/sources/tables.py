@@ -185,7 +185,7 @@ def unpacked(file: BinaryIO, suffix: str) -> BinaryIO:
     if suffix == ".zst":
         from pyarrow import CompressedInputStream, PythonFile  # noqa: PLC0415 - an optional package
 
-        stream = CompressedInputStream(PythonFile(file, mode="r"), "zstd")
+        stream = CompressedInputStream(PythonFile(_Kept(file), mode="r"), "zstd")
         return cast("BinaryIO", io.BufferedReader(stream, _BLOCK))
     return file
 
@@ -213,6 +213,21 @@ def parquet_rows(file: ParquetFile, columns: Columns, name: str) -> Iterator[Row
         for values in batch.to_pylist():
             number += 1
             yield row_of(number, values, columns, name)
+
+
+class _Kept(io.RawIOBase):
+    """Reads a file, and leaves it open when the reader is closed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def _skip_line(file: BinaryIO, line: bytes) -> None:

@@ -10,7 +10,7 @@ from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunPhase
 from shared.domain.sources import NewSource, SourceChanges
 from tests.support.api import work
-from tests.support.sources import Corpus, SyncedCorpus
+from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.waiting import eventually
 
 
@@ -30,15 +30,6 @@ async def synced(services, corpus):
 async def execute(services, statement, **parameters):
     async with services.database.begin() as connection:
         return await connection.execute(text(statement), parameters)
-
-
-async def pass_hours(services, hours=2):
-    """Move all listings and marks of missing items into the past."""
-    shift = f"interval '{hours} hours'"
-    await execute(services, f"UPDATE syncs SET started_at = started_at - {shift}, listed_at = listed_at - {shift}")
-    await execute(
-        services, f"UPDATE source_items SET made_at = made_at - {shift}, missing_from = missing_from - {shift}"
-    )
 
 
 async def job_of(services, sync):
@@ -159,7 +150,7 @@ async def test_refused_entry_keeps_its_document(services, synced, corpus):
     corpus.failing["a"] = Unreadable("It is damaged.")
     for _ in range(3):
         assert (await synced.sync()).counts.refused == 1
-        await pass_hours(services)
+        await make_older(services)
 
     assert await synced.documents() == {"a", "b"}
     corpus.restore()
@@ -199,7 +190,7 @@ async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, c
     assert corpus.closed == 2
 
 
-async def test_sync_starts_while_documents_of_failed_one_are_processed(services, synced, corpus):
+async def test_sync_starts_while_earlier_documents_are_processed(services, synced, corpus):
     corpus.put("a")
     corpus.fails_after = 1
     failed = await synced.sync()
@@ -319,10 +310,10 @@ async def lacking(services, synced, corpus, number, *, of=30):
     """Sync a corpus, remove some entries, and sync twice with hours between; return the last sync."""
     corpus.put(*(f"{n:03}" for n in range(of)))
     await synced.sync()
-    await pass_hours(services)
+    await make_older(services)
     corpus.remove(*(f"{n:03}" for n in range(number)))
     assert (await synced.sync()).counts.deleted == 0
-    await pass_hours(services)
+    await make_older(services)
     return await synced.sync()
 
 
@@ -338,7 +329,7 @@ async def test_entry_lacking_in_two_listings_is_deleted(services, synced, corpus
 async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus):
     corpus.put("a", "b")
     await synced.sync()
-    await pass_hours(services)
+    await make_older(services)
     corpus.remove("a")
     for _ in range(3):
         assert (await synced.sync()).counts.deleted == 0
@@ -348,15 +339,15 @@ async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus)
 async def test_failed_listing_does_not_count_as_complete(services, synced, corpus):
     corpus.put("a", "z")
     await synced.sync()
-    await pass_hours(services)
+    await make_older(services)
     corpus.remove("a")
     corpus.fails_after = 1
     assert (await synced.sync()).phase == RunPhase.FAILED
-    await pass_hours(services)
+    await make_older(services)
     corpus.restore()
 
     assert (await synced.sync()).counts.deleted == 0
-    await pass_hours(services)
+    await make_older(services)
     assert (await synced.sync()).counts.deleted == 1
 
 
@@ -364,10 +355,10 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
     corpus.put("a", "z")
     await synced.sync()
     for _ in range(2):
-        await pass_hours(services)
+        await make_older(services)
         corpus.remove("a")
         assert (await synced.sync()).counts.missing == 1
-        await pass_hours(services)
+        await make_older(services)
         corpus.put("a")
         assert (await synced.sync()).counts.missing == 0
     assert await synced.documents() == {"a", "z"}
@@ -376,7 +367,7 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
 async def test_item_made_during_listing_is_not_missing(services, synced, corpus):
     corpus.put("a", "z")
     await synced.sync()
-    await pass_hours(services)
+    await make_older(services)
 
     async def make():
         await execute(services, "INSERT INTO source_items (source_id, key, version) SELECT id, 'm', '1' FROM sources")
@@ -400,7 +391,7 @@ async def test_many_deletions_wait_for_approval(services, synced, corpus):
 async def test_documents_are_processed_while_deletions_wait(services, synced, corpus):
     await lacking(services, synced, corpus, 11)
     corpus.put("new")
-    await pass_hours(services)
+    await make_older(services)
     sync = await synced.sync()
 
     job = await job_of(services, sync)
@@ -520,7 +511,7 @@ async def test_edited_document_is_deleted_with_its_entry(services, synced, corpu
     await synced.sync()
     await library.add("Edited by a user.", "docs/000")
 
-    await pass_hours(services)
+    await make_older(services)
     sync = await lacking(services, synced, corpus, 1)
 
     assert sync.counts.deleted == 1

@@ -25,6 +25,9 @@ LIMITS = SyncLimits(
 )
 
 
+_TIMES = {"syncs": ("started_at", "listed_at"), "source_items": ("made_at", "missing_from")}
+
+
 @dataclass
 class Corpus:
     """Texts by their keys, and the faults of its listings.
@@ -45,7 +48,7 @@ class Corpus:
     ends_after: int | None = None
     failing: dict[str, ForeaskError] = field(default_factory=dict)
     at: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    listed: int = 0
+    listed: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
     closed: int = 0
 
@@ -58,7 +61,7 @@ class Corpus:
             del self.texts[key]
 
     def restore(self) -> None:
-        """Let all listings and fetches succeed."""
+        """Remove all faults."""
         self.fails_after = self.ends_after = None
         self.failing.clear()
         self.at.clear()
@@ -87,7 +90,7 @@ class ScriptedSource(Source):
             if number == corpus.ends_after:
                 return
             number += 1
-            corpus.listed += 1
+            corpus.listed.append(key)
             version = corpus.versions.get(key) or hashlib.sha256(snapshot[key].encode()).hexdigest()
             yield Entry(key, version, len(snapshot[key].encode()), corpus.refused.get(key))
         if corpus.fails_after is not None and number <= corpus.fails_after:
@@ -108,6 +111,15 @@ class ScriptedSource(Source):
 
     async def aclose(self) -> None:
         self._corpus.closed += 1
+
+
+async def make_older(services: AllServices, hours: int = 2) -> None:
+    """Move all listings, items and marks of missing items into the past."""
+    shift = f"interval '{hours} hours'"
+    async with services.database.begin() as connection:
+        for table, columns in _TIMES.items():
+            moved = ", ".join(f"{column} = {column} - {shift}" for column in columns)
+            await connection.exec_driver_sql(f"UPDATE {table} SET {moved}")
 
 
 @dataclass
@@ -138,10 +150,9 @@ class SyncedCorpus:
         return RunKind.SYNC in await self.services.ledger.runs.due()
 
     async def work(self, sync: SyncState) -> SyncState:
-        """Do the run of a sync, and end its job if its documents are processed."""
+        """Do the run of a sync."""
         async with self.running() as runner:
             await eventually(lambda: runner.claimed == 0)
-        await self.services.ledger.jobs.settle()
         return await self.services.ledger.syncs.get(self.tenant, sync.id)
 
     @asynccontextmanager

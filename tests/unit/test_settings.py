@@ -169,38 +169,6 @@ def test_store_options_are_json_possibly_from_file(monkeypatch, tmp_path):
         assert "hidden" not in str(caught.value)
 
 
-def test_source_roots_of_others_apply_without_own_entry(monkeypatch):
-    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", '{"*": ["s3://public/"], "acme": ["file:///srv/acme"], "beta": []}')
-    settings = load()
-
-    assert settings.roots_of("acme") == ("file:///srv/acme",)
-    assert settings.roots_of("beta") == ()
-    assert settings.roots_of("gamma") == ("s3://public/",)
-    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", settings.environment()["FOREASK_SOURCE_ROOTS"])
-    assert load().source_roots == settings.source_roots
-
-
-@pytest.mark.parametrize("value", ["file:///srv", "[]", '{"Acme": []}', '{"acme": ["/srv"]}', '{"acme": [1]}'])
-def test_invalid_source_roots_are_rejected(monkeypatch, value):
-    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", value)
-    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_ROOTS"):
-        load()
-
-
-def test_secrets_of_sources_are_json_with_their_addresses(monkeypatch, tmp_path):
-    (tmp_path / "secrets").write_text('{"wiki": {"uri": "s3://wiki/", "access_key_id": "a"}}')
-    monkeypatch.setenv("FOREASK_SOURCE_SECRETS_FILE", str(tmp_path / "secrets"))
-    assert load().secrets_of_sources() == {"wiki": {"uri": "s3://wiki/", "access_key_id": "a"}}
-    assert load(source_secrets=None).secrets_of_sources() == {}
-
-    monkeypatch.delenv("FOREASK_SOURCE_SECRETS_FILE")
-    for value in ("hidden", '["hidden"]', '{"wiki": "hidden"}', '{"wiki": {"access_key_id": "hidden"}}'):
-        monkeypatch.setenv("FOREASK_SOURCE_SECRETS", value)
-        with pytest.raises(InvalidInput, match=r"FOREASK_SOURCE_SECRETS: .*must be a JSON object of objects") as caught:
-            load()
-        assert "hidden" not in str(caught.value)
-
-
 def test_store_url_of_unknown_form_is_rejected(monkeypatch):
     for url in ("file:///mnt/uploads", "s3://bucket", "s3://bucket/prefix", "gs://bucket/a/b", "az://container/prefix"):
         assert load(store_url=url).store_url == url
@@ -219,7 +187,7 @@ def test_keys_are_read_from_named_file(monkeypatch, tmp_path):
 
 def test_every_secret_setting_supports_a_file():
     assert sorted(name for name, _ in secrets(Settings)) == sorted(
-        [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options", "source_secrets"]
+        [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options"]
     )
 
 
@@ -275,10 +243,74 @@ def test_settings_are_described_with_origin_without_secrets(monkeypatch, tmp_pat
 
 def test_reference_page_lists_exactly_all_settings():
     reference = (ROOT / "docs/reference/settings.md").read_text()
-    listed = re.findall(r"^\| `FOREASK_(\w+)` \|", reference, re.MULTILINE)
+    listed = re.findall(r"^\| `FOREASK_([\w*]+)` \|", reference, re.MULTILINE)
 
-    user = [name.upper() for name in Settings.model_fields if name != "tuning"]
+    user = [name.upper() for name in Settings.model_fields if name not in ("tuning", "source_secrets")]
+    user.append("SOURCE_SECRET_*")
     assert sorted(listed) == sorted(user + [f"TUNING__{name.upper()}" for name in Tuning.model_fields])
+
+
+MINIO = '{"uri": "s3://docs/", "secret_access_key": "hidden"}'
+
+
+def test_roots_belong_to_a_tenant_or_to_all(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert load().roots_of("acme") == ()
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", "acme=s3://a/, acme=file:///a=b,*=https://example.org")
+
+    loaded = load()
+
+    assert loaded.roots_of("acme") == ("s3://a/", "file:///a=b", "https://example.org")
+    assert loaded.roots_of("beta") == ("https://example.org",)
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", loaded.environment()["FOREASK_SOURCE_ROOTS"])
+    assert load().source_roots == loaded.source_roots
+
+
+@pytest.mark.parametrize("value", ["acme", "ACME=s3://a", "acme=", "acme=/data", "acme=s3://a/../b", "acme=s3://k:p@a"])
+def test_unusable_roots_are_reported(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_ROOTS"):
+        load()
+
+
+def test_secrets_of_sources_are_named_by_their_variables(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wiki").write_text('{"uri": "https://example.org", "token": "hidden"}\n')
+    (tmp_path / ".env").write_text(f"FOREASK_SOURCE_SECRET_MINIO_PROD={MINIO}\n")
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_WIKI_FILE", "wiki")
+
+    for name, value in load().environment().items():
+        monkeypatch.setenv(name, value)  # as in a child process
+    loaded = load()
+
+    assert loaded.source_secret("minio-prod") == {"uri": "s3://docs/", "secret_access_key": "hidden"}
+    assert loaded.source_secret("WIKI").keys() == {"uri", "token"}
+    with pytest.raises(InvalidInput, match="ask the operator to set FOREASK_SOURCE_SECRET_OTHER"):
+        loaded.source_secret("other")
+    described = {setting.variable: setting.value for setting in loaded.described()}
+    assert sorted(described["FOREASK_SOURCE_SECRET_*"].split(",")) == ["MINIO_PROD", "WIKI"]
+    assert "hidden" not in str(described) + repr(loaded)
+
+
+@pytest.mark.parametrize("value", ["hidden", '["hidden"]', '{"uri": 1}', '{"key": "hidden"}'])
+def test_unusable_secret_of_source_is_reported_without_value(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_SECRET_MINIO must be a JSON object") as caught:
+        load()
+    assert "hidden" not in str(caught.value)
+
+
+def test_secret_of_source_is_set_once(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO", MINIO)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO_FILE", "minio")
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_SECRET_MINIO and FOREASK_SOURCE_SECRET_MINIO_FILE are both"):
+        load()
 
 
 @pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])

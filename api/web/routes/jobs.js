@@ -11,7 +11,7 @@ import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Jobs";
 const INTERVAL = 2000; // milliseconds between two polls
-const KINDS = { load: "Load", reindex: "Reindex", build: "Build", evaluation: "Evaluation", erasure: "Erasure" };
+const KINDS = { load: "Load", sync: "Sync", reindex: "Reindex", build: "Build", evaluation: "Evaluation", erasure: "Erasure" };
 const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
 const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
 

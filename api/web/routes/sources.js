@@ -112,7 +112,7 @@ export function view() {
 }
 
 const addition = () => html`<details><summary>Add a source</summary><form class="fields" @submit=${add}>
-  <label>Name <input name="name" required pattern="[a-z0-9][a-z0-9_-]{0,62}" placeholder="handbook"></label>
+  <label>Name <input name="name" required maxlength="63" pattern="[a-z0-9][a-z0-9_\\-]*" placeholder="handbook"></label>
   <label>Address <input name="uri" required placeholder="file:///srv/handbook, s3://bucket/texts or https://example.org/docs/"></label>
   <label>Collection <input name="collection" placeholder="default"></label>
   <label>Schedule <input name="schedule" placeholder="0 3 * * *, or empty: only on request"></label>

@@ -38,7 +38,7 @@ _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.GATE: ("gates", "request = '{}'"),
     RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
     RunKind.SYNC: ("syncs", "waiting = NULL"),
-    RunKind.LOOK: ("source_looks", "error = NULL"),
+    RunKind.LOOK: ("source_looks", "waiting = NULL"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
 SQL = statements.load(__file__, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT), paused=f"'{JobState.PAUSED}'")

@@ -31,7 +31,13 @@ from shared.ledger.sources.syncs import no_source
 _MOST = 100_000  # hints of a source: a listing is faster than so many single reads
 _PAUSE_AFTER_FAILURE = timedelta(minutes=5)
 
-SQL = statements.load(__file__, run_claims.PHASES, ended=run_claims.ENDED, LOOK=f"'{RunKind.LOOK}'")
+SQL = statements.load(
+    __file__,
+    run_claims.PHASES,
+    ended=run_claims.ENDED,
+    clear=run_claims.CLEARED[RunKind.LOOK],
+    LOOK=f"'{RunKind.LOOK}'",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,11 @@ class Hints:
             await connection.execute(SQL.repeat_later, looked)
             await connection.execute(SQL.delete, looked)
         return submissions
+
+    async def wait(self, claim: RunClaim, reason: str) -> None:
+        """Store why a claimed run reads no more entries now."""
+        async with self._database.begin() as connection:
+            await connection.execute(SQL.wait, run_claims.of(claim) | {"waiting": reason})
 
     async def finish(self, claim: RunClaim) -> None:
         """End a claimed run; nothing changes if another worker has claimed it."""

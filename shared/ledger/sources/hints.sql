@@ -68,7 +68,11 @@ UPDATE source_hints h SET looked_at = now() WHERE {looked_up} AND {is_listed}
 -- Delete hints, except the ones that are looked up again.
 DELETE FROM source_hints h WHERE {looked_up} AND (h.looked_at IS NULL OR h.looked_at < now()) AND NOT {is_listed}
 
+-- name: wait
+-- Show why a claimed run reads no more entries now.
+UPDATE source_looks l SET waiting = :waiting FROM runs r WHERE l.id = :id AND r.id = l.id AND r.token = :token
+
 -- name: finish
 -- End a claimed run.
 WITH {ended}
-UPDATE source_looks l SET phase = {DONE}, error = NULL, ended_at = now() FROM ended WHERE l.id = ended.id
+UPDATE source_looks l SET phase = {DONE}, error = NULL, ended_at = now(), {clear} FROM ended WHERE l.id = ended.id

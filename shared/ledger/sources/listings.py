@@ -130,13 +130,13 @@ class Listings:
         self._database = database
         self._apart = apart
 
-    async def begin(self, claim: RunClaim) -> ClaimedSync:
+    async def start(self, claim: RunClaim) -> ClaimedSync:
         """Start or continue a claimed sync.
 
         Raises:
             LeaseLost: it was cancelled, or another worker has claimed it.
         """
-        rows = await self._database.rows(SQL.begin, run_claims.of(claim))
+        rows = await self._database.rows(SQL.start, run_claims.of(claim))
         if not rows:
             raise LeaseLost
         (row,) = rows

@@ -1,4 +1,4 @@
--- name: begin
+-- name: start
 -- Start or continue a claimed listing: read its source and its saved work.
 UPDATE syncs y SET started_at = coalesce(y.started_at, now()), waiting = NULL
 FROM runs r, sources s

@@ -88,8 +88,8 @@ class Sources:
             tenant: its tenant.
             name: its name.
             changes: new values.
-            confirmed: whether the caller confirms that the next syncs may list other entries, and delete documents of
-                those that they lack.
+            confirmed: whether the caller confirms that the next syncs may list other entries, and delete the documents
+                of missing ones.
 
         Raises:
             NotFound: the tenant has no source of that name.
@@ -117,7 +117,7 @@ class Sources:
             source = await _lock(connection, tenant, name)
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
-            await connection.execute(SQL.stop_syncs, {"id": source["id"]})
+            await connection.execute(SQL.stop_runs, {"id": source["id"]})
 
     @again_after_collision
     async def continue_removal(self) -> bool:
@@ -169,13 +169,12 @@ def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:
 
 
 def _changed(old: SourceDefinition, changes: SourceChanges) -> SourceDefinition:
-    given = {name: value for name, value in vars_of(changes).items() if value is not None}
-    emptied = {name: given[name] or None for name in ("schedule", "secret_name") if name in given}
-    return dataclasses.replace(old, **given | emptied)
-
-
-def vars_of(changes: SourceChanges) -> dict[str, Any]:
-    return {name: getattr(changes, name) for name in SourceChanges.__dataclass_fields__}
+    given: dict[str, Any] = {name: getattr(changes, name) for name in SourceChanges.__dataclass_fields__}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in ("schedule", "secret_name"):
+        if name in given:
+            given[name] = given[name] or None
+    return dataclasses.replace(old, **given)
 
 
 async def _lock(connection: AsyncConnection, tenant: str, name: str) -> RowMapping:

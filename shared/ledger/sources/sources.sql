@@ -12,7 +12,7 @@ s.removed_at IS NULL
 SELECT pg_advisory_xact_lock(hashtextextended('sources:' || :tenant, 0))
 
 -- name: find_any
--- Find a source, even one that is being removed.
+-- Find a source, even if it is being removed.
 SELECT s.removed_at IS NOT NULL AS removing FROM sources s WHERE s.tenant = :tenant AND s.name = :name
 
 -- name: count
@@ -67,10 +67,10 @@ WHERE s.id = :id AND s.schedule IS NOT DISTINCT FROM :schedule AND s.next_at <= 
 -- Hide a locked source.
 UPDATE sources SET removed_at = now(), removed_with_documents = :with_documents, next_at = NULL WHERE id = :id
 
--- name: stop_syncs
--- End the listings of a source, whose workers then stop.
+-- name: stop_runs
+-- End the listings of a source and the run of its hints, whose workers then stop.
 WITH ended AS (
-    DELETE FROM runs r USING syncs y WHERE y.source_id = :id AND r.id = y.id RETURNING r.id)
+    DELETE FROM runs WHERE id = :id OR id IN (SELECT y.id FROM syncs y WHERE y.source_id = :id) RETURNING id)
 UPDATE syncs y SET phase = {CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE y.id = ended.id
 
 -- name: end_waiting

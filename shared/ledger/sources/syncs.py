@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.errors import Conflict, InvalidInput, NotFound
 from shared.domain.jobs import JobKind, PauseReason
 from shared.domain.runs import RunKind, RunPhase
-from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, Withheld
+from shared.domain.sources import MOST_SHOWN, RefusedEntry, SyncCounts, SyncState, WaitingSync, Withheld
 from shared.domain.stored import known_fields
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.open_jobs import open_job
@@ -30,7 +30,7 @@ from shared.ledger.runs import run_claims
 _RETAINED = 50  # syncs of a source
 _MOST_QUEUED = 100  # of a tenant: it may have as many open jobs
 
-# Items `i` that two complete listings lacked: listing `y`, and one that ended some time before its start.
+# Items `i` that two complete listings lacked: listing `y`, and a listing that ended some time before its start.
 DELETABLE = (
     "i.source_id = y.source_id AND i.missing_in = y.number"
     " AND i.missing_from <= y.started_at - CAST(:apart AS interval)"
@@ -120,6 +120,10 @@ class Syncs:
             chosen = {"id": waiting.id, "apart": self._apart, "limit": MOST_SHOWN}
             keys = (await connection.execute(SQL.withheld_keys, chosen)).scalars().all()
         return Withheld(waiting.id, waiting.withheld, items, keys)
+
+    async def waiting(self, tenant: str) -> list[WaitingSync]:
+        """Return the syncs of a tenant that wait for approval, in order of their sources' names."""
+        return [WaitingSync(**row) for row in await self._database.rows(SQL.waiting_of_tenant, {"tenant": tenant})]
 
     async def page(
         self, tenant: str, source: str, *, after: tuple[datetime, UUID] | None = None, limit: int = 20

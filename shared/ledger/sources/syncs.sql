@@ -12,8 +12,8 @@ syncs y JOIN sources s ON s.id = y.source_id
 SELECT s.id, s.collection FROM sources s WHERE s.tenant = :tenant AND s.name = :source AND s.removed_at IS NULL FOR SHARE
 
 -- name: release_key
--- Let the next sync of a source start if the run of its job has ended. The job ends when its documents are processed, and
--- waits for no approval, because the next sync finds the withheld deletions again.
+-- Release the key of a job whose run has ended, so that the next sync of its source can start. The job ends when its
+-- documents are processed, and waits for no approval, because the next sync finds the withheld deletions again.
 UPDATE jobs j SET idempotency_key = NULL, {resumed}, pause_reason = nullif(pause_reason, {PauseReason.APPROVAL})
 WHERE j.tenant = :tenant AND j.kind = {JobKind.SYNC} AND j.idempotency_key = :key AND j.ended_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = j.id)
@@ -70,6 +70,12 @@ SELECT {columns} FROM {syncs} WHERE y.id = :id AND y.tenant = :tenant
 SELECT j.id, y.withheld FROM jobs j JOIN syncs y ON y.id = j.id
 WHERE j.tenant = :tenant AND j.kind = {JobKind.SYNC} AND j.idempotency_key = :key AND j.ended_at IS NULL
   AND j.pause_reason = {PauseReason.APPROVAL}
+
+-- name: waiting_of_tenant
+-- List the syncs of a tenant that wait for approval.
+SELECT s.name AS source, y.collection, y.id AS job_id, y.withheld AS deletions
+FROM jobs j JOIN {syncs} ON y.id = j.id
+WHERE j.tenant = :tenant AND j.ended_at IS NULL AND j.pause_reason = {PauseReason.APPROVAL} ORDER BY s.name
 
 -- name: count_items
 -- Count the items of a source.

@@ -64,7 +64,8 @@ class Looking:
             fetcher = services.fetcher_of(definition, collection, source)
             find = retried_for(services.limits.timeout)(source.find)
             while hints := await retried(self.hints.next)(definition, services.limits.part.fetched):
-                if await retried(services.intake.closed)(claim.tenant):
+                if reason := await retried(services.intake.closed)(claim.tenant):
+                    await retried(self.hints.wait)(claim, reason)
                     await retried(services.claims.release)(claim, pause=services.limits.pause)
                     return
                 await self._look(claim, definition, hints, find, fetcher)

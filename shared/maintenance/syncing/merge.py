@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.errors import Permanent
@@ -109,7 +109,7 @@ def merged(page: Page, items: Sequence[StoredItem], after: str, limits: PartLimi
             yield part
             part = Part(part.after)
         if is_storable(entry.key):
-            part.add_missing(_taken(left, lambda item, key=entry.key: item.key < key))
+            part.add_missing(_before(left, entry.key))
         is_same = bool(left) and left[0].key == entry.key
         part.add(entry, left.popleft() if is_same else None)
     part.add_missing(left)
@@ -117,9 +117,9 @@ def merged(page: Page, items: Sequence[StoredItem], after: str, limits: PartLimi
     yield part
 
 
-def _taken(items: deque[StoredItem], is_taken: Callable[[StoredItem], bool]) -> Iterator[StoredItem]:
-    """Remove and yield the first items that meet a condition."""
-    while items and is_taken(items[0]):
+def _before(items: deque[StoredItem], key: str) -> Iterator[StoredItem]:
+    """Remove and yield the items before a key."""
+    while items and items[0].key < key:
         yield items.popleft()
 
 
@@ -134,7 +134,11 @@ def require_ascending(last: str, entry: Entry) -> None:
 
 def is_storable(key: str) -> bool:
     """Return whether a key is text that PostgreSQL can store."""
-    return "\0" not in key and not any("\ud800" <= character <= "\udfff" for character in key)
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # a surrogate
+        return False
+    return "\0" not in key
 
 
 def refusal(entry: Entry) -> str | None:

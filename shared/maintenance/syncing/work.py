@@ -76,7 +76,7 @@ class Syncing:
             Transient: the source, the ledger or the store failed, and nothing was saved, for too long.
             Permanent: the listing is not in order.
         """
-        sync = await retried(self.listings.begin)(claim)
+        sync = await retried(self.listings.start)(claim)
         try:
             if not sync.is_listed:
                 await self._list(claim, sync)

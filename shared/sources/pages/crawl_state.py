@@ -52,7 +52,7 @@ class Visit:
         title: title of the page.
         links: normal addresses to which it links.
         target: address to which it redirects, or its canonical address if that is another one.
-        unchanged: whether the server confirmed that it has not changed, so that its links are known from the last visit.
+        unchanged: whether it has the links of the last visit, because it has not changed or could not be read.
         fault: whether the server is at fault; other pages may fail, too.
     """
 

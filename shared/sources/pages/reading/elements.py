@@ -1,8 +1,8 @@
 """The elements of an XML file, read by expat of the standard library.
 
-feedparser (BSD) was rejected: it reads every field of nine formats, of which only addresses are used, and repairs
-malformed feeds, so that the entries after an error would look deleted. Declarations of entities are refused, so none can
-expand, and external files are never read.
+feedparser (BSD) was rejected: it reads every field of nine formats, of which only addresses are used, and it repairs
+malformed feeds, so that the entries after an error would look deleted. Declarations of entities are refused, so that
+none can expand, and external files are never read.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ def upgrade() -> None:
         _of_source("id"),
         sa.Column("phase", sa.Text(), nullable=False),
         sa.Column("error", sa.Text()),
+        sa.Column("waiting", sa.Text()),  # why it reads no more entries now
         _time("ended_at"),
         sa.PrimaryKeyConstraint("id", name="pk_source_looks"),
     )
