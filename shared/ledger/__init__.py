@@ -26,6 +26,7 @@ from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
 from shared.ledger.tenants.deployment import DeploymentIdentity
@@ -76,6 +77,7 @@ class Ledger:
     syncs: Syncs
     listings: Listings
     hints: Hints
+    notes: Notes
 
 
 __all__ = [
@@ -106,6 +108,7 @@ __all__ = [
     "Keys",
     "Ledger",
     "Listings",
+    "Notes",
     "QueryLog",
     "RunClaims",
     "Sources",

@@ -44,6 +44,7 @@ from shared.ledger import (
     Keys,
     Ledger,
     Listings,
+    Notes,
     QueryLog,
     RunClaims,
     Sources,
@@ -145,6 +146,7 @@ class Parts:
             syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
             listings=Listings(database, self.settings.tuning.sync_deletion_after),
             hints=Hints(database),
+            notes=Notes(database),
         )
 
     @cached_property
