@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from shared.domain.errors import Misconfigured
 from shared.domain.sources import SourceDefinition
 from shared.settings import Settings
 from shared.sources.opening import check, open_source
@@ -53,15 +53,10 @@ class SourceAccess:
             definition.kind,
             definition.uri,
             definition.options,
-            secret=None if name is None else self.settings.source_secret(name),
             roots=self._roots_of(definition.tenant),
-            web=lambda: self._web_of(definition),
+            secret=None if name is None else self.settings.source_secret(name),
+            web=None if self.web is None else partial(self.web, definition),
         )
-
-    def _web_of(self, definition: SourceDefinition) -> Web:
-        if self.web is None:
-            raise Misconfigured("Only parse workers read pages.", component="sources")
-        return self.web(definition)
 
     def _roots_of(self, tenant: str) -> Roots:
         return Roots(self.settings.roots_of(tenant))

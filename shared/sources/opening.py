@@ -36,11 +36,11 @@ class Access:
 
     Args:
         secret: fields of its secret.
-        web: returns the dependencies of sources of pages.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
     """
 
     secret: Mapping[str, str]
-    web: Callable[[], Web]
+    web: Callable[[], Web] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ def _pages(options: type[W], open_pages: Callable[[str, W, Web], Source], *endin
     """Return a kind of pages, which an address usually has if its path ends like this."""
 
     def open_source_of_pages(address: Address, options: W, access: Access) -> Source:
+        if access.web is None:
+            raise Misconfigured("Only parse workers read pages.", component=COMPONENT)
         return open_pages(address.uri, options, access.web())
 
     return Kind(
@@ -175,9 +177,9 @@ def open_source(
     uri: str,
     options: Mapping[str, Any],
     *,
-    secret: Mapping[str, str] | None,
     roots: Roots,
-    web: Callable[[], Web],
+    secret: Mapping[str, str] | None = None,
+    web: Callable[[], Web] | None = None,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -185,9 +187,9 @@ def open_source(
         kind: its kind, a name in `KINDS`.
         uri: its address.
         options: its options.
-        secret: fields of its secret; None if it has none.
         roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
-        web: returns the dependencies of sources of pages.
+        secret: fields of its secret; None if it has none.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
