@@ -67,6 +67,7 @@ class BatchScript:
     errors: list[dict[str, Any]] = field(default_factory=list)  # errors of a batch that fails
     rejected_containing: str = ""  # a line with this text makes its batch fail
     names: Literal["all", "first", "none"] = "all"  # the lines that the errors of such a batch name
+    rejected_above: int = 0  # a batch of more lines fails, and no line is named; 0: no limit
     enqueued_tokens: int = 0  # a batch above this limit fails after its creation; 0: no limit
     stuck: bool = False  # batches never make progress
     pretends: bool = False  # a server that reports success without doing the work
@@ -329,6 +330,8 @@ class BatchEndpoints:
         s = self.script
         if s.ends == "failed":
             return list(s.errors)
+        if s.rejected_above and len(requests) > s.rejected_above:
+            return [_problem("invalid_request", None, "This file is invalid.")]
         if not s.rejected_containing:
             return []
         prompts = [request["body"]["messages"][-1]["content"] for request in requests]
