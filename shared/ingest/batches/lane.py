@@ -206,7 +206,7 @@ class BatchLane:
     async def _fill(self, batch: Batch) -> None:
         """Add chunks until the batch is full, or no chunk has become due for a while."""
         if batch.cancelled:
-            await self.batches.ended(batch, unanswered=Unanswered.LATER)
+            await self.batches.ended(batch, unanswered=batch.after_cancellation)
             return
         enqueued = await self.batches.enqueued(self.provider)
         most_bytes = self.terms.max_bytes
@@ -261,7 +261,7 @@ class BatchLane:
     async def _upload(self, batch: Batch, require_lease: Callable[[], None]) -> None:
         """Upload the input file, which is a function of the rows; lines that need no call any more are dropped."""
         if batch.cancelled:
-            await self.batches.ended(batch, unanswered=Unanswered.LATER)
+            await self.batches.ended(batch, unanswered=batch.after_cancellation)
             return
         content = await self._content(batch)
         if not content.getbuffer().nbytes:
@@ -309,7 +309,7 @@ class BatchLane:
             elif batch.since_tried is not None and batch.since_tried < self.terms.list_lag:
                 await self.batches.postpone(batch, self._next_look(batch.since_tried))
             elif batch.cancelled:
-                await self.batches.ended(batch, unanswered=Unanswered.LATER)
+                await self.batches.ended(batch, unanswered=batch.after_cancellation)
             elif batch.since_tried is not None:
                 await self.api.delete_file(batch.file_id)
                 await self.batches.upload_again(batch)
@@ -368,7 +368,8 @@ class BatchLane:
             batch,
             output_file_id=known.output_file_id,
             error_file_id=known.error_file_id,
-            unanswered=Unanswered.LATER if batch.cancelled else Unanswered.AGAIN,
+            done=known.done,
+            unanswered=batch.after_cancellation if batch.cancelled else Unanswered.AGAIN,
         )
 
     async def _rejected(self, batch: Batch, known: ProviderBatch) -> None:
@@ -381,7 +382,7 @@ class BatchLane:
         elif batch.is_probe or batch.cancelled or isinstance(self.api.rejection(first), Transient):
             # The lines are not the reason: the account or the model is.
             await self.batches.ended(
-                batch, unanswered=Unanswered.LATER if batch.cancelled else Unanswered.AGAIN, error=error
+                batch, unanswered=batch.after_cancellation if batch.cancelled else Unanswered.AGAIN, error=error
             )
         else:
             await self._divide(batch, known, error)
@@ -440,7 +441,7 @@ class BatchLane:
         """Settle all lines; return an error if a result file is lost."""
         if not await self.batches.unanswered(batch, 1):
             return None  # a process that ended after it had settled all lines may have deleted the files
-        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch)
+        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch, later=self.terms.poll)
         error = None
         for is_output, file_id in ((True, batch.output_file_id), (False, batch.error_file_id)):
             try:
@@ -454,5 +455,5 @@ class BatchLane:
         # The provider may have charged for results that were never read.
         abandoned = batch.foreign and batch.file_id is not None
         is_bill_incomplete = error is not None or abandoned or batch.unanswered is Unanswered.UNKNOWN
-        await collection.settle_unanswered(later=self.terms.poll, is_bill_incomplete=is_bill_incomplete)
+        await collection.settle_unanswered(is_bill_incomplete=is_bill_incomplete)
         return error

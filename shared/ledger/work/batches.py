@@ -215,6 +215,7 @@ class Batches:
         *,
         output_file_id: str | None = None,
         error_file_id: str | None = None,
+        done: int | None = None,
         unanswered: Unanswered = Unanswered.AGAIN,
         error: str | None = None,
         token_limit: int | None = None,
@@ -225,12 +226,13 @@ class Batches:
             batch: the claimed batch.
             output_file_id: file with results; None if there is none.
             error_file_id: file with errors; None if there is none.
+            done: number of requests with a result; None if unknown.
             unanswered: next step of lines without a result.
             error: reason why the batch has failed.
             token_limit: the provider's limit of enqueued tokens, if that is the reason.
         """
         files = {"output_file_id": output_file_id, "error_file_id": error_file_id}
-        await self._change(SQL.ended, batch, **_end(unanswered, error), **files, token_limit=token_limit)
+        await self._change(SQL.ended, batch, **_end(unanswered, error), **files, done=done, token_limit=token_limit)
 
     async def failures(self, batch: Batch) -> int:
         """Return the number of batches with the same root that have failed before."""
@@ -259,7 +261,7 @@ class Batches:
         Raises:
             LeaseLost: another process has claimed the batch; nothing is committed.
         """
-        files = dict.fromkeys(("output_file_id", "error_file_id", "token_limit"))
+        files = dict.fromkeys(("output_file_id", "error_file_id", "done", "token_limit"))
         async with self._database.begin() as connection:
             await _require(connection, SQL.ended, batch, _end(Unanswered.LIVE, error) | files)
             if refused:

@@ -182,7 +182,7 @@ SET progressed_at = CASE WHEN done = :done THEN progressed_at ELSE now() END, do
 -- Record the end of a batch; its lines are settled next.
 UPDATE batches
 SET {END_BATCH.sets}, output_file_id = :output_file_id, error_file_id = :error_file_id, unanswered = :unanswered,
-    error = :error, token_limit = :token_limit, progressed_at = now(), {released}
+    done = coalesce(:done, done), error = :error, token_limit = :token_limit, progressed_at = now(), {released}
 {held} AND {END_BATCH.applies} RETURNING id
 
 -- name: failures
