@@ -7,6 +7,7 @@ from math import ceil, log2
 import pytest
 from sqlalchemy import text
 
+from shared.domain.batches import Unanswered
 from shared.domain.states import DocumentState
 from tests.integration.test_batch_budgets import PLENTY, unpolled
 from tests.integration.test_batch_lane import (
@@ -201,6 +202,19 @@ async def test_erasure_during_division_cancels_parts(services, library, provider
         await eventually(lambda: blocked(services, 1))
         group.create_task(services.ledger.erasures.start("default", "default"))
         await eventually(lambda: blocked(services, 2))
+
+    parts = "SELECT state, cancelled_at IS NOT NULL FROM batches WHERE root_id IS NOT NULL"
+    assert await rows(services, parts) == [("planned", True)] * 2
+
+
+async def test_cancellation_before_division_reaches_parts(services, library, provider, lane):
+    await prepared(services, library, 4)
+    await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
+    (batch,) = await planned(services, "id")
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
+    claimed = await services.ledger.batches.claim(lane.provider)
+    await services.ledger.shown_batches.cancel("default", batch.id, Unanswered.LATER)
+    await services.ledger.batches.divided(claimed, [], parts=2, error="a reason")
 
     parts = "SELECT state, cancelled_at IS NOT NULL FROM batches WHERE root_id IS NOT NULL"
     assert await rows(services, parts) == [("planned", True)] * 2
