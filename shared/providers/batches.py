@@ -85,7 +85,16 @@ class ProviderBatch:
     @property
     def was_rejected(self) -> bool:
         """Whether no request was executed, because the provider rejected the batch as a whole."""
-        return self.status == "failed" and not (self.done or self.output_file_id or self.error_file_id)
+        return self.status == "failed" and not (self.done or self._has_files)
+
+    @property
+    def has_lost_results(self) -> bool:
+        """Whether the provider executed requests, but has no file with their results."""
+        return self.status == "failed" and self.done > 0 and not self._has_files
+
+    @property
+    def _has_files(self) -> bool:
+        return bool(self.output_file_id or self.error_file_id)
 
 
 @dataclass(frozen=True, slots=True)

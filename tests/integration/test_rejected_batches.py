@@ -164,6 +164,19 @@ async def test_batch_that_breaks_keeps_its_results(services, library, provider, 
     assert await spent(services) == billed(provider)
 
 
+async def test_batch_without_its_results_costs_its_reservation(services, library, provider, lane):
+    await set_budget(services, PLENTY)
+    provider.batch_script(ends="broken", hides_files=True)
+    await prepared(services, library, 2)
+    await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
+    _, held = await amounts(services)
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
+    await until(services, unpolled(lane), "error IS NOT NULL", "failed")
+
+    spent_amount, _ = await amounts(services)
+    assert spent_amount == held
+
+
 async def test_division_keeps_reservations_and_renews_leases(services, library, provider, lane):
     await set_budget(services, PLENTY)
     provider.batch_script(rejected_containing=POISON, names="none")

@@ -65,6 +65,7 @@ class BatchScript:
     done_share: float = 1.0  # part of the lines that is done when a batch expires or is cancelled
     ends: Literal["completed", "expired", "failed", "broken"] = "completed"  # a broken one fails while it runs
     errors: list[dict[str, Any]] = field(default_factory=list)  # errors of a batch that fails
+    hides_files: bool = False  # batches show no files with results
     rejected_containing: str = ""  # a line with this text makes its batch fail
     names: Literal["all", "first", "none"] = "all"  # the lines that the errors of such a batch name
     rejected_above: int = 0  # a batch of more lines fails, and no line is named; 0: no limit
@@ -471,8 +472,8 @@ class BatchEndpoints:
             "input_file_id": batch.input_file_id,
             "completion_window": batch.completion_window,
             "status": batch.status,
-            "output_file_id": batch.output_file_id,
-            "error_file_id": batch.error_file_id,
+            "output_file_id": None if self.script.hides_files else batch.output_file_id,
+            "error_file_id": None if self.script.hides_files else batch.error_file_id,
             "created_at": int(batch.created),
             "expires_at": int(batch.created) + 86_400,
             "request_counts": counted,

@@ -364,6 +364,10 @@ class BatchLane:
         if known.was_rejected:
             await self._rejected(batch, known)
             return
+        if known.has_lost_results:
+            reason = "the provider failed the batch after some requests, and shows no results"
+            await self.batches.ended(batch, unanswered=Unanswered.UNKNOWN, error=reason)
+            return
         await self.batches.ended(
             batch,
             output_file_id=known.output_file_id,
