@@ -47,7 +47,7 @@ class BatchError:
     """An error of a batch that the provider has failed as a whole.
 
     Args:
-        code: the provider's code; None if it has none, or one that is not a word.
+        code: the provider's code; None without a code, and if the code is not a word.
         message: the provider's message, which may contain an organisation or a part of the key: do not show it.
         line: number of the line in the input file, from 1; None if the provider names none.
     """

@@ -300,7 +300,7 @@ async def test_batch_that_breaks_was_not_rejected():
     assert (batch.status, batch.was_rejected, batch.done) == ("failed", False, 4)
 
 
-def test_code_that_is_no_word_is_not_shown():
+def test_invalid_code_is_not_shown():
     errors = {"data": [{"code": "Your org-x has", "message": None, "line": True}, "odd", {}]}
     assert _errors(errors) == (BatchError(None, "", None), BatchError(None, "", None))
     assert _errors("odd") == ()

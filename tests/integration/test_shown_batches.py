@@ -109,7 +109,7 @@ async def test_other_tenant_and_reader_cannot_cancel(services, settings, library
     assert await rows(services, "SELECT 1 FROM batches WHERE cancelled_at IS NOT NULL") == []
 
 
-async def test_probe_is_no_batch_of_tenant(client, services, lane):
+async def test_probe_is_hidden_from_tenant(client, services, lane):
     (probe,) = await rows(services, "SELECT id FROM batches")
 
     assert (await listed(client)).items == []

@@ -48,7 +48,7 @@ def test_batches_are_listed_by_state_and_job(capsys, monkeypatch, server):
 
     assert code == 0
     assert all(part in out for part in (BATCH["id"], "running", "18,250", "11,400", "66.9 MB", "70 min"))
-    assert server.requests == [("GET", "/v1/batches", {"state": "running", "job": "1"})]
+    assert server.requests == [("GET", "/v1/batches", {"limit": "200", "state": "running", "job": "1"})]
 
 
 def test_batch_is_shown_with_next_step(capsys, monkeypatch, server):

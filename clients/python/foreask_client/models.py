@@ -336,7 +336,7 @@ class Batch(Model):
     """Requests for the questions of chunks, which the provider's batch API answers within a day.
 
     `part_of` is the rejected batch whose requests were divided. `done` requests have a result at the provider, and
-    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost are those of stored results.
+    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost include stored results only.
     """
 
     id: str
