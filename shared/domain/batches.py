@@ -34,6 +34,7 @@ class Batch:
         file_id: the provider's input file; None before the upload.
         provider_id: the provider's id of the batch; None until it is known.
         output_bytes: collected part of the output file; `error_bytes` likewise.
+        settled: number of lines with an outcome, or that were moved to another batch.
         done: number of requests with a result at the last poll.
         since_tried: time since a create whose result is unknown; None if there is none.
         since_added: time since the last line was planned.
@@ -56,6 +57,7 @@ class Batch:
     error_file_id: str | None
     output_bytes: int
     error_bytes: int
+    settled: int
     done: int
     unanswered: Unanswered
     error: str | None

@@ -347,7 +347,7 @@ async def test_stale_claim_changes_nothing(services, library, lane):
         batches.started(stale, "batch", poll_after=HOUR),
         batches.polled(stale, 1, poll_after=HOUR),
         batches.ended(stale),
-        batches.divided(stale, [], parts=2, error="a reason"),
+        batches.divide(stale, [], 1),
         batches.finish(stale, None),
         batches.drop_lines(stale, [1]),
         batches.settle(stale, [], output_bytes=1, error_bytes=1),

@@ -103,7 +103,7 @@ async def test_unnamed_poisonous_line_is_isolated_by_halving(services, library, 
     stats = provider.batch_stats("number")
     assert await states(services) == {DocumentState.READY}
     assert failed == sorted(failed, reverse=True)
-    assert failed[::-1] == [1, *failed[-2::-1]]
+    assert failed[-1] == 1
     assert len(failed) <= 1 + ceil(log2(600))
     assert (stats["lines"], stats["lines_twice"], stats["second_batches"]) == (599, 0, 0)
     assert provider.stats()["calls"] == 1
@@ -211,13 +211,15 @@ async def test_erasure_during_division_cancels_parts(services, library, provider
     claimed = await services.ledger.batches.claim(lane.provider)
     async with asyncio.TaskGroup() as group, services.database.begin() as dividing:
         await dividing.execute(LOCK, {"id": batch.id})
-        group.create_task(services.ledger.batches.divided(claimed, [], parts=2, error="a reason"))
+        group.create_task(services.ledger.batches.divide(claimed, [], 2))
         await eventually(lambda: blocked(services, 1))
         group.create_task(services.ledger.erasures.start("default", "default"))
         await eventually(lambda: blocked(services, 2))
 
-    parts = "SELECT state, cancelled_at IS NOT NULL FROM batches WHERE root_id IS NOT NULL"
-    assert await rows(services, parts) == [("planned", True)] * 2
+    assert await planned(services, "state, lines, cancelled_at IS NOT NULL") == [
+        ("running", 4, True),
+        ("planned", 2, True),
+    ]
 
 
 async def test_cancellation_before_division_reaches_parts(services, library, provider, lane):
@@ -227,10 +229,29 @@ async def test_cancellation_before_division_reaches_parts(services, library, pro
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
     claimed = await services.ledger.batches.claim(lane.provider)
     await services.ledger.shown_batches.cancel("default", batch.id, Unanswered.LATER)
-    await services.ledger.batches.divided(claimed, [], parts=2, error="a reason")
+    assert await services.ledger.batches.divide(claimed, [], 2)
 
-    parts = "SELECT state, cancelled_at IS NOT NULL FROM batches WHERE root_id IS NOT NULL"
-    assert await rows(services, parts) == [("planned", True)] * 2
+    assert await planned(services, "state, lines, cancelled_at IS NOT NULL") == [
+        ("running", 4, True),
+        ("planned", 2, True),
+    ]
+
+
+async def test_killed_division_is_continued(services, library, provider, lane):
+    provider.batch_script(rejected_containing=POISON)
+    await prepared(services, library, 6)
+    await until(services, unpolled(lane), "tenant IS NOT NULL", "running")
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
+    claimed = await services.ledger.batches.claim(lane.provider)
+    await services.ledger.batches.divide(claimed, [], 2)  # from now on, the provider's numbers name other lines
+    await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'running'")
+    await settled(services, lane)
+
+    first, *_ = await planned(services, "state, lines, settled")
+    assert first == ("failed", 6, 6)
+    assert [bool(chunk.error) for chunk in await chunks(services, "error")].count(True) == 1
+    assert provider.batch_stats("number")["lines"] == 5
+    assert provider.stats()["calls"] == 0
 
 
 async def test_cancelled_batch_is_not_divided(services, library, provider, lane):

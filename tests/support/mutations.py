@@ -693,7 +693,13 @@ BUGS = (
         "the numbers of another file make lines fail",
         REJECTED + "test_numbers_of_another_file_name_no_line",
         "shared/ingest/batches/lane.py",
-        (('named.keys() if known.input_file_id in ("", batch.file_id) else ()', "named.keys()"),),
+        (('known.input_file_id in ("", batch.file_id) and not batch.settled', "not batch.settled"),),
+    ),
+    Bug(
+        "numbers count the lines that a killed division has left",
+        REJECTED + "test_killed_division_is_continued",
+        "shared/ingest/batches/lane.py",
+        ((" and not batch.settled", ""),),
     ),
     Bug(
         "a named line stays in its batch",
@@ -717,13 +723,13 @@ BUGS = (
         "divisions of a batch that always fails do not end early",
         "tests/unit/test_batch_rejections.py::test_many_failures_of_one_root_end_divisions",
         "shared/ingest/batches/rejections.py",
-        (("is_last = failures >= MOST_FAILURES", "is_last = False"),),
+        (("failures >= MOST_FAILURES or ", ""),),
     ),
     Bug(
         "a rejected batch is sent again as a whole",
         "tests/unit/test_batch_rejections.py::test_halving_isolates_line_within_log2_rounds",
         "shared/ingest/batches/rejections.py",
-        (("max(2, min_lines) else 2)", "max(2, min_lines) else 1)"),),
+        (("ceil(others / 2)", "others - 1"),),
     ),
     Bug(
         "a line that a cancelled batch did not execute uses up an attempt",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.ingest.batches.rejections import MOST_FAILURES, MOST_REFUSED, Verdict, decide
+from shared.ingest.batches.rejections import MOST_FAILURES, MOST_LINES, MOST_REFUSED, Verdict, decide
 
-HALVED, LIVE = Verdict((), 2), Verdict((), 0)
+HALVED, LIVE = Verdict((), 300), Verdict((), 0)
 
 
 def decided(named=(), *, lines=600, min_lines=1, failures=1):
@@ -12,8 +12,8 @@ def decided(named=(), *, lines=600, min_lines=1, failures=1):
 
 
 def test_named_lines_fail_and_others_stay_together():
-    assert decided([600]) == Verdict((600,), 1)
-    assert decided([7, 3]) == Verdict((3, 7), 1)
+    assert decided([600]) == Verdict((600,), 599)
+    assert decided([7, 3]) == Verdict((3, 7), 598)
 
 
 def test_named_line_alone_fails_by_its_error():
@@ -32,7 +32,7 @@ def test_small_batch_is_generated_live(lines, min_lines):
 
 @pytest.mark.parametrize(("lines", "min_lines"), [(2, 1), (500, 500)])
 def test_batch_of_minimum_size_is_halved(lines, min_lines):
-    assert decided(lines=lines, min_lines=min_lines) == HALVED
+    assert decided(lines=lines, min_lines=min_lines) == Verdict((), lines // 2)
 
 
 def test_many_failures_of_one_root_end_divisions():
@@ -44,17 +44,22 @@ def test_many_failures_of_one_root_end_divisions():
 def test_most_named_lines_fail_in_one_transaction():
     verdict = decided(range(2, 5_000), lines=50_000)
 
-    assert verdict == Verdict(tuple(range(2, MOST_REFUSED + 2)), 1)
+    assert verdict == Verdict(tuple(range(2, MOST_REFUSED + 2)), MOST_LINES)
 
 
 @pytest.mark.parametrize("poisonous", [1, 2, 300, 599, 600])
 def test_halving_isolates_line_within_log2_rounds(poisonous):
     lines, rounds = list(range(1, 601)), 0
     while len(lines) > 1:
-        assert decided(lines=len(lines), failures=rounds + 1) == HALVED
-        half = (len(lines) + 1) // 2
+        half = decided(lines=len(lines), failures=rounds + 1).part_lines
         lines = next(part for part in (lines[:half], lines[half:]) if poisonous in part)
         rounds += 1
 
     assert lines == [poisonous]
     assert rounds <= 10
+
+
+def test_part_is_moved_in_one_transaction():
+    assert decided(lines=50_000) == Verdict((), MOST_LINES)
+    assert decided([7], lines=50_000) == Verdict((7,), MOST_LINES)
+    assert decided(lines=9_999) == Verdict((), MOST_LINES)

@@ -392,26 +392,32 @@ class BatchLane:
             await self._divide(batch, known, error)
 
     async def _divide(self, batch: Batch, known: ProviderBatch, error: str) -> None:
-        """End a rejected batch: the lines that the provider names fail, and others are divided into new batches."""
+        """End a rejected batch: the lines that the provider names fail, and others are moved to new batches.
+
+        Each new batch is complete when it is committed. After a kill, the remaining lines are divided in the same way.
+        """
         named = {each.line: each for each in known.errors if each.line is not None}
+        # Numbers count the lines of the file: of another file, or after lines were moved, they name other lines.
+        is_numbered = known.input_file_id in ("", batch.file_id) and not batch.settled
         verdict = rejections.decide(
-            named.keys() if known.input_file_id in ("", batch.file_id) else (),
+            named.keys() if is_numbered else (),
             lines=batch.lines,
             min_lines=self.terms.min_lines,
             failures=1 + await self.batches.failures(batch),
         )
-        refused = await self.batches.numbered(batch, verdict.refused)
-        if verdict.parts:
+        lines = await self.batches.numbered(batch, verdict.refused)
+        refused = [
+            of_lines.failed(line, batch.model, self.api.rejection(named[number])) for number, line in lines.items()
+        ]
+        if verdict.part_lines:
             await self.batches.renew_leases(batch)
-        await self.batches.divided(
-            batch,
-            [of_lines.failed(line, batch.model, self.api.rejection(named[number])) for number, line in refused.items()],
-            parts=verdict.parts,
-            error=error,
-        )
+        is_left = await self.batches.divide(batch, refused, verdict.part_lines)
+        while is_left and verdict.part_lines:
+            is_left = await self.batches.divide(batch, [], verdict.part_lines)
+        await self.batches.ended(batch, unanswered=Unanswered.LIVE, error=error)
         metrics.SETTLED.labels("generate", "dead").inc(len(refused))
         self.wakeups.wake("index")  # the text of a line without questions is complete
-        log.warning("batch.divided", refused=len(refused), parts=verdict.parts)
+        log.warning("batch.divided", refused=len(refused), part_lines=verdict.part_lines)
 
     async def _over_limit(self, batch: Batch, error: str, limit: int) -> None:
         """End a batch that exceeds the provider's limit of enqueued tokens: its lines go to smaller ones."""

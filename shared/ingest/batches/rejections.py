@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import ceil
 
-MOST_REFUSED = 500  # lines that are settled together with the division, in one transaction
-# A poisonous line among 50,000 fails 17 batches. After so many failures of batches with the same root the lines are not
+MOST_REFUSED = 500  # lines that are settled in one transaction
+MOST_LINES = 5_000  # of a part, which are moved in one transaction
+# A poisonous line among 50,000 fails 14 batches. After so many failures of batches with the same root the lines are not
 # the reason, and are generated live.
 MOST_FAILURES = 64
 
@@ -21,11 +23,11 @@ class Verdict:
 
     Args:
         refused: numbers of the lines that fail by their own error, from 1.
-        parts: number of batches into which the other lines are divided; 0: they are generated live.
+        part_lines: number of lines of each batch into which the others are divided; 0: they are generated live.
     """
 
     refused: tuple[int, ...]
-    parts: int
+    part_lines: int
 
 
 def decide(named: Collection[int], *, lines: int, min_lines: int, failures: int) -> Verdict:
@@ -40,10 +42,11 @@ def decide(named: Collection[int], *, lines: int, min_lines: int, failures: int)
         failures: number of failed batches with the same root, including this one.
     """
     refused = tuple(sorted(named))[:MOST_REFUSED] if _are_reasons(named, lines) else ()
-    is_last = failures >= MOST_FAILURES
-    if refused:
-        return Verdict(refused, 0 if is_last or len(refused) == lines else 1)
-    return Verdict((), 0 if is_last or lines < max(2, min_lines) else 2)
+    others = lines - len(refused)
+    if failures >= MOST_FAILURES or (not refused and lines < max(2, min_lines)):
+        return Verdict(refused, 0)
+    most = others if refused else ceil(others / 2)
+    return Verdict(refused, min(most, MOST_LINES))
 
 
 def _are_reasons(named: Collection[int], lines: int) -> bool:

@@ -231,8 +231,17 @@ class Batches:
             error: reason why the batch has failed.
             token_limit: the provider's limit of enqueued tokens, if that is the reason.
         """
-        files = {"output_file_id": output_file_id, "error_file_id": error_file_id}
-        await self._change(SQL.ended, batch, **_end(unanswered, error), **files, done=done, token_limit=token_limit)
+        await self._change(
+            SQL.ended,
+            batch,
+            output_file_id=output_file_id,
+            error_file_id=error_file_id,
+            done=done,
+            unanswered=unanswered.value,
+            error=error,
+            token_limit=token_limit,
+            after=timedelta(),
+        )
 
     async def failures(self, batch: Batch) -> int:
         """Return the number of batches with the same root that have failed before."""
@@ -249,27 +258,30 @@ class Batches:
                 last = (await connection.execute(SQL.renew_leases, parameters)).scalar_one()
 
     @again_after_collision
-    async def divided(self, batch: Batch, refused: Sequence[FailedAttempt], *, parts: int, error: str) -> None:
-        """End a batch that the provider has rejected, settle refused lines, and move the others to new batches.
+    async def divide(self, batch: Batch, refused: Sequence[FailedAttempt], lines: int) -> bool:
+        """Settle refused lines of a rejected batch, and move the next ones to a new batch, which is due at once.
 
         Args:
-            batch: the claimed batch.
+            batch: the claimed batch, which the provider has ended.
             refused: outcomes of lines that are the reason.
-            parts: number of new batches for the other lines, with evenly as many; 0: their next attempt is a live call.
-            error: reason of the rejection.
+            lines: number of lines to be moved.
+
+        Returns:
+            Whether more lines are left.
 
         Raises:
             LeaseLost: another process has claimed the batch; nothing is committed.
         """
-        files = dict.fromkeys(("output_file_id", "error_file_id", "done", "token_limit"))
+        parameters = {"id": batch.id, "part": uuid4(), "limit": lines}
         async with self._database.begin() as connection:
-            await _require(connection, SQL.ended, batch, _end(Unanswered.LIVE, error) | files)
+            await _require(connection, SQL.lock_running, batch)
             if refused:
                 await _settle_lines(connection, batch, refused)
-            if parts:
-                await connection.execute(SQL.divide, {"id": batch.id, "ids": [uuid4() for _ in range(parts)]})
-            await connection.execute(SQL.count_settled, {"id": batch.id})
+            if lines:
+                await connection.execute(SQL.divide, parameters)
+            left: int = (await connection.execute(SQL.count_settled, {"id": batch.id})).scalar_one()
             await book_outcomes(connection, self._terms, refused)
+        return left > 0
 
     async def finish(self, batch: Batch, error: str | None) -> None:
         """Finish a batch whose lines are all settled."""
@@ -389,10 +401,6 @@ async def _require(
 
 def _held(batch: Batch) -> dict[str, Any]:
     return {"id": batch.id, "token": batch.token}
-
-
-def _end(unanswered: Unanswered, error: str | None) -> dict[str, Any]:
-    return {"unanswered": unanswered.value, "error": error, "after": timedelta()}
 
 
 def _billed(outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> dict[str, int]:

@@ -67,7 +67,7 @@ WHERE b.id = (SELECT b.id FROM batches b
                      OR b.created_at <= now() - CAST(:lines_lease AS interval))
               ORDER BY b.due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING b.id, b.tenant, b.model, b.state, b.lines, b.bytes, b.created_at, b.file_id, b.provider_id,
-          b.output_file_id, b.error_file_id, b.output_bytes, b.error_bytes, b.done, b.unanswered, b.error,
+          b.output_file_id, b.error_file_id, b.output_bytes, b.error_bytes, b.settled, b.done, b.unanswered, b.error,
           now() - b.tried_at AS since_tried, now() - b.added_at AS since_added,
           now() - b.submitted_at AS since_submitted, now() - b.progressed_at AS since_progress,
           b.cancelled_at IS NOT NULL AS cancelled, b.provider <> :provider AS foreign, b.lease_token AS token
@@ -201,24 +201,28 @@ WITH next AS MATERIALIZED (
 )
 SELECT max(token) FROM next
 
+-- name: lock_running
+-- Lock a batch that the provider has.
+SELECT id FROM batches {held} AND state = {BatchState.RUNNING} FOR UPDATE
+
 -- name: divide
--- Move the lines of a batch to new batches, in their order and with evenly as many. A cancellation applies to these, too.
-WITH numbered AS MATERIALIZED (
-    SELECT token, ((row_number() OVER (ORDER BY token) - 1) * cardinality(CAST(:ids AS uuid[]))
-                   / count(*) OVER ())::int + 1 AS part
-    FROM batch_lines WHERE batch_id = :id
+-- Move the first lines of a batch to a new one, which has the same cancellation.
+WITH next AS MATERIALIZED (
+    SELECT token FROM batch_lines WHERE batch_id = :id ORDER BY token LIMIT :limit
 ), made AS (
     INSERT INTO batches (id, root_id, tenant, provider, model, state, lines, bytes, job_ids, cancelled_at)
-    SELECT (CAST(:ids AS uuid[]))[p.part], coalesce(b.root_id, b.id), b.tenant, b.provider, b.model,
-           {DIVIDE_BATCH.target}, p.lines, b.bytes * p.lines / greatest(b.lines, 1), b.job_ids, b.cancelled_at
-    FROM batches b CROSS JOIN (SELECT part, count(*) AS lines FROM numbered GROUP BY part) p WHERE b.id = :id
+    SELECT :part, coalesce(b.root_id, b.id), b.tenant, b.provider, b.model, {DIVIDE_BATCH.target}, n.lines,
+           b.bytes * n.lines / greatest(b.lines, 1), b.job_ids, b.cancelled_at
+    FROM batches b CROSS JOIN (SELECT count(*) AS lines FROM next) n WHERE b.id = :id AND n.lines > 0
 )
-UPDATE batch_lines l SET batch_id = (CAST(:ids AS uuid[]))[n.part] FROM numbered n WHERE l.token = n.token
+UPDATE batch_lines l SET batch_id = :part FROM next n WHERE l.token = n.token
 
 -- name: count_settled
--- Count the lines that a batch does not have any more.
-UPDATE batches b SET settled = b.lines - (SELECT count(*)::int FROM batch_lines l WHERE l.batch_id = b.id)
+-- Count the lines that a batch does not have any more; return the number of the others.
+UPDATE batches b SET settled = b.lines - n.lines
+FROM (SELECT count(*)::int AS lines FROM batch_lines WHERE batch_id = :id) n
 WHERE b.id = :id
+RETURNING n.lines
 
 -- part: sent
 -- Lines with the earlier costs of their chunks.
