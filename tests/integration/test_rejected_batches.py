@@ -37,7 +37,7 @@ __all__ = ["lane", "unprobed"]
 POISON = "number 3 "
 LOCK = text("SELECT id FROM batches WHERE id = :id FOR UPDATE")
 BLOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-OF_TENANT = "FROM batches WHERE tenant IS NOT NULL ORDER BY created_at, lines DESC, state"
+OF_TENANT = "FROM batches WHERE tenant IS NOT NULL ORDER BY lines DESC, state"
 
 
 async def planned(services, columns="state, lines"):
