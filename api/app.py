@@ -26,6 +26,7 @@ from api.progress.status import status_event
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
+    batches,
     budgets,
     builds,
     calibration,
@@ -91,6 +92,7 @@ _TAGS = [
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
+    {"name": "batches", "description": "Requests to the provider's batch API, which cost less and take up to a day."},
     {"name": "jobs", "description": "Long work with progress: loads, reindexes, builds, evaluations and erasures."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
@@ -121,6 +123,7 @@ _PARTS = (
     usage,
     budgets,
     events,
+    batches,
     jobs,
     keys,
     me,

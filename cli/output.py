@@ -8,6 +8,7 @@ from typing import Any
 
 from foreask_client import (
     Answer,
+    Batch,
     Budget,
     Build,
     Chunk,
@@ -442,6 +443,55 @@ def print_job(console: Console, job: Job) -> None:
     for sentence in (job.message, job.error):
         if sentence:
             say(console, sentence)
+
+
+_NEXT_OF_BATCH = {
+    "planning": "Chunks are added until no further one arrives for a while, or the batch is full.",
+    "planned": "Its file is uploaded next.",
+    "creating": "The provider has its file, and is asked to start it.",
+    "running": "The provider works on it, for up to 24 hours.",
+    "collecting": "Its results are being stored.",
+}
+_CANCELLED = "It is being cancelled: results that the provider has by then are stored."
+
+
+def batches_table(batches: Iterable[Batch]) -> Table:
+    table = _table("id", "state", "requests", "at the provider", "settled", "size", "age", "cost")
+    for batch in batches:
+        cost = "" if batch.cost is None else _cost(batch.cost)
+        counts = (f"{number:,}" for number in (batch.lines, batch.done, batch.settled))
+        size = f"{batch.bytes / 1e6:,.1f} MB"
+        table.add_row(batch.id, _state_of_batch(batch), *counts, size, duration(batch.age_seconds), cost)
+    return table
+
+
+def _state_of_batch(batch: Batch) -> str:
+    return "being cancelled" if batch.cancelled_at and not batch.ended_at else batch.state
+
+
+def print_provider_batch(console: Console, batch: Batch) -> None:
+    """Print a batch with its provider's id, jobs and costs, and with its next step or the reason of its failure."""
+    console.print(batches_table([batch]))
+    lines = {
+        "model": batch.model,
+        "provider's batch": batch.provider_id or "",
+        "part of": batch.part_of or "",
+        "jobs": ", ".join(batch.jobs),
+        "tokens": f"{batch.prompt_tokens:,} + {batch.completion_tokens:,}" if batch.prompt_tokens else "",
+    }
+    for name, value in lines.items():
+        if value:
+            say(console, f"{name}: {value}")
+    for sentence in (batch.error, next_of_batch(batch)):
+        if sentence:
+            say(console, sentence)
+
+
+def next_of_batch(batch: Batch) -> str | None:
+    """Return the next step of a batch; None if it has ended."""
+    if batch.cancelled_at and batch.state in ("planning", "planned", "creating", "running"):
+        return _CANCELLED
+    return _NEXT_OF_BATCH.get(batch.state)
 
 
 def print_gate(console: Console, report: Json) -> None:

@@ -347,6 +347,7 @@ async def test_stale_claim_changes_nothing(services, library, lane):
         batches.started(stale, "batch", poll_after=HOUR),
         batches.polled(stale, 1, poll_after=HOUR),
         batches.ended(stale),
+        batches.divide(stale, [], 1),
         batches.finish(stale, None),
         batches.drop_lines(stale, [1]),
         batches.settle(stale, [], output_bytes=1, error_bytes=1),
@@ -391,15 +392,6 @@ async def test_configured_token_limit_is_never_exceeded(services, library, provi
 
     assert await rows(services, "SELECT DISTINCT state FROM batches WHERE tenant IS NOT NULL") == [("done",)]
     assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) >= 4
-
-
-async def test_failed_batch_is_sent_again_then_live(services, library, provider, lane):
-    errors = [{"code": "a_code", "message": "for a reason", "line": None, "param": None}]
-    provider.batch_script(ends="failed", errors=errors)
-    await prepared(services, library)
-    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
-    failed = await rows(services, "SELECT state, error FROM batches WHERE tenant IS NOT NULL")
-    assert failed == [("failed", "the provider failed the batch: a_code: for a reason")] * 2
 
 
 async def test_stalled_batch_is_cancelled_and_its_results_kept(services, library, provider, lane):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from api.schemas.batches import BatchView
 from api.schemas.builds import BuildView
 from api.schemas.collections import CollectionView
 from api.schemas.common import example_of
@@ -33,6 +34,10 @@ def accepted_question(**changes: Any) -> dict[str, Any]:
 
 def answer(**changes: Any) -> dict[str, Any]:
     return example_of(QueryReply) | changes
+
+
+def batch(**changes: Any) -> dict[str, Any]:
+    return example_of(BatchView) | changes
 
 
 def page(*items: dict[str, Any], next_cursor: str | None = None) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them.
+// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them; and the
+// batches of loads in the batch lane.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
+import { batches, readBatches } from "../parts/batches.js";
 import { ago, count, duration, money, plural } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
@@ -36,7 +38,7 @@ async function poll() {
   const now = visit;
   if (!document.hidden) {
     try {
-      const page = await get("/v1/jobs");
+      const [page] = await Promise.all([get("/v1/jobs"), readBatches()]);
       jobs.items = page.items;
       if (!jobs.older.length) jobs.next = page.next_cursor;
       jobs.problem = null;
@@ -81,6 +83,7 @@ export function view() {
     <h2>Jobs</h2>
     ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code> and a reindex start one.</p>`}
     ${next ? html`<button @click=${more}>Show older jobs</button>` : nothing}
+    ${batches()}
   </section>`;
 }
 

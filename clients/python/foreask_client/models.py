@@ -332,6 +332,35 @@ class Job(Model):
     ended_at: datetime | None
 
 
+class Batch(Model):
+    """Requests for the questions of chunks, which the provider's batch API answers within a day.
+
+    `part_of` is the rejected batch whose requests were divided. `done` requests have a result at the provider, and
+    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost include stored results only.
+    """
+
+    id: str
+    part_of: str | None
+    state: str
+    model: str
+    jobs: list[str]
+    lines: int
+    settled: int
+    done: int
+    bytes: int
+    provider_id: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+    age_seconds: int
+    error: str | None
+    created_at: datetime
+    submitted_at: datetime | None
+    progressed_at: datetime
+    cancelled_at: datetime | None
+    ended_at: datetime | None
+
+
 class Key(Model):
     """A key, without the key itself."""
 

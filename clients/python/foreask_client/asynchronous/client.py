@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.asynchronous.batches import BatchesApi
 from foreask_client.asynchronous.budgets import BudgetsApi
 from foreask_client.asynchronous.builds import BuildsApi
 from foreask_client.asynchronous.collections import CollectionsApi
@@ -20,6 +21,7 @@ class AsyncClient(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

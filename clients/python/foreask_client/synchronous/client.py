@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.synchronous.batches import BatchesApi
 from foreask_client.synchronous.budgets import BudgetsApi
 from foreask_client.synchronous.builds import BuildsApi
 from foreask_client.synchronous.collections import CollectionsApi
@@ -20,6 +21,7 @@ class Client(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,
