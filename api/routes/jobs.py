@@ -69,7 +69,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List jobs, newest first: loads, reindexes, builds, evaluations and erasures."""
+    """List jobs, newest first: loads, reindexes, builds, evaluations, gates, verifications, erasures."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))

@@ -47,6 +47,7 @@ class JobView(ReplyModel):
         done=640,
         total=1250,
         documents={"queued": 600, "searchable": 10, "ready": 639, "failed": 1},
+        points=None,
         eta_seconds=95,
         cost=0.0412,
         message=None,
@@ -55,16 +56,22 @@ class JobView(ReplyModel):
         ended_at=None,
     )
 
-    id: UUID = Field(description="Id of the job; for a build, an evaluation or an erasure the id of its own")
+    id: UUID = Field(description="Id of the job; for other kinds than loads and reindexes the id of its own")
     kind: JobKind
     state: JobState = Field(description="`done_with_errors`: some of its documents are degraded or failed")
     collection: str | None = Field(description="null for the erasure of a tenant or a document")
     pause_reason: PauseReason | None
     closed: bool = Field(description="Whether the client of a load has said that no more documents follow")
-    done: int = Field(description="Number of finished parts out of `total`: documents, or queries of an evaluation")
+    done: int = Field(
+        description="Number of finished parts out of `total`: documents, or queries of an evaluation. A gate or a"
+        " verification compares all points first"
+    )
     total: int
     documents: dict[DocumentState, int] = Field(
         description="Its documents by state. A document counts for the job that changed it last"
+    )
+    points: int | None = Field(
+        description="Number of compared points of a gate or a verification; null for other kinds"
     )
     eta_seconds: int | None = Field(
         description="Time for the remaining documents at the rate of the last minute; null if none finished then"
@@ -96,6 +103,7 @@ def view(job: Job, cost: float | None) -> JobView:
         done=job.done,
         total=job.total,
         documents=dict(job.documents),
+        points=job.points,
         eta_seconds=None if job.eta is None else round(job.eta.total_seconds()),
         cost=cost,
         message=_message(job),

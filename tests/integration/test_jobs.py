@@ -8,10 +8,13 @@ from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
 from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
+from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
+from shared.domain.verification import VerificationCounts
 from shared.ledger.documents.open_jobs import hold_load
+from shared.ledger.runs.gates import GateRequest
 from tests.integration.test_interleavings import run
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, running, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 BROKEN_PDF = "%PDF-1.7 this is not a PDF"
@@ -362,6 +365,58 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     only = JobPage.model_validate_json((await client.get("/v1/jobs", params={"kind": "load"})).content)
     assert [str(job.id) for job in only.items] == [load]
     await act(client, build_id, "pause", 409)
+
+
+async def filled_build(client, services):
+    """Fill a build next to the live one with two documents; return it."""
+    for name in ("a.md", "b.md"):
+        await upload(client, name)
+    await work(services)
+    begun = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
+    assert begun.status_code == 201, begun.text
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    return await services.ledger.builds.get("default", "default", 2)
+
+
+async def test_gate_and_verification_are_jobs_with_progress(client, services, library, provider):
+    build = await filled_build(client, services)
+    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
+    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
+    claim = await services.ledger.runs.claim([RunKind.GATE])
+    await services.ledger.gates.save_counts(claim, VerificationCounts(documents=1, points=7))
+    await services.ledger.runs.release(claim)
+
+    jobs = [await shown(client, each.id) for each in (gate, verification)]
+    assert [(job.kind, job.state, job.collection) for job in jobs] == [
+        ("gate", "running", "default"),
+        ("verification", "running", "default"),
+    ]
+    assert [(job.done, job.total, job.points) for job in jobs] == [(1, 2, 7), (0, 2, 0)]
+    for job, route in zip(jobs, ("builds/{number}/gate", "verify"), strict=True):
+        assert (await act(client, job.id, "pause", 409))["detail"].endswith(f"/v1/collections/{{name}}/{route}.")
+
+    async def are_done():
+        return [(await shown(client, job.id)).state for job in jobs] == ["done", "done"]
+
+    async with running(services):
+        await eventually(are_done)
+    for job in [await shown(client, job.id) for job in jobs]:
+        assert (job.done, job.total, job.ended_at is not None) == (2, 2, True)
+        assert job.points > 2
+
+
+async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, provider):
+    build = await filled_build(client, services)
+    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
+    await services.ledger.runs.fail(await services.ledger.runs.claim([RunKind.GATE]), "Qdrant was unavailable.")
+    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
+    await services.ledger.verifications.cancel("default", "default")
+
+    failed, cancelled = [await shown(client, each.id) for each in (gate, verification)]
+    assert (failed.state, failed.error, failed.done) == ("failed", "Qdrant was unavailable.", 0)
+    assert (cancelled.state, cancelled.error) == ("cancelled", None)
 
 
 async def test_erasure_is_listed_and_removes_jobs(client, services, provider):

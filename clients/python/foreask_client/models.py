@@ -313,7 +313,7 @@ class Erasure(Model):
 
 
 class Job(Model):
-    """Long work with progress: a load, a reindex, a build, an evaluation or an erasure."""
+    """Long work with progress, such as a load, a reindex, a build or an evaluation."""
 
     id: str
     kind: str
@@ -324,6 +324,7 @@ class Job(Model):
     done: int
     total: int
     documents: dict[str, int]
+    points: int | None = None
     eta_seconds: int | None
     cost: float | None = None
     message: str | None

@@ -1,7 +1,7 @@
 """Jobs: open, list, pause, resume and cancel them, and record their ends.
 
-Loads and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables, and have
-operations of their own.
+Loads and reindexes have rows of their own. Builds, evaluations, gates, verifications and erasures are listed from their
+own tables, and have operations of their own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
 _OWN_ROUTES = {
     JobKind.BUILD: "/v1/collections/{name}/builds",
     JobKind.EVALUATION: "/v1/collections/{name}/evaluations",
+    JobKind.GATE: "/v1/collections/{name}/builds/{number}/gate",
+    JobKind.VERIFICATION: "/v1/collections/{name}/verify",
     JobKind.ERASURE: "/v1/erasures",
 }
 _PHASES = {f"RunPhase.{phase.name}": f"'{phase}'" for phase in RunPhase}
@@ -199,6 +201,7 @@ def _job(row: RowMapping) -> Job:
         done=done,
         total=total,
         documents=documents,
+        points=row["points"],
         error=row["error"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],
