@@ -18,6 +18,7 @@ from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.progress.feeds import ProgressFeeds
+from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
 from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.schemas.problems import ProblemDetails
@@ -159,7 +160,8 @@ async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
 async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
     costs = await services.ledger.costs.of_jobs(tenant, [job.id for job in jobs])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
-    return [view(job, prices.get(job.id)) for job in jobs]
+    pauses = await pauses_of(jobs, tenant, services)
+    return [view(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
 
 
 def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:

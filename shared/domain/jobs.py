@@ -40,6 +40,21 @@ class PauseReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """The reason why no questions of a running job are generated.
+
+    Args:
+        reason: the reason.
+        sentence: the reason as a sentence.
+        budget_id: the exhausted budget; None if it is another reason.
+    """
+
+    reason: PauseReason
+    sentence: str
+    budget_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job as the API returns it.
 
@@ -52,6 +67,8 @@ class Job:
         total: number of known parts; 0 if unknown.
         documents: its documents by state; only of loads, reindexes and builds.
         points: number of compared points of a gate or a verification; None for other kinds.
+        needs_calls: whether workers make calls for its documents: a load or a reindex with chunks without questions,
+            except in the batch lane.
         eta: time for the open documents at the rate of the last minute; None if nothing is open or nothing finished.
     """
 
@@ -68,4 +85,10 @@ class Job:
     error: str | None
     created_at: datetime
     ended_at: datetime | None
+    needs_calls: bool = False
     eta: timedelta | None = None
+
+    @property
+    def lacks_questions(self) -> bool:
+        """Whether it runs, and the texts of some of its documents are stored but not all of their questions."""
+        return self.state is JobState.RUNNING and self.documents.get(DocumentState.SEARCHABLE, 0) > 0

@@ -27,6 +27,7 @@ class LimitUse:
         in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
             of its capacity.
         flex_pause: remaining pause of calls in the service tier flex, because the provider has no capacity left in it.
+        flex_dry: time since when the provider has refused all calls in this tier; 0 if it serves some.
     """
 
     name: str
@@ -41,3 +42,12 @@ class LimitUse:
     latency: timedelta | None
     in_flight_lowered: bool = False
     flex_pause: timedelta = timedelta()
+    flex_dry: timedelta = timedelta()
+
+    def defers_flex(self, standard_after: timedelta | None) -> bool:
+        """Return whether the provider has no capacity in the tier flex, and its calls wait.
+
+        Args:
+            standard_after: time without capacity after which calls are made in the standard tier; None: never.
+        """
+        return self.flex_pause > timedelta(0) and (standard_after is None or self.flex_dry < standard_after)

@@ -4,9 +4,10 @@ import asyncio
 import json
 from uuid import UUID
 
+import pytest
+
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
-from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
 from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
@@ -227,15 +228,75 @@ async def test_suspect_of_paused_load_is_not_claimed(client, services, provider)
     assert len(await services.ledger.work.claim_documents(1, suspects=True)) == 1
 
 
-async def test_resuming_a_reason_leaves_other_pauses(client, services):
-    by_user, by_budget = await open_load(client), await open_load(client)
-    await services.ledger.jobs.pause("default", by_user, PauseReason.USER)
-    paused = await services.ledger.jobs.pause("default", by_budget, PauseReason.BUDGET)
-    assert (await shown(client, by_budget)).message == "Paused: its budget is used up."
+async def load_without_questions(client, services, documents=1):
+    """Upload documents in a load, whose questions are not generated yet; return the load."""
+    job_id = await open_load(client)
+    for number in range(documents):
+        await upload(client, f"{number}.md", job=job_id)
+    await work(services, "parse", "index")
+    return job_id
 
-    assert await services.ledger.jobs.resume_all("default", PauseReason.BUDGET) == [paused.id]
 
-    assert [(await shown(client, job)).state for job in (by_user, by_budget)] == ["paused", "running"]
+async def set_budget(client, limit, **scope):
+    reply = await client.put("/v1/budgets", json={"period": "total", "unit": "tokens", "limit": limit, **scope})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+@pytest.mark.parametrize("scope", ["tenant", "collection", "job_id"])
+async def test_running_job_names_its_exhausted_budget(client, services, provider, scope):
+    job_id = await load_without_questions(client, services)
+    of = {} if scope == "tenant" else {scope: {"collection": "default", "job_id": job_id}[scope]}
+    budget = await set_budget(client, 5, **of)
+    await work(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.pause_reason, str(job.budget_id)) == ("running", "budget", budget["id"])
+    assert job.message.startswith("The total budget of 5 tokens")
+    listed = JobPage.model_validate_json((await client.get("/v1/jobs")).content).items
+    assert [each.pause_reason for each in listed] == ["budget"]
+
+    await set_budget(client, 100_000, **of)
+    job = await shown(client, job_id)
+    assert (job.pause_reason, job.budget_id) == (None, None)
+    await work(services)
+    assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
+
+
+async def test_budget_of_others_pauses_no_job(client, services, provider):
+    job_id = await load_without_questions(client, services)
+    other = await open_load(client, collection="other")
+    for scope in ({"collection": "other"}, {"job_id": other}):
+        await set_budget(client, 5, **scope)
+    await run(services, "UPDATE budgets SET spent = most")
+
+    assert [(await shown(client, job)).pause_reason for job in (job_id, other)] == [None, None]
+
+
+async def test_job_with_all_questions_is_not_paused(client, services, provider):
+    job_id = await load_without_questions(client, services)
+    await work(services)
+    await set_budget(client, 5)
+    await run(services, "UPDATE budgets SET spent = most")
+
+    assert (await shown(client, job_id)).pause_reason is None
+
+
+async def test_running_job_names_failing_provider(client, services, provider):
+    job_id = await load_without_questions(client, services, documents=12)
+    assert (await shown(client, job_id)).pause_reason is None
+    provider.script(down=True)
+
+    async def is_paused():
+        await run(services, "UPDATE chunks SET due_at = now() WHERE leased_by IS NULL")
+        await work(services, "generate")
+        return (await shown(client, job_id)).pause_reason == "provider"
+
+    await eventually(is_paused)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.budget_id) == ("running", None)
+    assert job.message.startswith("The provider fails")
 
 
 async def test_cancelled_load_deletes_queued_documents_and_finishes_others(client, services, provider):

@@ -320,6 +320,7 @@ class Job(Model):
     state: str
     collection: str | None
     pause_reason: str | None
+    budget_id: str | None = None
     closed: bool
     done: int
     total: int

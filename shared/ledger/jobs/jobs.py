@@ -6,7 +6,6 @@ own tables, and have operations of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -133,11 +132,6 @@ class Jobs:
         """Resume a paused job, whatever the reason of its pause; raises as `pause`."""
         return await self._change(tenant, job_id, JobState.RUNNING, SQL.resume)
 
-    async def resume_all(self, tenant: str, reason: PauseReason) -> Sequence[UUID]:
-        """Resume all jobs of a tenant that were paused by a reason; return their ids."""
-        rows = await self._database.rows(SQL.resume_all, {"tenant": tenant, "reason": reason})
-        return [row["id"] for row in rows]
-
     async def cancel(self, tenant: str, job_id: UUID) -> Job:
         """Cancel a job: it accepts no more documents, its queued documents are discarded, and the others finish.
 
@@ -202,6 +196,7 @@ def _job(row: RowMapping) -> Job:
         total=total,
         documents=documents,
         points=row["points"],
+        needs_calls=row["needs_calls"],
         error=row["error"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],

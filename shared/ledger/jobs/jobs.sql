@@ -80,7 +80,9 @@ SELECT p.id, p.kind, p.state, p.collection, p.pause_reason, p.closed_at, p.creat
                           WHERE c.counted = p.counted AND c.part = p.source AND {exists:c}))::bigint AS total,
        coalesce(p.documents, (SELECT jsonb_object_agg(c.state, c.rows) FROM counters c
                               WHERE c.counted = p.counted AND c.part = p.part AND {exists:c}), '{}') AS documents,
-       f.rows AS finished, f.since, p.points
+       f.rows AS finished, f.since, p.points,
+       EXISTS (SELECT 1 FROM jobs j JOIN chunks w ON {is_in_live_job_lane:w j}
+               WHERE j.id = p.id AND j.ended_at IS NULL AND {TO_GENERATE:w}) AS needs_calls
 FROM chosen p LEFT JOIN finished f ON f.counted = p.counted AND f.part = p.part
 ORDER BY p.created_at DESC, p.id DESC
 
@@ -114,11 +116,6 @@ UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = :reason WHERE id = :id AND {PAU
 -- name: resume
 -- Resume a job.
 UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL WHERE id = :id AND {RESUME_JOB.applies} RETURNING id
-
--- name: resume_all
--- Resume the jobs of a tenant that were paused by a reason.
-UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL
-WHERE tenant = :tenant AND pause_reason = :reason AND {RESUME_JOB.applies} RETURNING id
 
 -- name: cancel
 -- Cancel a job.
