@@ -17,6 +17,7 @@ from shared.ledger.runs.gates import GateRequest
 from tests.integration.test_interleavings import run
 from tests.support.api import as_tenant, calling, running, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
+from workers.scheduler import forget_jobs
 
 BROKEN_PDF = "%PDF-1.7 this is not a PDF"
 
@@ -478,6 +479,56 @@ async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, librar
     failed, cancelled = [await shown(client, each.id) for each in (gate, verification)]
     assert (failed.state, failed.error, failed.done) == ("failed", "Qdrant was unavailable.", 0)
     assert (cancelled.state, cancelled.error) == ("cancelled", None)
+
+
+async def ended_load(client, services, name):
+    """Return a load with one finished document that ended 91 days ago."""
+    job_id = await open_load(client)
+    await upload(client, name, job=job_id)
+    await act(client, job_id, "close")
+    await work(services)
+    await settle(services)
+    await run(services, f"UPDATE jobs SET ended_at = ended_at - interval '91 days' WHERE id = '{job_id}'")
+    return job_id
+
+
+async def test_old_jobs_are_deleted_and_costs_remain(client, services, settings, provider):
+    old, recent = await ended_load(client, services, "a.md"), await ended_load(client, services, "b.md")
+    await run(services, f"UPDATE jobs SET ended_at = ended_at + interval '2 days' WHERE id = '{recent}'")
+    opened = await open_load(client)
+    await set_budget(client, 10**6, job_id=old)
+    costs = await services.ledger.costs.sums("default")
+
+    assert not await forget_jobs(services)
+
+    assert [str(each.id) for each in await services.ledger.jobs.page("default")] == [opened, recent]
+    assert await run(services, "SELECT * FROM budgets") == []
+    assert await services.ledger.costs.sums("default") == costs
+    await upload(client, "a.md", "Another text about the harbour.", job=opened)
+    await work(services)
+    listed = (await client.get("/v1/documents")).json()["items"]
+    assert [each["state"] for each in listed] == ["ready", "ready"]
+
+
+async def test_old_job_with_open_document_is_kept(client, services, provider):
+    old = await ended_load(client, services, "a.md")
+    await open_load(client)
+    await run(services, "UPDATE documents SET state = 'queued'")  # as the retry of a dead letter
+    await forget_jobs(services)
+    assert (await shown(client, old)).state == "done"
+
+    await run(services, "UPDATE documents SET state = 'ready'")
+    await forget_jobs(services)
+    assert (await client.get(f"/v1/jobs/{old}")).status_code == 404
+
+
+async def test_newest_job_is_kept_for_its_number(client, services, provider):
+    old = await ended_load(client, services, "a.md")
+    await forget_jobs(services)
+    assert (await shown(client, old)).state == "done"
+
+    await open_load(client)
+    assert await run(services, "SELECT number FROM jobs ORDER BY created_at") == [(1,), (2,)]
 
 
 async def test_erasure_is_listed_and_removes_jobs(client, services, provider):

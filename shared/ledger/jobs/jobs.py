@@ -26,6 +26,7 @@ from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
+_SLICE = 100  # jobs deleted by one transaction
 _OWN_ROUTES = {
     JobKind.BUILD: "/v1/collections/{name}/builds",
     JobKind.EVALUATION: "/v1/collections/{name}/evaluations",
@@ -152,6 +153,12 @@ class Jobs:
         async with self._database.begin() as connection:
             await finish(connection)
         return more
+
+    async def forget(self, age: timedelta) -> bool:
+        """Delete some loads and reindexes that ended before an age; return whether more may be left."""
+        async with self._database.begin() as connection:
+            forgotten = (await connection.execute(SQL.forget, {"age": age, "limit": _SLICE})).all()
+        return len(forgotten) == _SLICE
 
     async def _change(
         self, tenant: str, job_id: UUID, state: JobState, statement: TextClause, **parameters: object

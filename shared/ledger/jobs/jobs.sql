@@ -128,3 +128,23 @@ UPDATE collections SET reindexed_until = NULL WHERE id = :collection
 -- name: find_cancelling
 -- Find a job that is being cancelled.
 SELECT id FROM jobs WHERE state = {JobState.CANCELLING} AND ended_at IS NULL ORDER BY random() LIMIT 1
+
+-- name: forget
+-- Delete some jobs that ended before an age, with their budgets. Documents and costs keep the id. The newest job of a
+-- tenant is kept, because the numbers of jobs continue after it, and so is a job whose documents are processed again.
+WITH old AS (
+    SELECT j.id FROM jobs j
+    WHERE j.ended_at <= now() - CAST(:age AS interval)
+      AND EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant AND (n.created_at, n.id) > (j.created_at, j.id))
+      AND coalesce((SELECT sum(t.rows) FROM (
+              SELECT t.state, t.rows FROM tallies t
+              WHERE t.tenant = j.tenant AND t.counted = 'jobs' AND t.part = j.id::text
+              UNION ALL
+              SELECT t.state, t.change FROM tally_changes t
+              WHERE t.tenant = j.tenant AND t.counted = 'jobs' AND t.part = j.id::text) t
+          WHERE {UNFINISHED_DOCUMENTS:t}), 0) <= 0
+    LIMIT :limit FOR UPDATE SKIP LOCKED
+), budgets AS (
+    DELETE FROM budgets b USING old WHERE b.job_id = old.id
+)
+DELETE FROM jobs j USING old WHERE j.id = old.id RETURNING j.id
