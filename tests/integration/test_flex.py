@@ -121,6 +121,8 @@ async def test_running_job_names_missing_flex_capacity(services, settings, clien
         return (await reasons(llm_tier="flex"))[0] == "provider"
 
     await eventually(is_paused)
+    (use, *_) = await services.limiters.llm.usage("default")
+    assert use.flex_limit == 1  # one worker is enough for calls that wait for capacity
     assert await reasons() == (None, None)  # the standard tier
     assert (await reasons(llm_tier="flex", llm_flex_wait=timedelta(microseconds=1)))[0] is None
 

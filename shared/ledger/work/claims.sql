@@ -124,7 +124,7 @@ AND NOT EXISTS (
 -- A claim of more chunks would lease and release them. A budget of a collection or a job without room excludes only its
 -- chunks.
 rooms AS MATERIALIZED (
-    SELECT b.tenant, min(CASE WHEN {budget_has_no_room:b} THEN 0 ELSE {budget_room:b} / b.needs END) AS chunks
+    SELECT b.tenant, min({budget_calls:b}) AS chunks
     FROM (SELECT DISTINCT tenant FROM lanes) t JOIN budgets b ON b.tenant = t.tenant
     WHERE b.collection IS NULL AND b.job_id IS NULL OR NOT ({budget_has_no_room:b})
     GROUP BY b.tenant

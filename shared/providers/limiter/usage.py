@@ -60,6 +60,7 @@ async def read(
             in_flight_lowered=limit is not None and "lowered" in shared,
             flex_pause=flex_pause,
             flex_dry=flex_dry,
+            flex_limit=max(1, int(shared["flex"])) if {"flex", "flex_until"} <= shared.keys() else None,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]
