@@ -24,7 +24,7 @@ _LINE_EVERY_SECONDS = 10.0
 class IngestCounts:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
-    A `searchable` document can be found, at least by its text. `uploaded` is None after the upload.
+    A `searchable` document can be found, at least by its text. `uploaded`: number of uploaded ones during the upload.
     """
 
     documents: int

@@ -719,7 +719,7 @@ async def move_to_batch_lane(services, limit):
     await rows(services, f"UPDATE chunks SET lane = lane + {BATCH}, due_at = now() WHERE id IN ({chosen})")
 
 
-async def test_document_costs_what_its_calls_cost_in_every_tier(services, settings, library, provider, lane):
+async def test_document_cost_equals_usage_in_every_tier(services, settings, library, provider, lane):
     """A chunk is generated in the standard tier, in flex, with a cache in both, by batch, and by batch and live."""
     opened = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
     text_of_all = "\n\n".join(f"# {place}\n\n" + f"The {place} lies in the northern bay. " * 40 for place in PLACES)

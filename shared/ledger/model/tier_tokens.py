@@ -32,7 +32,7 @@ def decoded(stored: Sequence[int | None] | None, prompt_tokens: int, completion_
 
     Args:
         stored: the array or the sums of arrays; None without one.
-        prompt_tokens: all tokens of prompts. Those that are not in the array are of the standard tier.
+        prompt_tokens: all tokens of prompts; tokens outside the array are of the standard tier.
         completion_tokens: the same of replies.
     """
     tokens = [value or 0 for value in stored or ()]
