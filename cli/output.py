@@ -244,8 +244,14 @@ def duration(seconds: float) -> str:
     if minutes < 90:  # noqa: PLR2004
         return f"{minutes} min"
     if hours < 48:  # noqa: PLR2004
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} d {hours % 24} h"
+        return _two_units(minutes, 60, "h", "min")
+    return _two_units(hours, 24, "d", "h")
+
+
+def _two_units(count: int, size: int, large: str, small: str) -> str:
+    """Return a number of small units in both units, without zeros."""
+    rest = count % size
+    return f"{count // size} {large} {rest} {small}" if rest else f"{count // size} {large}"
 
 
 def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) -> None:
