@@ -93,7 +93,7 @@ _TAGS = [
     {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
     {"name": "batches", "description": "Requests to the provider's batch API, which cost less and take up to a day."},
-    {"name": "jobs", "description": "Long work with progress: loads, reindexes, builds, evaluations and erasures."},
+    {"name": "jobs", "description": "Long work with progress, such as loads, reindexes, builds and evaluations."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
     {"name": "operator", "description": "State and erasure of all tenants; requires an operator's key."},

@@ -255,8 +255,8 @@ def _two_units(count: int, size: int, large: str, small: str) -> str:
     return f"{count // size} {large} {rest} {small}" if rest else f"{count // size} {large}"
 
 
-def print_batch(console: Console, batch: UploadBatch) -> None:
-    """Print the result of an ingest: rejected files, failed documents and counts."""
+def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) -> None:
+    """Print the result of an ingest: rejected files, failed documents, and counts with the costs of its job."""
     failed = [document for document in batch.documents.values() if document.state in ("failed", "degraded")]
     if batch.rejected or failed:
         table = _table("document", "state", "reason")
@@ -268,7 +268,7 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
-    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}")
+    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{_costs_of(job)}")
 
 
 def estimate_line(estimate: Json) -> str:
@@ -313,14 +313,21 @@ def _duration_of(offer: Json) -> str:
     return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
-def print_load(console: Console, load: CorpusLoad) -> None:
-    """Print the result of a corpus: rejected rows and counts."""
+def _costs_of(job: Job | None) -> str:
+    """Return the end of a sentence about a job."""
+    return "" if job is None or job.cost is None else f"; the calls cost {_cost(job.cost)}"
+
+
+def print_load(console: Console, load: CorpusLoad, job: Job | None = None) -> None:
+    """Print the result of a corpus: rejected rows, and counts with the documents and the costs of its job."""
     for number, reason in load.reasons.items():
         say(console, f"row {number:,} was rejected: {reason}")
     if load.rejected > len(load.reasons):
         say(console, f"and {load.rejected - len(load.reasons):,} more")
     rejected = f", {load.rejected:,} rejected" if load.rejected else ""
-    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{rejected}")
+    states = "" if job is None else "".join(f"; {count:,} {state}" for state, count in job.documents.items())
+    counts = f"{load.accepted:,} new, {load.unchanged:,} unchanged{rejected}"
+    say(console, f"{load.total:,} rows: {counts}{states}{_costs_of(job)}")
 
 
 def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[DeadReason]) -> None:

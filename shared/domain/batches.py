@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, UsageByTier
 from shared.domain.work import Lease
 
 
@@ -139,6 +139,7 @@ class SentLine:
     Args:
         usage: tokens billed for earlier attempts at its chunk.
         calls: number of earlier calls.
+        by_tier: `usage` by tier.
         questions: number of requested questions.
         job_id: job of its document when it was planned; None without a job.
     """
@@ -150,6 +151,7 @@ class SentLine:
     content_key: bytes
     usage: Usage
     calls: int
+    by_tier: UsageByTier
     questions: int
     job_id: UUID | None
 

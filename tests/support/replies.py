@@ -9,6 +9,7 @@ from api.schemas.common import example_of
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
+from api.schemas.jobs import JobView
 from api.schemas.queries import QueryReply
 
 
@@ -22,6 +23,10 @@ def collection(**changes: Any) -> dict[str, Any]:
 
 def build(**changes: Any) -> dict[str, Any]:
     return example_of(BuildView) | changes
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return example_of(JobView) | changes
 
 
 def dead_letter(**changes: Any) -> dict[str, Any]:

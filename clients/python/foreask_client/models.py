@@ -313,17 +313,19 @@ class Erasure(Model):
 
 
 class Job(Model):
-    """Long work with progress: a load, a reindex, a build, an evaluation or an erasure."""
+    """Long work with progress, such as a load, a reindex, a build or an evaluation."""
 
     id: str
     kind: str
     state: str
     collection: str | None
     pause_reason: str | None
+    budget_id: str | None = None
     closed: bool
     done: int
     total: int
     documents: dict[str, int]
+    points: int | None = None
     eta_seconds: int | None
     cost: float | None = None
     message: str | None

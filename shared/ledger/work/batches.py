@@ -22,7 +22,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
+from shared.domain.usage import total
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
@@ -421,14 +421,16 @@ def _content(row: RowMapping) -> LineContent:
 
 
 def _sent(row: RowMapping, tenant: str) -> SentLine:
+    by_tier = rows.usage_by_tier(row)
     return SentLine(
         lease=rows.lease(row),
         document_id=row["document_id"],
         tenant=tenant,
         collection_id=row["collection_id"],
         content_key=row["content_key"],
-        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        usage=total(by_tier),
         calls=row["calls"],
+        by_tier=by_tier,
         questions=row["questions"],
         job_id=row["job_id"],
     )

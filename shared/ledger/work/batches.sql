@@ -228,7 +228,7 @@ RETURNING n.lines
 -- Lines with the earlier costs of their chunks.
 SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.job_id, l.content_key, l.questions,
        coalesce(c.prompt_tokens, 0) AS prompt_tokens, coalesce(c.completion_tokens, 0) AS completion_tokens,
-       coalesce(c.calls, 0) AS calls
+       coalesce(c.calls, 0) AS calls, c.tier_tokens
 FROM batch_lines l LEFT JOIN chunks c ON c.id = l.chunk_id AND c.version = l.version
 WHERE l.batch_id = :id
 
