@@ -22,8 +22,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.states import BatchState
-from shared.domain.usage import total
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, total
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
