@@ -38,6 +38,7 @@ from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.shown_batches import ShownBatches
 from shared.ledger.work.work import Work
 
 
@@ -54,6 +55,7 @@ class Ledger:
     work: Work
     backlogs: Backlogs
     batches: Batches
+    shown_batches: ShownBatches
     demand: Demand
     dead_letters: DeadLetters
     audit: Audit
@@ -111,6 +113,7 @@ __all__ = [
     "Notes",
     "QueryLog",
     "RunClaims",
+    "ShownBatches",
     "Sources",
     "Syncs",
     "Tenants",
