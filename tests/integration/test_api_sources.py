@@ -45,8 +45,8 @@ async def client(services, allowed, provider):
 class ParseWorker:
     """Does all due syncs and looks, as a parse worker."""
 
-    def __init__(self, services, settings):
-        syncing = services.syncing_of(SourceAccess(settings).open)
+    def __init__(self, services, settings, web=None):
+        syncing = services.syncing_of(SourceAccess(settings, web).open)
         self._services = services
         self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
 
