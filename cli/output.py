@@ -18,6 +18,9 @@ from foreask_client import (
     Event,
     FoundChunk,
     Job,
+    Source,
+    Sync,
+    Withheld,
 )
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
@@ -35,7 +38,18 @@ from shared.domain.keys import Key as LedgerKey
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
-_ONE_LINE = {"id", "kind", "state", "progress", "left", "health"}  # columns that are never folded
+_ONE_LINE = {
+    "id",
+    "kind",
+    "state",
+    "progress",
+    "left",
+    "health",
+    "source",
+    "next sync",
+    "started",
+}  # columns that are never folded
+_SYNC_COUNTS = ("seen", "created", "changed", "unchanged", "missing", "deleted", "withheld", "refused")
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
@@ -436,6 +450,62 @@ def print_job(console: Console, job: Job) -> None:
     for sentence in (job.message, job.error):
         if sentence:
             say(console, sentence)
+
+
+def sources_table(sources: Iterable[Source]) -> Table:
+    table = _table("source", "collection", "address", "next sync", "newest sync")
+    for source in sources:
+        next_sync = "" if source.next_sync_at is None else f"{source.next_sync_at:{_TO_SECONDS}}"
+        newest = "removing" if source.removing else "" if source.newest_sync is None else _result(source.newest_sync)
+        table.add_row(source.name, source.collection, escape(source.uri), next_sync, escape(newest))
+    return table
+
+
+def print_source(
+    console: Console, source: Source, syncs: Iterable[Sync] = (), withheld: Withheld | None = None
+) -> None:
+    """Print a source, its syncs, and its deletions that need approval."""
+    for name in ("name", "collection", "kind", "uri", "options", "secret_name", "schedule", "time_zone"):
+        value = getattr(source, name)
+        if value not in (None, {}):
+            say(console, f"{name.replace('_', ' '):<12} {value}")
+    say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
+    if source.removing:
+        say(console, "The source is being removed.")
+    syncs = list(syncs)
+    if syncs:
+        table = _table("started", "result")
+        for each in syncs:
+            table.add_row(f"{each.created_at:{_TO_SECONDS}}", escape(_result(each)))
+        console.print(table)
+    if withheld is not None and withheld.deletions:
+        print_withheld(console, source.name, withheld)
+
+
+def print_sync(console: Console, sync: Sync) -> None:
+    """Print the numbers of a sync, and the entries that it could not read."""
+    say(console, _result(sync))
+    for entry in sync.refused_entries:
+        say(console, f"refused {entry.key}: {entry.reason}")
+
+
+def print_withheld(console: Console, source: str, withheld: Withheld) -> None:
+    """Print the deletions of a source that need approval, and the command that approves them."""
+    say(console, f"{withheld.deletions:,} of {withheld.items:,} documents would be deleted:")
+    for key in withheld.keys:
+        say(console, f"  {key}")
+    if withheld.deletions > len(withheld.keys):
+        say(console, f"  and {withheld.deletions - len(withheld.keys):,} more")
+    say(console, f"To delete them: foreask source approve {source} --deletions {withheld.deletions}")
+
+
+def _result(sync: Sync) -> str:
+    """Return the state of a sync in words, with its numbers except zeros."""
+    if sync.error:
+        return f"failed: {sync.error}"
+    counts = [f"{getattr(sync, name):,} {name}" for name in _SYNC_COUNTS if getattr(sync, name)]
+    numbers = ", ".join(counts) or "no entries"
+    return f"{sync.phase}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
 
 
 def print_gate(console: Console, report: Json) -> None:

@@ -195,8 +195,9 @@ async def _json_of(request: Request) -> Any:
 
 def _changes(body: SourceChange) -> SourceChanges:
     """Return the changes of a request, in which null removes a value and an absent field keeps it."""
-    given: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set - {"confirm"}}
-    return SourceChanges(**{name: "" if value is None else value for name, value in given.items()})
+    given = {name: getattr(body, name) for name in body.model_fields_set - {"confirm"}}
+    changes: dict[str, Any] = {name: "" if value is None else value for name, value in given.items()}
+    return SourceChanges(**changes)
 
 
 def _started(state: SyncState, services: ApiServices) -> Response:

@@ -203,6 +203,12 @@ class Settings(BaseSettings):
     )
 
     # Sources
+    sources_private: bool = Field(
+        default=False, description="whether pages may be read from private networks and from this machine"
+    )
+    crawl_contact: str | None = Field(
+        None, description="address of a page about your crawls, for the owners of sites; part of the user agent"
+    )
     source_roots: Annotated[Mapping[str, tuple[str, ...]], NoDecode] = Field(
         {},
         description="tenant=address pairs, comma-separated: a tenant's sources may be at or below its addresses;"

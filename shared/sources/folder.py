@@ -335,7 +335,7 @@ def _settled_version(found: os.stat_result) -> str:
     """Return the version of bytes that were read.
 
     A second write within one step of the file system's clock does not change the time. The version of a file that was
-    just written is therefore marked: it differs from the next listing's, so that the file is read once more.
+    just written is therefore marked: it differs from the next listing's, so that the file is read again.
     """
     tick = _TICK_NS if found.st_mtime_ns % _COARSE_NS else _COARSE_TICK_NS
     recent = abs(time.time_ns() - found.st_mtime_ns) < tick

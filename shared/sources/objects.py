@@ -171,7 +171,7 @@ def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, 
 
     Args:
         address: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
-        options: of the source.
+        options: options of the source.
         secret: fields of `S3Secret`, `GoogleSecret` or `AzureSecret`.
 
     Raises:

@@ -28,7 +28,7 @@ class Kind(Generic[P]):
     """A kind of source.
 
     Args:
-        schemes: of its addresses.
+        schemes: schemes of its addresses.
         options: model of its options.
         open: opens a source of an address, with its options and the fields of its secret; nothing is read yet.
         claims: whether it opens an address with one of its schemes; a later kind opens the others.

@@ -2,7 +2,7 @@
 
 The rows of a table are in any order, and a sync needs them in the order of their keys and, for changed rows, in single
 reads. SQLite sorts on disk with bounded memory and also answers single reads; sorted runs in files would have to be
-merged, and would need an index besides. The texts are kept, because a row of a compressed file or of a row group of
+merged, and would need an index, too. The texts are kept, because a row of a compressed file or of a row group of
 Parquet cannot be read without the rows before it, and because a file may change between the listing and the reads.
 """
 

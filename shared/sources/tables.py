@@ -109,7 +109,7 @@ def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) ->
     """Return the row of a line.
 
     Args:
-        number: of the line.
+        number: number of the line.
         line: the line; None if it is too long.
         columns: columns of the table.
         name: name of the table, from which a row without an id column gets its id.

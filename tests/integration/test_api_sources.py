@@ -176,7 +176,7 @@ async def test_unusable_definition_is_refused_by_field(client, folder, fields, f
     assert (await client.get("/v1/sources")).json()["items"] == []
 
 
-async def test_unknown_secret_is_refused_where_secrets_are_known(client, services, allowed, folder):
+async def test_unknown_secret_is_refused_among_known_secrets(client, services, allowed, folder):
     secret = {"secret_name": "bucket"}
     assert (await add(client, folder, **secret)).secret_name == secret["secret_name"]
 
@@ -198,7 +198,7 @@ async def test_changes_keep_absent_values_and_remove_null(client, folder):
         assert (await client.patch("/v1/sources/wiki", json=body)).status_code == 422
 
 
-async def test_change_of_filter_needs_confirmation_once_documents_exist(client, folder, worker):
+async def test_filter_of_synced_source_changes_with_confirmation(client, folder, worker):
     await add(client, folder)
     change = {"options": {"exclude": ["travel/*"]}}
     await worker.sync(client)
@@ -232,7 +232,7 @@ async def test_sync_follows_additions_edits_and_deletions(client, services, fold
     assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
 
 
-async def test_sync_is_a_job_that_ends_with_its_documents(client, services, folder, worker):
+async def test_job_of_sync_ends_with_its_documents(client, services, folder, worker):
     await add(client, folder)
     reply = await client.post("/v1/sources/wiki/sync")
     started = SyncView.model_validate_json(reply.content)
@@ -250,7 +250,7 @@ async def test_sync_is_a_job_that_ends_with_its_documents(client, services, fold
     assert [(each["id"], each["state"], each["done"]) for each in jobs] == [(str(started.id), "done", 2)]
 
 
-async def test_failed_sync_has_its_reason_and_the_next_one_starts(client, folder, worker):
+async def test_next_sync_starts_after_a_failure(client, folder, worker):
     await add(client, folder)
     folder.rename(folder.with_name("moved"))
 
@@ -455,7 +455,7 @@ async def test_subscription_of_sns_is_logged_and_not_confirmed(client, folder):
     assert (line["source"], line["url"]) == ("wiki", "https://sns.example.org/?Token=1")
 
 
-async def test_hint_during_a_listing_is_looked_up_again_afterwards(client, services, folder, worker):
+async def test_hint_during_listing_is_looked_up_again(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
     await client.post("/v1/sources/wiki/sync")

@@ -63,7 +63,7 @@ async def test_prefix_is_whole_segment(s3, bucket):
     assert [entry.key for entry in await listed(source_of(f"s3://{bucket}/a", s3.secret(bucket)))] == ["b"]
 
 
-async def test_name_that_cannot_be_listed_is_error_with_name(s3, bucket):
+async def test_unlistable_name_is_error_with_name(s3, bucket):
     s3.put(bucket, "a", b"A text.")
     s3.put(bucket, "b//c", b"A text.")
 

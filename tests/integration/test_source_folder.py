@@ -136,7 +136,7 @@ async def test_links_lead_nowhere_outside_of_folder(root, outside):
 
 
 @pytest.mark.parametrize("replaced", ["b/c.md", "b"])
-async def test_link_that_replaces_a_name_after_listing_is_not_followed(root, outside, replaced):
+async def test_link_created_after_listing_is_not_followed(root, outside, replaced):
     write(root, "b/c.md")
     (entry,) = await listed(root)
     (outside / "c.md").write_text("Another secret.")
@@ -183,7 +183,7 @@ async def test_replaced_folder_ends_listing_with_error(root):
         [entry async for entry in listing]
 
 
-async def test_removed_subfolder_is_no_error(root):
+async def test_listing_skips_subfolder_removed_meanwhile(root):
     write(root, *(f"a/{number:04}" for number in range(1_000)), "b/c")
     listing = FolderSource(root, FileOptions()).entries()
     found = [(await anext(listing)).key]
@@ -217,7 +217,7 @@ def as_nobody(call):
 
 
 def reachable(path):
-    """Let every user reach a path, but not list the folders above it."""
+    """Allow every user to reach a path, but not to list the folders above it."""
     for above in (path, *path.parents):
         if above.owner() == path.owner() and above.stat().st_mode & 0o11 != 0o11:
             above.chmod(0o711)
@@ -267,7 +267,7 @@ async def test_file_that_changes_while_open_is_error(root):
             write(root, "a", text="Another text.")
 
 
-async def test_file_with_more_bytes_than_its_size_is_error():
+async def test_file_larger_than_its_size_is_error():
     source = FolderSource(Path("/proc/self").resolve(), FileOptions())  # its files grow while they are read
     entry = await source.find("status")
 

@@ -47,7 +47,7 @@ def test_repeated_hour_runs_once():
     ]
 
 
-def test_second_half_of_repeated_hour_has_no_time_in_the_past():
+def test_repeated_hour_has_no_time_in_the_past():
     now = datetime.fromisoformat("2026-10-25T02:10+01:00")  # 02:30 summer time was 40 minutes ago
 
     assert next_time("30 2 * * *", "Europe/Berlin", now).isoformat() == "2026-10-26T02:30:00+01:00"

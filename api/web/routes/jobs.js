@@ -79,7 +79,7 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Jobs</h2>
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code> and a reindex start one.</p>`}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code>, a sync and a reindex start one.</p>`}
     ${next ? html`<button @click=${more}>Show older jobs</button>` : nothing}
   </section>`;
 }
@@ -101,7 +101,7 @@ function one(job) {
 
 /** Render the actions that the key may do. @param {Api["JobView"]} job @param {string} name */
 function buttons(job, name) {
-  const isOwn = job.kind === "load" ? may("write") : job.kind === "reindex" && may("manage");
+  const isOwn = job.kind === "load" || job.kind === "sync" ? may("write") : job.kind === "reindex" && may("manage");
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
   /** @param {"pause" | "resume" | "close"} action @param {string} words */
   const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;

@@ -19,6 +19,9 @@ from foreask_client.models import (
     Key,
     Me,
     Retrieval,
+    Source,
+    Sync,
+    Withheld,
 )
 from foreask_client.synchronous import Client
 
@@ -42,4 +45,7 @@ __all__ = [
     "Key",
     "Me",
     "Retrieval",
+    "Source",
+    "Sync",
+    "Withheld",
 ]

@@ -313,7 +313,7 @@ class Erasure(Model):
 
 
 class Job(Model):
-    """Long work with progress: a load, a reindex, a build, an evaluation or an erasure."""
+    """Long work with progress: a load, a sync, a reindex, a build, an evaluation or an erasure."""
 
     id: str
     kind: str
@@ -367,6 +367,64 @@ class Budget(Model):
     exhausted: bool
     ends_at: datetime | None
     notice: str | None
+
+
+class RefusedEntry(Model):
+    """An entry that a sync could not read."""
+
+    key: str
+    reason: str
+
+
+class Sync(Model):
+    """A sync of a source; its id is the id of its job."""
+
+    id: str
+    source: str
+    collection: str
+    phase: str
+    seen: int
+    created: int
+    changed: int
+    unchanged: int
+    missing: int
+    deleted: int
+    withheld: int
+    refused: int
+    refused_entries: list[RefusedEntry]
+    waiting: str | None
+    approved: int | None
+    error: str | None
+    created_at: datetime
+    listed_at: datetime | None
+    ended_at: datetime | None
+
+
+class Source(Model):
+    """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
+
+    name: str
+    collection: str
+    kind: str
+    uri: str
+    options: Json
+    secret_name: str | None
+    schedule: str | None
+    time_zone: str
+    max_delete_share: float
+    created_at: datetime
+    next_sync_at: datetime | None
+    newest_sync: Sync | None
+    removing: bool
+
+
+class Withheld(Model):
+    """Deletions of a source that need approval, with the first keys."""
+
+    job_id: str | None
+    deletions: int
+    items: int
+    keys: list[str]
 
 
 class Webhook(Model):

@@ -11,6 +11,7 @@ from foreask_client.asynchronous.evaluations import EvaluationsApi
 from foreask_client.asynchronous.jobs import JobsApi
 from foreask_client.asynchronous.operator import OperatorApi
 from foreask_client.asynchronous.queries import QueriesApi
+from foreask_client.asynchronous.sources import SourcesApi
 from foreask_client.asynchronous.tenant import TenantApi
 
 
@@ -20,6 +21,7 @@ class AsyncClient(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    SourcesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

@@ -11,6 +11,7 @@ from foreask_client.synchronous.evaluations import EvaluationsApi
 from foreask_client.synchronous.jobs import JobsApi
 from foreask_client.synchronous.operator import OperatorApi
 from foreask_client.synchronous.queries import QueriesApi
+from foreask_client.synchronous.sources import SourcesApi
 from foreask_client.synchronous.tenant import TenantApi
 
 
@@ -20,6 +21,7 @@ class Client(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    SourcesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,
