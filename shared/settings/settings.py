@@ -154,6 +154,8 @@ class Settings(BaseSettings):
         7, ge=0, le=36_500, description="days for which paid questions are retained after their last chunk was deleted"
     )
 
+    job_retention_days: int = Field(90, ge=1, le=36_500, description="days for which jobs are listed after their end")
+
     # The language model, which writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
