@@ -130,7 +130,7 @@ BUGS = (
     ),
     Bug(
         "an item that is made during a listing is missing in it",
-        SYNCS + "test_item_made_during_listing_is_not_missing",
+        SYNCS + "test_item_made_during_listing_is_not_missing[g2]",
         "shared/ledger/sources/listings.sql",
         ((" AND i.made_at < y.started_at", ""),),
     ),
@@ -148,7 +148,7 @@ BUGS = (
     ),
     Bug(
         "a worker that lost its lease saves a part of a listing",
-        SYNCS + "test_lost_worker_is_followed_and_saves_nothing_more",
+        SYNCS + "test_worker_without_lease_saves_nothing",
         "shared/ledger/sources/listings.sql",
         (("lost_leases = 0 WHERE id = :id AND token = :token", "lost_leases = 0 WHERE id = :id"),),
     ),
