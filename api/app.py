@@ -26,6 +26,7 @@ from api.progress.status import status_event
 from api.query.query_log import QueryLogWriter
 from api.routes import (
     asked,
+    batches,
     budgets,
     builds,
     calibration,
@@ -92,7 +93,8 @@ _TAGS = [
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "budgets", "description": "Limits on the tokens and the cost of the ingest."},
     {"name": "events", "description": "Progress as server-sent events."},
-    {"name": "jobs", "description": "Long work with progress: loads, syncs, reindexes, builds and others."},
+    {"name": "batches", "description": "Requests to the provider's batch API, which cost less and take up to a day."},
+    {"name": "jobs", "description": "Long work with progress, such as loads, syncs, reindexes and builds."},
     {"name": "sources", "description": "Corpora that collections are kept in sync with."},
     {"name": "webhooks", "description": "Notify a server when a document or a job finishes."},
     {"name": "keys", "description": "API keys and their permissions."},
@@ -123,6 +125,7 @@ _PARTS = (
     usage,
     budgets,
     events,
+    batches,
     jobs,
     sources,
     keys,

@@ -8,6 +8,7 @@ from typing import Any
 
 from foreask_client import (
     Answer,
+    Batch,
     Budget,
     Build,
     Chunk,
@@ -258,12 +259,18 @@ def duration(seconds: float) -> str:
     if minutes < 90:  # noqa: PLR2004
         return f"{minutes} min"
     if hours < 48:  # noqa: PLR2004
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} d {hours % 24} h"
+        return _two_units(minutes, 60, "h", "min")
+    return _two_units(hours, 24, "d", "h")
 
 
-def print_batch(console: Console, batch: UploadBatch) -> None:
-    """Print the result of an ingest: rejected files, failed documents and counts."""
+def _two_units(count: int, size: int, large: str, small: str) -> str:
+    """Return a number of small units in both units, without zeros."""
+    rest = count % size
+    return f"{count // size} {large} {rest} {small}" if rest else f"{count // size} {large}"
+
+
+def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) -> None:
+    """Print the result of an ingest: rejected files, failed documents, and counts with the costs of its job."""
     failed = [document for document in batch.documents.values() if document.state in ("failed", "degraded")]
     if batch.rejected or failed:
         table = _table("document", "state", "reason")
@@ -275,7 +282,7 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
-    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}")
+    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{_costs_of(job)}")
 
 
 def estimate_line(estimate: Json) -> str:
@@ -320,14 +327,21 @@ def _duration_of(offer: Json) -> str:
     return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
-def print_load(console: Console, load: CorpusLoad) -> None:
-    """Print the result of a corpus: rejected rows and counts."""
+def _costs_of(job: Job | None) -> str:
+    """Return the end of a sentence about a job."""
+    return "" if job is None or job.cost is None else f"; the calls cost {_cost(job.cost)}"
+
+
+def print_load(console: Console, load: CorpusLoad, job: Job | None = None) -> None:
+    """Print the result of a corpus: rejected rows, and counts with the documents and the costs of its job."""
     for number, reason in load.reasons.items():
         say(console, f"row {number:,} was rejected: {reason}")
     if load.rejected > len(load.reasons):
         say(console, f"and {load.rejected - len(load.reasons):,} more")
     rejected = f", {load.rejected:,} rejected" if load.rejected else ""
-    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{rejected}")
+    states = "" if job is None else "".join(f"; {count:,} {state}" for state, count in job.documents.items())
+    counts = f"{load.accepted:,} new, {load.unchanged:,} unchanged{rejected}"
+    say(console, f"{load.total:,} rows: {counts}{states}{_costs_of(job)}")
 
 
 def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[DeadReason]) -> None:
@@ -506,6 +520,55 @@ def _result(sync: Sync) -> str:
     counts = [f"{getattr(sync, name):,} {name}" for name in _SYNC_COUNTS if getattr(sync, name)]
     numbers = ", ".join(counts) or "no entries"
     return f"{sync.phase}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
+
+
+_NEXT_OF_BATCH = {
+    "planning": "Chunks are added until no further one arrives for a while, or the batch is full.",
+    "planned": "Its file is uploaded next.",
+    "creating": "The provider has its file, and is asked to start it.",
+    "running": "The provider works on it, for up to 24 hours.",
+    "collecting": "Its results are being stored.",
+}
+_CANCELLED = "It is being cancelled: results that the provider has by then are stored."
+
+
+def batches_table(batches: Iterable[Batch]) -> Table:
+    table = _table("id", "state", "requests", "at the provider", "settled", "size", "age", "cost")
+    for batch in batches:
+        cost = "" if batch.cost is None else _cost(batch.cost)
+        counts = (f"{number:,}" for number in (batch.lines, batch.done, batch.settled))
+        size = f"{batch.bytes / 1e6:,.1f} MB"
+        table.add_row(batch.id, _state_of_batch(batch), *counts, size, duration(batch.age_seconds), cost)
+    return table
+
+
+def _state_of_batch(batch: Batch) -> str:
+    return "being cancelled" if batch.cancelled_at and not batch.ended_at else batch.state
+
+
+def print_provider_batch(console: Console, batch: Batch) -> None:
+    """Print a batch with its provider's id, jobs and costs, and with its next step or the reason of its failure."""
+    console.print(batches_table([batch]))
+    lines = {
+        "model": batch.model,
+        "provider's batch": batch.provider_id or "",
+        "part of": batch.part_of or "",
+        "jobs": ", ".join(batch.jobs),
+        "tokens": f"{batch.prompt_tokens:,} + {batch.completion_tokens:,}" if batch.prompt_tokens else "",
+    }
+    for name, value in lines.items():
+        if value:
+            say(console, f"{name}: {value}")
+    for sentence in (batch.error, next_of_batch(batch)):
+        if sentence:
+            say(console, sentence)
+
+
+def next_of_batch(batch: Batch) -> str | None:
+    """Return the next step of a batch; None if it has ended."""
+    if batch.cancelled_at and batch.state in ("planning", "planned", "creating", "running"):
+        return _CANCELLED
+    return _NEXT_OF_BATCH.get(batch.state)
 
 
 def print_gate(console: Console, report: Json) -> None:

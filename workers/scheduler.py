@@ -88,6 +88,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("start_syncs", every, partial(start_due_syncs, services)),
         Step("look_again", every, ledger.hints.reopen),
         Step("remove_sources", every, ledger.sources.continue_removal),
+        Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
         Step("fill", every, ledger.builds.fill),
         Step("yield_batches", every, ledger.batches.yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),
@@ -178,6 +179,11 @@ async def forget_queries(services: SchedulerServices) -> bool:
 async def forget_completions(services: SchedulerServices) -> bool:
     """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
     return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
+
+
+async def forget_jobs(services: SchedulerServices) -> bool:
+    """Delete some jobs whose retention is over; return whether more may be left."""
+    return await services.ledger.jobs.forget(timedelta(days=services.settings.job_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

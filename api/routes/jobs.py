@@ -18,6 +18,7 @@ from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.progress.feeds import ProgressFeeds
+from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
 from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.schemas.problems import ProblemDetails
@@ -69,7 +70,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List jobs, newest first: loads, syncs, reindexes, builds, evaluations and erasures."""
+    """List jobs, newest first: loads, syncs, reindexes, builds, evaluations, gates, verifications, erasures."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
@@ -162,7 +163,8 @@ async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
 async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
     costs = await services.ledger.costs.of_jobs(tenant, [job.id for job in jobs])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
-    return [view(job, prices.get(job.id)) for job in jobs]
+    pauses = await pauses_of(jobs, tenant, services)
+    return [view(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
 
 
 def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:

@@ -36,7 +36,10 @@ def register(app: typer.Typer) -> None:
 def list_jobs(
     *,
     kind: Annotated[
-        str | None, typer.Option(help="Only jobs of this kind: load, sync, reindex, build, evaluation or erasure.")
+        str | None,
+        typer.Option(
+            help="Only jobs of this kind: load, sync, reindex, build, evaluation, gate, verification or erasure."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 50,
     as_json: AsJson = False,

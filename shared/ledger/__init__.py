@@ -26,6 +26,7 @@ from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
 from shared.ledger.sources.hints import Hints
 from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.notes import Notes
 from shared.ledger.sources.sources import Sources
 from shared.ledger.sources.syncs import Syncs
 from shared.ledger.tenants.deployment import DeploymentIdentity
@@ -37,6 +38,7 @@ from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.shown_batches import ShownBatches
 from shared.ledger.work.work import Work
 
 
@@ -53,6 +55,7 @@ class Ledger:
     work: Work
     backlogs: Backlogs
     batches: Batches
+    shown_batches: ShownBatches
     demand: Demand
     dead_letters: DeadLetters
     audit: Audit
@@ -76,6 +79,7 @@ class Ledger:
     syncs: Syncs
     listings: Listings
     hints: Hints
+    notes: Notes
 
 
 __all__ = [
@@ -106,8 +110,10 @@ __all__ = [
     "Keys",
     "Ledger",
     "Listings",
+    "Notes",
     "QueryLog",
     "RunClaims",
+    "ShownBatches",
     "Sources",
     "Syncs",
     "Tenants",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import structlog
 
 from shared.domain.errors import InvalidInput
@@ -14,6 +16,7 @@ from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
+from shared.services.pages import web_of
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
@@ -25,13 +28,14 @@ log = structlog.get_logger()
 def assemble(parts: Parts) -> WorkerServices:
     _require_isolation(parts.settings)
     parser = parser_of(parts)
+    web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm),
-        runner=sync_runner_of(parts, SourceAccess(parts.settings).open),
+        runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )
 

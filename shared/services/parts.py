@@ -44,8 +44,10 @@ from shared.ledger import (
     Keys,
     Ledger,
     Listings,
+    Notes,
     QueryLog,
     RunClaims,
+    ShownBatches,
     Sources,
     Syncs,
     Tenants,
@@ -117,6 +119,7 @@ class Parts:
             work=self._work,
             backlogs=Backlogs(database),
             batches=Batches(database, worker=self._worker, lease=self.settings.tuning.lease, terms=self._terms),
+            shown_batches=ShownBatches(database),
             demand=Demand(database),
             dead_letters=DeadLetters(database),
             audit=Audit(database),
@@ -145,6 +148,7 @@ class Parts:
             syncs=Syncs(database, self.settings.tuning.sync_deletion_after),
             listings=Listings(database, self.settings.tuning.sync_deletion_after),
             hints=Hints(database),
+            notes=Notes(database),
         )
 
     @cached_property

@@ -154,6 +154,8 @@ class Settings(BaseSettings):
         7, ge=0, le=36_500, description="days for which paid questions are retained after their last chunk was deleted"
     )
 
+    job_retention_days: int = Field(90, ge=1, le=36_500, description="days for which jobs are listed after their end")
+
     # The language model, which writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
@@ -203,6 +205,12 @@ class Settings(BaseSettings):
     )
 
     # Sources
+    sources_private: bool = Field(
+        default=False, description="whether pages may be read from private networks and from this machine"
+    )
+    crawl_contact: str | None = Field(
+        None, description="address of a page about your crawls, for the owners of sites; part of the user agent"
+    )
     source_roots: Annotated[Mapping[str, tuple[str, ...]], NoDecode] = Field(
         {},
         description="tenant=address pairs, comma-separated: a tenant's sources may be at or below its addresses;"

@@ -94,6 +94,9 @@ class Tuning(BaseModel):
     sync_deletion_after: Duration = Field(
         timedelta(hours=1), description="time between two listings that must lack an entry before it is deleted"
     )
+    crawl_pause: Duration = Field(
+        timedelta(seconds=1), description="pause between two requests to a host whose robots.txt has no Crawl-delay"
+    )
     sync_timeout: Duration = Field(
         timedelta(minutes=2), description="time for which a sync retries while its source is unavailable"
     )

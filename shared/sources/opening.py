@@ -12,15 +12,35 @@ from shared.domain.errors import InvalidInput, Misconfigured
 from shared.sources.addresses import BUCKETS, Address
 from shared.sources.files import COMPONENT, FileSource
 from shared.sources.folder import FolderSource
+from shared.sources.git.repositories import GitOptions, GitSource
 from shared.sources.objects import ObjectOptions, open_objects
 from shared.sources.options import FileOptions, Options, read_options
+from shared.sources.pages import source as pages
+from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
+from shared.sources.pages.source import Web
+from shared.sources.postgres.options import PostgresOptions
+from shared.sources.postgres.rows import PostgresSource
 from shared.sources.roots import Roots, without_links
 from shared.sources.rows import RowOptions, RowSource, is_table
 from shared.sources.source import Source
 
 P = TypeVar("P", bound=Options)
+W = TypeVar("W", bound=PageOptions)
 
 _URI = "uri"  # field of every secret: the addresses for which it may be used
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Means to read a source, apart from its address.
+
+    Args:
+        secret: fields of its secret.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
+    """
+
+    secret: Mapping[str, str]
+    web: Callable[[], Web] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +50,60 @@ class Kind(Generic[P]):
     Args:
         schemes: schemes of its addresses.
         options: model of its options.
-        open: opens a source of an address, with its options and the fields of its secret; nothing is read yet.
-        claims: whether it opens an address with one of its schemes; a later kind opens the others.
+        open: opens a source of an address; nothing is read yet.
+        claims: whether it opens an address with one of its schemes.
+        is_usual: whether an address that it claims usually has this kind, if its owner names none.
         resolve: returns the address that is checked and opened.
     """
 
     schemes: tuple[str, ...]
     options: type[P]
-    open: Callable[[Address, P, Mapping[str, str]], Source]
+    open: Callable[[Address, P, Access], Source]
     claims: Callable[[Address], bool] = lambda _: True
+    is_usual: Callable[[Address], bool] = lambda _: True
     resolve: Callable[[Address], Address] = without_links
 
 
-def _open_folder(address: Address, options: FileOptions, secret: Mapping[str, str]) -> FileSource:
-    del secret
+def _open_folder(address: Address, options: FileOptions, access: Access) -> FileSource:
+    del access
     return FolderSource(Path("/", *address.segments), options)
 
 
-def _open_rows(address: Address, options: RowOptions, secret: Mapping[str, str]) -> Source:
+def _open_objects(address: Address, options: ObjectOptions, access: Access) -> FileSource:
+    return open_objects(address, options, access.secret)
+
+
+def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:
     folder, name = _table_of(address)
     single = None if "*" in name else name
     include = () if single else (name,)
     selection = ObjectOptions(include=include, exclude=options.exclude, hidden=True, region=options.region)
-    open_files = _open_folder if folder.scheme == "file" else open_objects
-    return RowSource(open_files(folder, selection, secret), options, single)
+    open_files = _open_folder if folder.scheme == "file" else _open_objects
+    return RowSource(open_files(folder, selection, access), options, single)
+
+
+def _open_repository(address: Address, options: GitOptions, access: Access) -> Source:
+    return GitSource(address.uri, options, access.secret)
+
+
+def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:
+    return PostgresSource(address.uri, options, access.secret)
+
+
+def _pages(options: type[W], open_pages: Callable[[str, W, Web], Source], *endings: str) -> Kind[W]:
+    """Return a kind of pages, which an address usually has if its path ends like this."""
+
+    def open_source_of_pages(address: Address, options: W, access: Access) -> Source:
+        if access.web is None:
+            raise Misconfigured("Only parse workers read pages.", component=COMPONENT)
+        return open_pages(address.uri, options, access.web())
+
+    return Kind(
+        ("https", "http"),
+        options,
+        open_source_of_pages,
+        is_usual=lambda address: address.path.lower().endswith(endings or ("",)),
+    )
 
 
 def _table_of(address: Address) -> tuple[Address, str]:
@@ -79,11 +129,17 @@ def _is_folder(address: Address) -> bool:
     return not any("*" in segment for segment in address.segments)
 
 
-# The first kind that claims an address opens it.
+# An address whose owner names no kind has the first one that claims it and is usual for it.
 KINDS: Mapping[str, Kind[Any]] = {
-    "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, _resolve_table),
+    "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, resolve=_resolve_table),
     "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),
-    "objects": Kind(BUCKETS, ObjectOptions, open_objects, _is_folder),
+    "objects": Kind(BUCKETS, ObjectOptions, _open_objects, _is_folder),
+    "git": Kind(("git+https", "git+http"), GitOptions, _open_repository),
+    "postgresql": Kind(("postgresql",), PostgresOptions, _open_database),
+    "sitemap": _pages(SitemapOptions, pages.open_sitemap, "sitemap.xml", "sitemap.xml.gz", "sitemap_index.xml"),
+    "feed": _pages(FeedOptions, pages.open_feed, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),
+    "list": _pages(ListOptions, pages.open_list, ".txt"),
+    "crawl": _pages(CrawlOptions, pages.open_crawl),
 }
 
 
@@ -95,7 +151,7 @@ def kind_of(uri: str) -> str:
     """
     address = Address.parse(uri)
     for name, kind in KINDS.items():
-        if address.scheme in kind.schemes and kind.claims(address):
+        if address.scheme in kind.schemes and kind.claims(address) and kind.is_usual(address):
             return name
     schemes = dict.fromkeys(scheme for kind in KINDS.values() for scheme in kind.schemes)
     if address.scheme in schemes:
@@ -117,7 +173,13 @@ def check(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> None
 
 
 def open_source(
-    kind: str, uri: str, options: Mapping[str, Any], secret: Mapping[str, str] | None, roots: Roots
+    kind: str,
+    uri: str,
+    options: Mapping[str, Any],
+    *,
+    roots: Roots,
+    secret: Mapping[str, str] | None = None,
+    web: Callable[[], Web] | None = None,
 ) -> Source:
     """Open a source; nothing is read yet.
 
@@ -125,17 +187,18 @@ def open_source(
         kind: its kind, a name in `KINDS`.
         uri: its address.
         options: its options.
-        secret: fields of its secret; None if it has none.
         roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
+        secret: fields of its secret; None if it has none.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
 
     Raises:
         Misconfigured: `check` refuses it now, or the secret cannot be used.
     """
     try:
         address, read = _checked(kind, uri, options, roots)
+        source: Source = KINDS[kind].open(address, read, Access(_fields_of(secret, address), web))
     except InvalidInput as error:
         raise Misconfigured(error.message, component=COMPONENT) from error
-    source: Source = KINDS[kind].open(address, read, _fields_of(secret, address))
     return source
 
 

@@ -42,7 +42,7 @@ class Corpus:
         self.write(self.texts)
 
     def source(self, **options):
-        self.opened.append(open_source(kind_of(self.uri), self.uri, options, self.secret, Roots(["*"])))
+        self.opened.append(open_source(kind_of(self.uri), self.uri, options, roots=Roots(["*"]), secret=self.secret))
         return self.opened[-1]
 
     async def entries(self, after=""):

@@ -148,4 +148,4 @@ def test_large_load_on_terminal_asks_for_confirmation(monkeypatch, calls, yes, a
     confirmed = estimates.is_confirmed(server, console, body, "Upload?", yes=yes)
     assert bool(questions) == (answer is not None)
     assert confirmed == server.kept_estimates == (answer is not False)
-    assert "costs 12.50 without embeddings, whose price is unknown; 2 h 0 min at llm tokens" in console.printed[0]
+    assert "costs 12.50 without embeddings, whose price is unknown; 2 h at llm tokens" in console.printed[0]

@@ -23,7 +23,7 @@ def bucket(s3):
 
 
 def source_of(uri, secret=None, **options):
-    return open_source("objects", uri, options, secret, Roots(["*"]))
+    return open_source("objects", uri, options, roots=Roots(["*"]), secret=secret)
 
 
 async def listed(source, after=""):

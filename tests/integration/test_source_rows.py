@@ -27,7 +27,7 @@ async def source_of():
     opened = []
 
     def make(folder, name="*.jsonl", **options):
-        opened.append(open_source("rows", f"{folder.as_uri()}/{name}", options, None, Roots(["*"])))
+        opened.append(open_source("rows", f"{folder.as_uri()}/{name}", options, roots=Roots(["*"])))
         return opened[-1]
 
     yield make

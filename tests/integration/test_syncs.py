@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, NotFound, TooLarge, Unreadable
+from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
 from shared.domain.jobs import JobState, PauseReason
 from shared.domain.runs import RunKind, RunPhase
 from shared.domain.sources import NewSource, SourceChanges
@@ -205,27 +205,37 @@ async def test_second_sync_of_a_source_conflicts(services, synced):
     assert raised.value.job_id == sync.id
 
 
-async def test_lost_worker_is_followed_and_saves_nothing_more(services, synced, corpus):
+async def test_worker_without_lease_saves_nothing(services, synced, corpus):
+    """Two workers read the same part; the first one, whose lease has expired, reaches its end first."""
     corpus.put(*"abcdefgh")
-    reached, released = asyncio.Event(), asyncio.Event()
+    reached, released = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+    visits = iter((0, 1))
 
     async def wait():
-        if not reached.is_set():
-            reached.set()
-            await released.wait()
+        visit = next(visits)
+        reached[visit].set()
+        await released[visit].wait()
+
+    async def worker():
+        return asyncio.create_task(synced.syncing().work(await services.ledger.runs.claim([RunKind.SYNC])))
 
     corpus.at["g"] = wait
     sync = await services.ledger.syncs.start("default", "docs")
-    async with synced.running():
-        await reached.wait()
-        await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
-        done = await synced.work(sync)
-        released.set()
+    first = await worker()
+    await reached[0].wait()
+    await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+    second = await worker()
+    await reached[1].wait()
+    released[0].set()
+    with pytest.raises(LeaseLost):
+        await first
+    released[1].set()
+    await second
 
+    done = await services.ledger.syncs.get("default", sync.id)
     assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 8, 8)
     documents = await services.ledger.documents.page("default")
-    assert len(documents) == 8
-    assert {each.version for each in documents} == {1}
+    assert (len(documents), {each.version for each in documents}) == (8, {1})
     assert corpus.fetched.count("a") == 1
 
 
@@ -363,16 +373,20 @@ async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corp
     assert await synced.documents() == {"a", "z"}
 
 
-async def test_item_made_during_listing_is_not_missing(services, synced, corpus):
-    corpus.put("a", "z")
+@pytest.mark.parametrize("key", ["b2", "g2"])  # in the page that is being read, and in a later one
+async def test_item_made_during_listing_is_not_missing(services, synced, corpus, key):
+    corpus.put(*"abcdefgh")
     await synced.sync()
     await make_older(services)
 
     async def make():
-        await execute(services, "INSERT INTO source_items (source_id, key, version) SELECT id, 'm', '1' FROM sources")
+        made = "INSERT INTO source_items (source_id, key, version) SELECT id, :key, '1' FROM sources"
+        await execute(services, made, key=key)
 
-    corpus.at["z"] = make
-    assert (await synced.sync()).counts.missing == 0
+    corpus.at["c"] = make
+    await synced.sync()
+    marked = await execute(services, "SELECT key FROM source_items WHERE missing_in IS NOT NULL")
+    assert marked.all() == []
 
 
 async def test_many_deletions_wait_for_approval(services, synced, corpus):

@@ -14,7 +14,7 @@ from shared.domain.sources import NewSource, SourceDefinition, SyncState
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import PartLimits
-from shared.maintenance.syncing.work import SyncLimits
+from shared.maintenance.syncing.work import Syncing, SyncLimits
 from shared.services.all import AllServices
 from shared.sources.source import Entry, Item, Source
 from tests.support.waiting import eventually
@@ -25,7 +25,7 @@ LIMITS = SyncLimits(
 )
 
 
-_TIMES = {"syncs": ("started_at", "listed_at"), "source_items": ("made_at", "missing_from")}
+_TIMES = {"syncs": ("started_at", "listed_at", "ended_at"), "source_items": ("made_at", "missing_from")}
 
 
 @dataclass
@@ -161,16 +161,16 @@ class SyncedCorpus:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Runner]:
         """Yield a runner that has claimed the queued syncs; it is stopped afterwards, as with its process."""
-        syncing = replace(self.services.syncing_of(self.corpus.open), limits=self.limits, intake=self.intake())
-        runner = Runner(self.services.ledger.runs, {RunKind.SYNC: syncing.work})
+        runner = Runner(self.services.ledger.runs, {RunKind.SYNC: self.syncing().work})
         try:
             await runner.take()
             yield runner
         finally:
             await runner.aclose()
 
-    def intake(self) -> Intake:
-        return Intake(self.services.ledger.listings, self.services.uploads, self.most_open, least_free=0.0)
+    def syncing(self) -> Syncing:
+        intake = Intake(self.services.ledger.listings, self.services.uploads, self.most_open, least_free=0.0)
+        return replace(self.services.syncing_of(self.corpus.open), limits=self.limits, intake=intake)
 
     async def documents(self) -> set[str]:
         """Return the keys of the source's documents."""

@@ -316,7 +316,16 @@ def test_excerpt_ends_between_paragraphs():
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_000, "83 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
+    [
+        (0, "0 s"),
+        (89.4, "89 s"),
+        (90, "2 min"),
+        (5_000, "83 min"),
+        (7_200, "2 h"),
+        (7_500, "2 h 5 min"),
+        (86_400, "24 h"),
+        (273_600, "3 d 4 h"),
+    ],
 )
 def test_duration_is_printed_in_readable_units(seconds, expected):
     assert duration(seconds) == expected
@@ -628,7 +637,7 @@ def test_estimate_command_compares_tiers(capsys, monkeypatch):
     assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000}, "models": ["n"]}]
     rows = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in out.splitlines()]
     assert ["m", "standard", "0.50", "1 h 30 min", "llm tokens"] in rows
-    assert ["m", "batch", "0.25", "at most 3 d 0 h (3 fills)", "batch queue"] in rows
+    assert ["m", "batch", "0.25", "at most 3 d (3 fills)", "batch queue"] in rows
     assert ["n", "standard", "unknown"] in rows
 
 

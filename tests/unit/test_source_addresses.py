@@ -193,7 +193,7 @@ def test_unknown_kind_is_rejected_with_all_kinds():
 async def test_list_may_be_text_with_commas(tmp_path, options):
     for name in ("a.md", "b.txt", "c.pdf"):
         (tmp_path / name).touch()
-    source = open_source("folder", tmp_path.as_uri(), options, None, Roots(["*"]))
+    source = open_source("folder", tmp_path.as_uri(), options, roots=Roots(["*"]))
 
     assert [entry.key async for entry in source.entries()] == ["a.md", "b.txt"]
 
@@ -211,7 +211,7 @@ def test_secret_is_used_for_its_addresses_only(allowed, uri, problem):
     secret = {"access_key_id": "id", "secret_access_key": "key"} | ({"uri": allowed} if allowed else {})
 
     if problem is None:
-        assert open_source("objects", uri, {}, secret, Roots(["*"]))
+        assert open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret)
         return
     with pytest.raises(Misconfigured, match=problem):
-        open_source("objects", uri, {}, secret, Roots(["*"]))
+        open_source("objects", uri, {}, roots=Roots(["*"]), secret=secret)

@@ -4,6 +4,7 @@ from foreask_client.asynchronous import AsyncClient
 from foreask_client.errors import ApiError
 from foreask_client.models import (
     Answer,
+    Batch,
     BatchLine,
     Budget,
     Build,
@@ -29,6 +30,7 @@ __all__ = [
     "Answer",
     "ApiError",
     "AsyncClient",
+    "Batch",
     "BatchLine",
     "Budget",
     "Build",

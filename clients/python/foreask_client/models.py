@@ -313,22 +313,53 @@ class Erasure(Model):
 
 
 class Job(Model):
-    """Long work with progress: a load, a sync, a reindex, a build, an evaluation or an erasure."""
+    """Long work with progress, such as a load, a sync, a reindex, a build or an evaluation."""
 
     id: str
     kind: str
     state: str
     collection: str | None
     pause_reason: str | None
+    budget_id: str | None = None
     closed: bool
     done: int
     total: int
     documents: dict[str, int]
+    points: int | None = None
     eta_seconds: int | None
     cost: float | None = None
     message: str | None
     error: str | None
     created_at: datetime
+    ended_at: datetime | None
+
+
+class Batch(Model):
+    """Requests for the questions of chunks, which the provider's batch API answers within a day.
+
+    `part_of` is the rejected batch whose requests were divided. `done` requests have a result at the provider, and
+    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost include stored results only.
+    """
+
+    id: str
+    part_of: str | None
+    state: str
+    model: str
+    jobs: list[str]
+    lines: int
+    settled: int
+    done: int
+    bytes: int
+    provider_id: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+    age_seconds: int
+    error: str | None
+    created_at: datetime
+    submitted_at: datetime | None
+    progressed_at: datetime
+    cancelled_at: datetime | None
     ended_at: datetime | None
 
 

@@ -14,6 +14,7 @@ from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.usage import with_cost
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions, requests
@@ -139,6 +140,7 @@ async def generate(
             paid.replies,
             cost,
             is_bill_incomplete=may_be_billed(error),
+            by_tier=with_cost(chunk.by_tier, cost),
         )
     return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
 

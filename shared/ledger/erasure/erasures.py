@@ -237,6 +237,7 @@ class Erasures:
 async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
     parameters = {"id": uuid4(), "document_id": None, "collection_ids": [], "document_ids": [], **scope, **of}
     of_batches = ("tenant", "collection_ids", "document_ids")
+    await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})
     row = (
         await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})

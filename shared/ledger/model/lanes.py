@@ -58,6 +58,13 @@ def is_in_job_lane(aliases: str) -> str:
     return f"{row}.tenant = {job}.tenant AND {row}.lane >= {first} AND {row}.lane < {first} + {_PRIORITIES}"
 
 
+def is_in_live_job_lane(aliases: str) -> str:
+    """Return the same condition without the batch lane: workers generate the questions of these chunks."""
+    row, job = aliases.split()
+    first = f"{job}.number * {_PRIORITIES}"
+    return f"{row}.tenant = {job}.tenant AND {row}.lane >= {first} AND {row}.lane < {first} + {Lane.BATCH.value}"
+
+
 def is_paused(alias: str) -> str:
     """Return the SQL condition that a row with a tenant and a lane belongs to a paused job.
 
@@ -76,5 +83,6 @@ FRAGMENTS: Mapping[str, Callable[..., str]] = {
     "is_interactive_lane": is_interactive,
     "bulk_lane": bulk,
     "is_in_job_lane": is_in_job_lane,
+    "is_in_live_job_lane": is_in_live_job_lane,
     "is_paused": is_paused,
 }

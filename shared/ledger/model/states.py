@@ -59,6 +59,7 @@ jobs
 batches
     PLAN_BATCH           new -> planning
     PROBE                new -> planned
+    DIVIDE_BATCH         new -> planned
     SEAL_BATCH           planning -> planned
     UPLOAD_BATCH         planned -> creating
     UPLOAD_AGAIN         creating -> planned
@@ -278,6 +279,7 @@ FINISH_JOB = _job(
 
 PLAN_BATCH = _batch((None,), BatchState.PLANNING)
 PROBE = _batch((None,), BatchState.PLANNED)
+DIVIDE_BATCH = _batch((None,), BatchState.PLANNED)
 SEAL_BATCH = _batch((BatchState.PLANNING,), BatchState.PLANNED)
 UPLOAD_BATCH = _batch((BatchState.PLANNED,), BatchState.CREATING)
 UPLOAD_AGAIN = _batch((BatchState.CREATING,), BatchState.PLANNED)

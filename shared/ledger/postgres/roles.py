@@ -41,6 +41,7 @@ _GRANTS = {
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
     "source_hints": "SELECT, UPDATE, DELETE",
     "source_looks": "SELECT, UPDATE",
+    "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "syncs": "SELECT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets

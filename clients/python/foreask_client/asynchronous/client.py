@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.asynchronous.batches import BatchesApi
 from foreask_client.asynchronous.budgets import BudgetsApi
 from foreask_client.asynchronous.builds import BuildsApi
 from foreask_client.asynchronous.collections import CollectionsApi
@@ -21,6 +22,7 @@ class AsyncClient(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
     SourcesApi,
     EvaluationsApi,
     DeadLettersApi,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.synchronous.batches import BatchesApi
 from foreask_client.synchronous.budgets import BudgetsApi
 from foreask_client.synchronous.builds import BuildsApi
 from foreask_client.synchronous.collections import CollectionsApi
@@ -21,6 +22,7 @@ class Client(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
     SourcesApi,
     EvaluationsApi,
     DeadLettersApi,

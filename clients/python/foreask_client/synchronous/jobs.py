@@ -34,7 +34,12 @@ class JobsApi(Connection):
         return self.send(post("/v1/jobs", Job, body))
 
     def jobs(self, *, kind: str | None = None) -> Iterator[Job]:
-        """List jobs, newest first: of all kinds, or only of one, such as `load`, `sync` or `reindex`."""
+        """List jobs, newest first.
+
+        Args:
+            kind: only jobs of this kind: `load`, `sync`, `reindex`, `build`, `evaluation`, `gate`,
+                `verification` or `erasure`; None for all.
+        """
         return self.items(Pages("/v1/jobs", given({"kind": kind}), Job.model_validate))
 
     def job(self, job_id: str) -> Job:

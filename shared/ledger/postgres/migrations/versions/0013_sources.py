@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0013"
-down_revision = "0010"
+down_revision = "0012"
 # Older code would end the job of a sync before its listing: add sources once every process runs the new code.
 min_revision = "0003"
 
