@@ -150,7 +150,7 @@ def _of_nothing(_: Mapping[str, Any]) -> tuple[()]:
     return ()
 
 
-# The field by which a form is recognised, the first one that exists.
+# The field by which a form is recognised; the first existing field decides.
 _FORMS = {
     "keys": _of_keys,
     "Records": _of_records,

@@ -420,7 +420,7 @@ async def test_names_outside_the_source_are_ignored_and_counted(client, folder):
             ("corpus", "handbook/leave.md"),
             ("corpus", "handbook/"),
             ("corpus", "handbook2/leave.md"),
-            ("other", "handbook/leave.md"),
+            ("other", "handbook/travel.md"),
         )
     ]
 

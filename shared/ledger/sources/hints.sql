@@ -3,7 +3,7 @@
 EXISTS (SELECT 1 FROM syncs y WHERE y.source_id = h.source_id AND y.phase = {RUNNING})
 
 -- part: is_due
--- A hint that can be looked up now: also one that was looked up during a listing that has ended.
+-- A hint that can be looked up now: it was not looked up yet, or during a listing that has ended.
 (h.looked_at IS NULL OR NOT {is_listed})
 
 -- name: hold_source
@@ -65,7 +65,7 @@ h.source_id = :id AND (h.hinted_key, h.hinted_at) IN (
 UPDATE source_hints h SET looked_at = now() WHERE {looked_up} AND {is_listed}
 
 -- name: delete
--- Delete hints, except the ones that are looked up again.
+-- Delete hints, unless they are looked up again.
 DELETE FROM source_hints h WHERE {looked_up} AND (h.looked_at IS NULL OR h.looked_at < now()) AND NOT {is_listed}
 
 -- name: wait
