@@ -4,7 +4,7 @@ All processes of a deployment run over embedded engines, with a bucket that list
 
 First a million objects whose items are in the ledger already: the seconds of a sync that changes nothing, its list
 requests, the rows that it writes, and the memory of the parse worker that does it. A second sync is interrupted by
-SIGKILL of that worker, and continues: the list requests of both parts show how far it went back.
+SIGKILL of that worker, and continues: the list requests of both parts show how many were repeated.
 
 Then fewer objects that are really loaded: a first sync, and a second one after 1 % were changed and 0.5 % removed,
 while the API, the workers and the scheduler are killed one after another. Afterwards the documents are compared with

@@ -129,7 +129,7 @@ def _is_folder(address: Address) -> bool:
     return not any("*" in segment for segment in address.segments)
 
 
-# An address whose owner names no kind has the first one that claims it and is usual for it.
+# An address whose owner names no kind has the first kind that claims it and is usual for it.
 KINDS: Mapping[str, Kind[Any]] = {
     "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, resolve=_resolve_table),
     "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),

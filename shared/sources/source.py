@@ -1,4 +1,4 @@
-"""What a sync needs from a source: a complete listing in a fixed order, and the content of one entry."""
+"""The interface of sources: a complete listing in a fixed order, and the content of an entry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Item:
         filename: name whose ending shows the format; None if `media_type` shows it.
         title: its title; None: the parser finds one.
         media_type: such as `text/html`; None if unknown.
-        metadata: of its document.
+        metadata: metadata of its document.
     """
 
     content: bytes

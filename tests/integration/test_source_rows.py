@@ -197,7 +197,7 @@ async def test_metadata_that_json_cannot_represent_is_refused(folder, source_of)
     assert entry.refused.startswith("a.parquet, row 1: ")
 
 
-async def test_table_behind_outer_link_ends_listing(tmp_path, source_of):
+async def test_link_to_outer_table_ends_listing(tmp_path, source_of):
     (tmp_path / "outside.jsonl").write_bytes(lines({"id": "a", "text": "One."}))
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "a.jsonl").symlink_to(tmp_path / "outside.jsonl")

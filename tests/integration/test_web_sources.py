@@ -183,7 +183,7 @@ async def test_page_that_only_looks_existent_is_not_listed(site, web):
     assert "/docs/copy/12.html" in paths
 
 
-async def test_failing_page_keeps_pages_behind_it(small, web):
+async def test_failing_page_keeps_pages_it_links_to(small, web):
     add_pages(small, {"/docs/": ["a"], "/docs/a": ["b"], "/docs/b": []})
     before, _ = await listed(crawl(small, web))
     small.failing.add("/docs/a")

@@ -138,7 +138,7 @@ class ParsingSandbox:
     ) -> ExtractedText:
         """Return the text of the file at `path`, which was downloaded from the web: of HTML only the main part.
 
-        Args and errors are those of `parse`.
+        It has the arguments and the errors of `parse`.
         """
         most = self._max_text_chars // _PIECE_CHARS + 1
         request = self._request(filename, media_type, ChunkingOptions(_PIECE_CHARS), most, web_page=True)

@@ -30,7 +30,7 @@ class Notes:
             after = rows[-1]["address"]
 
     async def write(self, source_id: UUID, changes: Mapping[str, bytes | None]) -> None:
-        """Store notes, and delete those that are None; without effect if the source was removed.
+        """Store notes, and delete notes whose new value is null; without effect if the source was removed.
 
         Raises:
             Unavailable: the ledger cannot be reached.
