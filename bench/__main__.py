@@ -12,10 +12,12 @@ QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if
 RETRIEVAL_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/qrels.tsv"))
 BENCHMARKS = {
     "alerts": ["--minutes", "2"],
-    "batches": ["5000"],
+    "batch_lane": ["10000"],
+    "batch_uploads": ["10000"],
     "bm25": [],
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],
+    "flex": ["--pairs", "2"],
     "flushes": [],
     "fusion": RETRIEVAL_SETS,
     "ingest": [],
@@ -23,6 +25,7 @@ BENCHMARKS = {
     "limiter": [],
     "listeners": ["--seconds", "10", "--minutes", "1"],
     "migration": ["--chunks", "1000"],
+    "packing": QUESTION_SETS,
     "page": [],
     "probes": ["--minutes", "1"],
     "questions": [],

@@ -73,10 +73,7 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
     provider.script(share_no_capacity=0.3)
     await add_all(services, library)
 
-    async def all_generated():
-        return not await generate_due(flexible())
-
-    await eventually(all_generated, "chunks were not generated")
+    await eventually(lambda: all_generated(flexible()), "chunks were not generated")
 
     stats = provider.stats()
     assert (stats["statuses"]["200"], stats["paid_twice"]) == (DOCUMENTS, 0)
@@ -91,6 +88,23 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
     (use, *_) = await services.limiters.llm.usage("default")
     assert (use.breaker, use.cooldown, use.in_flight_lowered) == ("closed", timedelta(0), False)
     assert await booked(services) == {Tier.FLEX: DOCUMENTS}
+
+
+async def test_only_generated_questions_wake_index(services, library, provider, flexible, wakes):
+    await add_all(services, library, 3)
+    wakes.clear()
+
+    provider.script(share_no_capacity=1.0)
+    assert await generate_due(flexible()) == 3
+    assert "index" not in wakes
+
+    provider.script(share_no_capacity=0.0)
+    await eventually(lambda: all_generated(flexible()))
+    assert "index" in wakes
+
+
+async def all_generated(services):
+    return not await generate_due(services)
 
 
 async def test_query_is_answered_while_flex_is_refused(services, library, provider, flexible):

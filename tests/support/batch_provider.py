@@ -94,6 +94,7 @@ class BatchStats:
     lines: Counter[str] = field(default_factory=Counter)  # lines that were billed, by prompt
     prompt_tokens: Counter[str] = field(default_factory=Counter)  # billed, by prompt
     completion_tokens: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)  # lines with faults, by fault
 
 
 @dataclass
@@ -180,6 +181,7 @@ class BatchEndpoints:
             {name: value for name, value in vars(s).items() if not isinstance(value, Counter)}
             | {
                 "by_mark": dict(s.by_mark),
+                "faults": dict(s.faults),
                 "second_batches": sum(count - 1 for count in s.by_mark.values()),
                 "lines": sum(s.lines[prompt] for prompt in lines),
                 "lines_twice": sum(s.lines[prompt] - 1 for prompt in lines),
@@ -414,7 +416,10 @@ class BatchEndpoints:
     def _line(self, batch: _Batch, request: dict[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request, and bill it; None if it is missing."""
         prompt = request["body"]["messages"][-1]["content"]
-        match self._line_fault(prompt):
+        fault = self._line_fault(prompt)
+        if fault:
+            self.stats.faults[fault] += 1
+        match fault:
             case "missing":
                 return None
             case "expired":
@@ -425,7 +430,7 @@ class BatchEndpoints:
                 return _line_status(request, 503, "The server is overloaded.", "server_error")
             case "zero":
                 return _line_status(request, 0, "", None)
-            case fault:
+            case _:
                 return self._answered(batch, request, fault)
 
     def _line_fault(self, prompt: str) -> str:
