@@ -137,7 +137,7 @@ KINDS: Mapping[str, Kind[Any]] = {
     "git": Kind(("git+https", "git+http"), GitOptions, _open_repository),
     "postgresql": Kind(("postgresql",), PostgresOptions, _open_database),
     "sitemap": _pages(SitemapOptions, pages.open_sitemap, "sitemap.xml", "sitemap.xml.gz", "sitemap_index.xml"),
-    "feed": _pages(FeedOptions, pages.open_feed, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),
+    "rss": _pages(FeedOptions, pages.open_feed, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),
     "list": _pages(ListOptions, pages.open_list, ".txt"),
     "crawl": _pages(CrawlOptions, pages.open_crawl),
 }
