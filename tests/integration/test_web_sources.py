@@ -23,6 +23,7 @@ from tests.support.site import ROBOTS, Site, SqliteMemory, html, redirect, servi
 FILES = Path(__file__).parents[1] / "files"
 FAST = Manners(user_agent="foreask/test (+https://host.invalid/robot)", private=True, pause=timedelta(0))
 MOST = 1_000_000
+PAGES = {"short": 500, "full": 5_000, "soak": 5_000}  # of a large site
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +135,9 @@ async def test_crawl_lists_each_text_once(web):
 
 
 @pytest.mark.slow
-async def test_crawl_of_5000_pages_lists_each_text_once(web):
-    async with serving_site(Site(pages=5_000)) as site:
+async def test_large_crawl_lists_each_text_once(web, request):
+    pages = PAGES[request.config.getoption("--faults")]
+    async with serving_site(Site(pages=pages)) as site:
         await require_polite_complete_runs(site, web)
 
 
