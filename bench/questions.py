@@ -69,7 +69,8 @@ async def model(url: str | None) -> AsyncIterator[OpenAIChat]:
         port = 18_500 + random.randrange(400)
         environment = {**os.environ, **openmp.variables(Path(".foreask", "bench", "llm"))}
         command = [sys.executable, "-m", "embedded.llama", "--port", str(port)]
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        # The model lowers the priority of its session.
+        process = await asyncio.create_subprocess_exec(*command, env=environment, start_new_session=True)
         url = llama.url(port)
     provider = Provider(component="llm", base_url=url, api_key=None, timeout=timedelta(minutes=5))
     try:

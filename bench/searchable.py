@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from shared.domain.lanes import Lane
 from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
@@ -30,23 +31,23 @@ _PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not
 _TIMEOUT_SECONDS = 60.0
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready")
 STEPS = ("upload", "until parsing", "parsing", "until found")
-_SEED = "seed"
+SEED = "seed"
 
-# Make a collection of another tenant that has the same name and index.
+# Make a collection of the tenant that has the same name and index, if the tenant has none.
 _COPY_COLLECTION = text("""
     INSERT INTO collections (id, tenant, name, options, embedding_model, index_name)
-    SELECT gen_random_uuid(), 'others', name, options, embedding_model, index_name
-    FROM collections WHERE name = :collection
+    SELECT gen_random_uuid(), :tenant, name, options, embedding_model, index_name
+    FROM collections WHERE tenant = 'default' AND name = :collection AND tenant <> :tenant
 """)
 
-# Make documents of that tenant whose texts are found.
+# Make documents of the tenant whose texts are found.
 _COPY_DOCUMENTS = text("""
     WITH copies AS (
         INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, state, lane)
-        SELECT i.id, i.id, 'others', o.id, 'copy-' || n, 1, 'searchable', 1
+        SELECT i.id, i.id, o.tenant, o.id, 'copy-' || n, 1, 'searchable', :lane
         FROM collections o, generate_series(1, :documents) n
         CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id WHERE n IS NOT NULL) i
-        WHERE o.tenant = 'others' RETURNING id, external_id
+        WHERE o.tenant = :tenant AND o.name = :collection RETURNING id, external_id
     )
     INSERT INTO document_versions (document_id, version, filename, upload, size_bytes, content_hash)
     SELECT id, 1, 'copy.md', 'none', 1, decode(md5(external_id), 'hex') FROM copies
@@ -62,8 +63,8 @@ _COPY_CHUNKS = text("""
     ), copied AS (
         INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, state, embedding_model, lane)
         SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
-               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', s.embedding_model, 1
-        FROM documents d, generate_series(1, :chunks) n, seed s WHERE d.tenant = 'others'
+               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', s.embedding_model, :lane
+        FROM documents d, generate_series(1, :chunks) n, seed s WHERE d.tenant = :tenant AND d.external_id LIKE 'copy-%'
         RETURNING id, content_key
     )
     INSERT INTO chunk_contents (chunk_id, version, content, content_key)
@@ -81,7 +82,7 @@ def main() -> None:
     provider = ScriptedProvider()
     try:
         with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:
-            deployment.ingest({_SEED: "# Seed\n\nThe text that is copied."}, "others")
+            deployment.ingest({SEED: "# Seed\n\nThe text that is copied."}, "others")
             deployment.wait_until_settled(1, "others")
             report("idle", deployment, provider, uploads)
             provider.script(latency_seconds=_MODEL_SECONDS)
@@ -94,16 +95,20 @@ def main() -> None:
         provider.close()
 
 
-async def make_backlog(deployment: Deployment) -> None:
-    """Write the rows of another tenant's documents whose questions are to be generated."""
+async def make_backlog(
+    deployment: Deployment, tenant: str = "others", lane: Lane = Lane.BULK, chunks: int = BACKLOG_CHUNKS
+) -> None:
+    """Write the rows of a tenant's documents whose questions are to be generated, in its collection `others`."""
     url = deployment.stack.settings.database_url
     assert url is not None
-    database = Database(url.get_secret_value())
+    database = Database(url.get_secret_value(), timeout=None)
     try:
         async with database.begin() as connection:
-            await connection.execute(_COPY_COLLECTION, {"collection": "others"})
-            await connection.execute(_COPY_DOCUMENTS, {"documents": BACKLOG_CHUNKS // _CHUNKS_EACH})
-            await connection.execute(_COPY_CHUNKS, {"chunks": _CHUNKS_EACH, "seed": _SEED})
+            of = {"tenant": tenant, "lane": int(lane)}
+            named = {"tenant": tenant, "collection": "others"}
+            await connection.execute(_COPY_COLLECTION, named)
+            await connection.execute(_COPY_DOCUMENTS, named | of | {"documents": chunks // _CHUNKS_EACH})
+            await connection.execute(_COPY_CHUNKS, of | {"chunks": _CHUNKS_EACH, "seed": SEED})
     finally:
         await database.aclose()
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
-from foreask_client import BatchLine
+from foreask_client import BatchLine, Job
 
 from cli.client import CliClient, problem_of
-from cli.corpus import Corpus, CorpusRow, Truncated
+from cli.corpus import Corpus
+from cli.ingestion import SEARCHABLE
+from cli.meter import IngestCounts
 from shared.domain.errors import Transient
+from shared.sources.tables import Row, Truncated
 
 BATCHES_AT_ONCE = 4
 _BATCH_ROWS = 500
@@ -127,7 +130,7 @@ def _record_first(running: deque[tuple[Future[list[BatchLine]], _RowBatch]], loa
         load.record(number, line)
 
 
-def _until_truncated(rows: Iterable[CorpusRow], truncated: list[Truncated]) -> Iterator[CorpusRow]:
+def _until_truncated(rows: Iterable[Row], truncated: list[Truncated]) -> Iterator[Row]:
     """Yield the rows. If the file is truncated, append the error to a list instead of raising it."""
     try:
         yield from rows
@@ -135,7 +138,7 @@ def _until_truncated(rows: Iterable[CorpusRow], truncated: list[Truncated]) -> I
         truncated.append(error)
 
 
-def _batches(rows: Iterable[CorpusRow], load: CorpusLoad) -> Iterator[_RowBatch]:
+def _batches(rows: Iterable[Row], load: CorpusLoad) -> Iterator[_RowBatch]:
     batch = _RowBatch()
     for row in rows:
         if row.document is None:
@@ -159,8 +162,8 @@ def follow(
     until: Until,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Mapping[str, int]]:
-    """Yield the number of documents of a job in each state, until none is pending.
+) -> Iterator[Job]:
+    """Yield a job repeatedly, until none of its documents is pending.
 
     Raises:
         Unavailable: the server was unavailable for more than ten rounds.
@@ -169,15 +172,15 @@ def follow(
     while True:
         started = clock()
         try:
-            states = client.job(job).documents
+            shown = client.job(job)
             failures = 0
         except Transient:
             failures += 1
             if failures > _UNAVAILABLE_ROUNDS:
                 raise
         else:
-            yield states
-            if not pending_documents(states, until):
+            yield shown
+            if not pending_documents(shown.documents, until):
                 return
         sleep(max(1.0, (clock() - started) * 4))
 
@@ -185,3 +188,14 @@ def follow(
 def pending_documents(states: Mapping[str, int], until: Until) -> int:
     """Return the number of documents that are not yet searchable, or with `ready` that lack their questions."""
     return sum(states.get(state, 0) for state in (*_NOT_SEARCHABLE, *(("searchable",) if until == "ready" else ())))
+
+
+def counts_of(states: Mapping[str, int], until: Until) -> IngestCounts:
+    """Return the progress of documents by their states."""
+    total = sum(states.values())
+    return IngestCounts(
+        documents=total,
+        documents_done=total - pending_documents(states, until),
+        failed=states.get("failed", 0),
+        searchable=sum(states.get(state, 0) for state in SEARCHABLE),
+    )

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Literal, Self
 
-from foreask_client import Document
+from foreask_client import Document, Job
 from foreask_client.models import Lane
 
 from cli.client import CliClient
@@ -157,6 +157,14 @@ def follow(
         if not pending:
             return
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
+
+
+def job_of(client: CliClient, job: str) -> Job | None:
+    """Return a job; None while the server is unavailable."""
+    try:
+        return client.job(job)
+    except Transient:
+        return None
 
 
 def _poll_some(client: CliClient, batch: UploadBatch, until: Until, pending: deque[str]) -> None:

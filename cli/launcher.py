@@ -30,6 +30,8 @@ from shared.domain.errors import InvalidInput, Unavailable
 from shared.ingest.parse import confinement
 from shared.process import hardening
 from shared.settings import Settings
+from shared.settings.tenant_limits import OTHERS
+from shared.sources.roots import EVERYTHING
 
 # Calls of the embedded model are free, so a stopping worker waits for them only briefly.
 _EMBEDDED_GRACE = timedelta(seconds=3)
@@ -79,7 +81,7 @@ class Launcher:
         port = port or free_port()
         self._failures: SimpleQueue[Unavailable] = SimpleQueue()
         self._stack = Stack(
-            settings.model_copy(update={"api_port": port} | embedded_llm_settings(settings)),
+            settings.model_copy(update={"api_port": port} | embedded_llm_settings(settings) | own_roots(settings)),
             on_failure=self._failures.put,
         )
         self._programs: Programs | None = None
@@ -258,6 +260,11 @@ def embedded_llm_settings(settings: Settings) -> dict[str, Any]:
         return {}
     defaults = {"llm_max_in_flight": llama.SLOTS, "llm_timeout": _EMBEDDED_TIMEOUT, "grace": _EMBEDDED_GRACE}
     return {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
+
+
+def own_roots(settings: Settings) -> dict[str, Any]:
+    """Return the settings that allow every source, if the user of this machine is the only user."""
+    return {"source_roots": {OTHERS: (EVERYTHING,)}} if settings.is_keyless and not settings.source_roots else {}
 
 
 def _has_embedded_llm(settings: Settings) -> bool:

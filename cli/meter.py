@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from foreask_client import Job
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
@@ -21,7 +24,7 @@ _LINE_EVERY_SECONDS = 10.0
 class IngestCounts:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
-    A `searchable` document can be found, at least by its text.
+    A `searchable` document can be found, at least by its text. `uploaded`: number of uploaded ones during the upload.
     """
 
     documents: int
@@ -32,6 +35,7 @@ class IngestCounts:
     chunks_generated: int = 0
     chunks_done: int = 0
     complete: bool = False  # every document has been read, so `chunks` is final
+    uploaded: int | None = None
 
 
 class Rate:
@@ -59,7 +63,7 @@ class Rate:
 
 
 class Meter:
-    """Shows changing counts; a context manager."""
+    """Shows changing counts as one bar or as lines; a context manager."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -67,7 +71,7 @@ class Meter:
         self._rate = Rate(clock)
         self._next_line = 0.0
         self._last = ""
-        self._bars: tuple[Progress, TaskID, TaskID] | None = None
+        self._bar: tuple[Progress, TaskID] | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -78,55 +82,65 @@ class Meter:
                 TextColumn("[dim]{task.fields[note]}"),
                 console=self._console,
             )
-            documents = progress.add_task("documents", total=0, note="")
-            self._bars = progress, documents, progress.add_task("chunks", total=0, note="")
+            self._bar = progress, progress.add_task("documents", total=0, note="")
             progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._bars is not None:
-            self._bars[0].stop()
+        if self._bar is not None:
+            self._bar[0].stop()
 
-    def show(self, count: IngestCounts) -> None:
+    def show(self, count: IngestCounts, job: Job | None = None) -> None:
+        """Show counts, with the remaining time and the costs of their job if it is given."""
         if count.chunks:  # chunks that were done before this ingest do not count for its rate
             self._rate.note(count.chunks_done)
-        if self._bars is None:
-            self._line(count)
+        notes = [*_notes(count), *self._chunk_notes(count)]
+        left = _left_of_job(job) or self._left(count)
+        notes += [left] if left else []
+        notes += [f"{job.cost:,.4f} spent"] if job is not None and job.cost is not None else []
+        if self._bar is None:
+            self._line(count, notes)
             return
-        progress, documents, chunks = self._bars
-        note = ", ".join(_notes(count))
-        progress.update(documents, total=count.documents, completed=count.documents_done, note=note)
-        progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._rate_note(count))
+        progress, documents = self._bar
+        progress.update(documents, total=count.documents, completed=count.documents_done, note=", ".join(notes))
 
-    def _rate_note(self, count: IngestCounts) -> str:
-        if count.chunks == count.chunks_done:
-            return ""
-        parts = [f"{count.chunks_generated} generated"]
-        if self._rate.per_second:
-            parts.append(f"{self._rate.per_second:.1f}/s")
-        eta = self._rate.eta(count.chunks - count.chunks_done)
-        if eta is not None:
-            parts.append(f"{eta} left" if count.complete else f"at least {eta} left")
-        return ", ".join(parts)
+    def _chunk_notes(self, count: IngestCounts) -> list[str]:
+        notes = [f"chunks {count.chunks_done} of {count.chunks}"] if count.chunks else []
+        if count.chunks > count.chunks_done:
+            notes.append(f"{count.chunks_generated} generated")
+            notes += [f"{self._rate.per_second:.1f}/s"] if self._rate.per_second else []
+        return notes
 
-    def _line(self, count: IngestCounts) -> None:
+    def _left(self, count: IngestCounts) -> str | None:
+        """Return the time for the remaining chunks at the rate of the last minute."""
+        eta = self._rate.eta(count.chunks - count.chunks_done) if count.chunks > count.chunks_done else None
+        if eta is None:
+            return None
+        return f"{eta} left" if count.complete else f"at least {eta} left"
+
+    def _line(self, count: IngestCounts, notes: Sequence[str]) -> None:
         now = self._clock()
         is_finished = count.documents_done == count.documents
         if now < self._next_line and not is_finished:
             return
         self._next_line = now + _LINE_EVERY_SECONDS
-        parts = [f"documents {count.documents_done} of {count.documents}", *_notes(count)]
-        parts += [f"chunks {count.chunks_done} of {count.chunks}", self._rate_note(count)]
-        line = ", ".join(part for part in parts if part)
+        line = ", ".join([f"documents {count.documents_done} of {count.documents}", *notes])
         if line != self._last:
             self._console.print(line, highlight=False, soft_wrap=True)
             self._last = line
 
 
+def _left_of_job(job: Job | None) -> str | None:
+    if job is None or job.eta_seconds is None:
+        return None
+    return f"{timedelta(seconds=job.eta_seconds)} left"
+
+
 def _notes(count: IngestCounts) -> list[str]:
-    """Return the numbers of documents that are searchable and that failed."""
+    """Return the numbers of documents that are uploaded, searchable and failed."""
+    uploaded = [] if count.uploaded is None else [f"{count.uploaded} uploaded"]
     found = [f"{count.searchable} searchable"] if count.searchable > count.documents_done - count.failed else []
-    return [*found, *([f"{count.failed} failed"] if count.failed else [])]
+    return [*uploaded, *found, *([f"{count.failed} failed"] if count.failed else [])]
 
 
 class Stages:

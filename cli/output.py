@@ -8,6 +8,7 @@ from typing import Any
 
 from foreask_client import (
     Answer,
+    Batch,
     Budget,
     Build,
     Chunk,
@@ -18,6 +19,9 @@ from foreask_client import (
     Event,
     FoundChunk,
     Job,
+    Source,
+    Sync,
+    Withheld,
 )
 from foreask_client import Key as ClientKey
 from foreask_client.models import AcceptedQuestion, DeadReason, Json, Model
@@ -35,7 +39,18 @@ from shared.domain.keys import Key as LedgerKey
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
-_ONE_LINE = {"id", "kind", "state", "progress", "left", "health"}  # columns that are never folded
+_ONE_LINE = {
+    "id",
+    "kind",
+    "state",
+    "progress",
+    "left",
+    "health",
+    "source",
+    "next sync",
+    "started",
+}  # columns that are never folded
+_SYNC_COUNTS = ("seen", "created", "changed", "unchanged", "missing", "deleted", "withheld", "refused")
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
 
@@ -254,8 +269,8 @@ def _two_units(count: int, size: int, large: str, small: str) -> str:
     return f"{count // size} {large} {rest} {small}" if rest else f"{count // size} {large}"
 
 
-def print_batch(console: Console, batch: UploadBatch) -> None:
-    """Print the result of an ingest: rejected files, failed documents and counts."""
+def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) -> None:
+    """Print the result of an ingest: rejected files, failed documents, and counts with the costs of its job."""
     failed = [document for document in batch.documents.values() if document.state in ("failed", "degraded")]
     if batch.rejected or failed:
         table = _table("document", "state", "reason")
@@ -267,7 +282,7 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
-    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}")
+    say(console, f"{batch.total} files: {counts or 'none uploaded'}{rejected}{_costs_of(job)}")
 
 
 def estimate_line(estimate: Json) -> str:
@@ -312,14 +327,21 @@ def _duration_of(offer: Json) -> str:
     return f"{bound}{duration(offer['seconds'])}{fills}"
 
 
-def print_load(console: Console, load: CorpusLoad) -> None:
-    """Print the result of a corpus: rejected rows and counts."""
+def _costs_of(job: Job | None) -> str:
+    """Return the end of a sentence about a job."""
+    return "" if job is None or job.cost is None else f"; the calls cost {_cost(job.cost)}"
+
+
+def print_load(console: Console, load: CorpusLoad, job: Job | None = None) -> None:
+    """Print the result of a corpus: rejected rows, and counts with the documents and the costs of its job."""
     for number, reason in load.reasons.items():
         say(console, f"row {number:,} was rejected: {reason}")
     if load.rejected > len(load.reasons):
         say(console, f"and {load.rejected - len(load.reasons):,} more")
     rejected = f", {load.rejected:,} rejected" if load.rejected else ""
-    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{rejected}")
+    states = "" if job is None else "".join(f"; {count:,} {state}" for state, count in job.documents.items())
+    counts = f"{load.accepted:,} new, {load.unchanged:,} unchanged{rejected}"
+    say(console, f"{load.total:,} rows: {counts}{states}{_costs_of(job)}")
 
 
 def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[DeadReason]) -> None:
@@ -442,6 +464,111 @@ def print_job(console: Console, job: Job) -> None:
     for sentence in (job.message, job.error):
         if sentence:
             say(console, sentence)
+
+
+def sources_table(sources: Iterable[Source]) -> Table:
+    table = _table("source", "collection", "address", "next sync", "newest sync")
+    for source in sources:
+        next_sync = "" if source.next_sync_at is None else f"{source.next_sync_at:{_TO_SECONDS}}"
+        newest = "removing" if source.removing else "" if source.newest_sync is None else _result(source.newest_sync)
+        table.add_row(source.name, source.collection, escape(source.uri), next_sync, escape(newest))
+    return table
+
+
+def print_source(
+    console: Console, source: Source, syncs: Iterable[Sync] = (), withheld: Withheld | None = None
+) -> None:
+    """Print a source, its syncs, and its deletions that need approval."""
+    for name in ("name", "collection", "kind", "uri", "options", "secret_name", "schedule", "time_zone"):
+        value = getattr(source, name)
+        if value not in (None, {}):
+            say(console, f"{name.replace('_', ' '):<12} {value}")
+    say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
+    if source.removing:
+        say(console, "The source is being removed.")
+    syncs = list(syncs)
+    if syncs:
+        table = _table("started", "result")
+        for each in syncs:
+            table.add_row(f"{each.created_at:{_TO_SECONDS}}", escape(_result(each)))
+        console.print(table)
+    if withheld is not None and withheld.deletions:
+        print_withheld(console, source.name, withheld)
+
+
+def print_sync(console: Console, sync: Sync) -> None:
+    """Print the numbers of a sync, and the entries that it could not read."""
+    say(console, _result(sync))
+    for entry in sync.refused_entries:
+        say(console, f"refused {entry.key}: {entry.reason}")
+
+
+def print_withheld(console: Console, source: str, withheld: Withheld) -> None:
+    """Print the deletions of a source that need approval, and the command that approves them."""
+    say(console, f"{withheld.deletions:,} of {withheld.items:,} documents would be deleted:")
+    for key in withheld.keys:
+        say(console, f"  {key}")
+    if withheld.deletions > len(withheld.keys):
+        say(console, f"  and {withheld.deletions - len(withheld.keys):,} more")
+    say(console, f"To delete them: foreask source approve {source} --deletions {withheld.deletions}")
+
+
+def _result(sync: Sync) -> str:
+    """Return the state of a sync in words, with its numbers except zeros."""
+    if sync.error:
+        return f"failed: {sync.error}"
+    counts = [f"{getattr(sync, name):,} {name}" for name in _SYNC_COUNTS if getattr(sync, name)]
+    numbers = ", ".join(counts) or "no entries"
+    return f"{sync.phase}: {numbers}" + (f"; {sync.waiting}" if sync.waiting else "")
+
+
+_NEXT_OF_BATCH = {
+    "planning": "Chunks are added until no further one arrives for a while, or the batch is full.",
+    "planned": "Its file is uploaded next.",
+    "creating": "The provider has its file, and is asked to start it.",
+    "running": "The provider works on it, for up to 24 hours.",
+    "collecting": "Its results are being stored.",
+}
+_CANCELLED = "It is being cancelled: results that the provider has by then are stored."
+
+
+def batches_table(batches: Iterable[Batch]) -> Table:
+    table = _table("id", "state", "requests", "at the provider", "settled", "size", "age", "cost")
+    for batch in batches:
+        cost = "" if batch.cost is None else _cost(batch.cost)
+        counts = (f"{number:,}" for number in (batch.lines, batch.done, batch.settled))
+        size = f"{batch.bytes / 1e6:,.1f} MB"
+        table.add_row(batch.id, _state_of_batch(batch), *counts, size, duration(batch.age_seconds), cost)
+    return table
+
+
+def _state_of_batch(batch: Batch) -> str:
+    return "being cancelled" if batch.cancelled_at and not batch.ended_at else batch.state
+
+
+def print_provider_batch(console: Console, batch: Batch) -> None:
+    """Print a batch with its provider's id, jobs and costs, and with its next step or the reason of its failure."""
+    console.print(batches_table([batch]))
+    lines = {
+        "model": batch.model,
+        "provider's batch": batch.provider_id or "",
+        "part of": batch.part_of or "",
+        "jobs": ", ".join(batch.jobs),
+        "tokens": f"{batch.prompt_tokens:,} + {batch.completion_tokens:,}" if batch.prompt_tokens else "",
+    }
+    for name, value in lines.items():
+        if value:
+            say(console, f"{name}: {value}")
+    for sentence in (batch.error, next_of_batch(batch)):
+        if sentence:
+            say(console, sentence)
+
+
+def next_of_batch(batch: Batch) -> str | None:
+    """Return the next step of a batch; None if it has ended."""
+    if batch.cancelled_at and batch.state in ("planning", "planned", "creating", "running"):
+        return _CANCELLED
+    return _NEXT_OF_BATCH.get(batch.state)
 
 
 def print_gate(console: Console, report: Json) -> None:

@@ -17,9 +17,10 @@ from functools import partial
 
 import structlog
 
-from shared.domain.errors import ForeaskError
+from shared.domain.errors import ForeaskError, Rejected
 from shared.domain.lanes import Lane
 from shared.domain.queues import WORK_QUEUES
+from shared.domain.runs import RUNS_OF_PARSERS
 from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
 from shared.services import build
@@ -84,6 +85,10 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
         Step("jobs", every, ledger.jobs.settle),
+        Step("start_syncs", every, partial(start_due_syncs, services)),
+        Step("look_again", every, ledger.hints.reopen),
+        Step("remove_sources", every, ledger.sources.continue_removal),
+        Step("forget_jobs", _TIDY_EVERY, partial(forget_jobs, services)),
         Step("fill", every, ledger.builds.fill),
         Step("yield_batches", every, ledger.batches.yield_to_uploads),
         Step("forget_batches", _TIDY_EVERY, partial(ledger.batches.forget, _FORGET_BATCHES_AFTER)),
@@ -118,10 +123,32 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
-    if await services.ledger.runs.due():
+    due = await services.ledger.runs.due()
+    if due - RUNS_OF_PARSERS:
         services.wakeups.wake("runs")
+    if due & RUNS_OF_PARSERS:
+        services.wakeups.wake("syncs")
     if await services.ledger.batches.due():
         services.wakeups.wake("batches")
+
+
+async def start_due_syncs(services: SchedulerServices) -> bool:
+    """Start syncs whose scheduled time has come; return whether there were any.
+
+    A sync is skipped while another one of its source is open. Several missed times lead to one sync.
+    """
+    sources = await services.ledger.sources.due()
+    for source in sources:
+        names = {"source": source.name, "tenant": source.tenant}
+        try:
+            sync = await services.ledger.syncs.start(source.tenant, source.name)
+        except Rejected as error:  # its next time may succeed
+            log.info("sync.skipped", **names, reason=error.message)
+        else:
+            log.info("sync.started", **names, job=str(sync.id))
+            services.wakeups.wake("syncs")
+        await services.ledger.sources.schedule_next(source)
+    return bool(sources)
 
 
 async def survey(services: SchedulerServices) -> None:
@@ -152,6 +179,11 @@ async def forget_queries(services: SchedulerServices) -> bool:
 async def forget_completions(services: SchedulerServices) -> bool:
     """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
     return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
+
+
+async def forget_jobs(services: SchedulerServices) -> bool:
+    """Delete some jobs whose retention is over; return whether more may be left."""
+    return await services.ledger.jobs.forget(timedelta(days=services.settings.job_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

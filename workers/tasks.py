@@ -14,7 +14,7 @@ from shared.domain.queues import Queue
 from shared.ingest.drain import Drain, DrainLimits, SuspectPolls
 from workers.loop import WorkerLoop
 
-if TYPE_CHECKING:  # only index workers have the last two, and only generate workers the first
+if TYPE_CHECKING:  # only generate workers have the first, index and parse workers the second, index workers the third
     from shared.ingest.batches.lane import BatchLane
     from shared.maintenance.runs.runner import Runner
     from shared.query.calibrate.calibrator import Calibrator
@@ -47,7 +47,7 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
     if services.calibrator is not None:
         serve("calibrate", partial(loop.run_in_background, partial(_calibrate, loop, services.calibrator)))
     if services.runner is not None:
-        serve("runs", partial(_take_runs, loop, services.runner))
+        serve(services.runs_queue, partial(_take_runs, loop, services.runner))
     if services.batch_lane is not None:
         serve("batches", partial(loop.run_in_background, partial(_work_on_batches, loop, services.batch_lane)))
     return queues

@@ -29,6 +29,7 @@ ADDRESSES = {
     "/documents/{document_id}": "document",
     "/questions": "questions",
     "/work": "work",
+    "/sources": "sources",
     "/jobs": "jobs",
     "/api": "api",
     "/lab/explain": "explain",

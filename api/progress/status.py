@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from api.progress.bottleneck import pace
 from api.progress.readiness import Readiness
+from api.schemas.sources import WaitingSyncView
 from api.schemas.status import PaceView, StageView, StatusEvent
 from shared.domain.budgets import Budget
 from shared.domain.errors import Transient
 from shared.domain.limit_use import LimitUse
+from shared.domain.sources import WaitingSync
 from shared.ledger.work.backlog import Backlog, Waiting
 from shared.services.api import ApiServices
 
@@ -23,6 +25,11 @@ class OpenWork:
     uses: Sequence[LimitUse] | None
     budgets: Sequence[Budget]
     pace: PaceView
+    withheld: Sequence[WaitingSync]
+
+    @property
+    def withheld_views(self) -> list[WaitingSyncView]:
+        return [WaitingSyncView(**asdict(each)) for each in self.withheld]
 
 
 async def read_work(services: ApiServices, readiness: Readiness, tenant: str) -> OpenWork:
@@ -33,12 +40,13 @@ async def read_work(services: ApiServices, readiness: Readiness, tenant: str) ->
     """
     backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
     budgets, parts = await services.ledger.budgets.of(tenant), await readiness.of_parts()
+    withheld = await services.ledger.syncs.waiting(tenant)
     uses = await _uses(services, tenant) if parts["broker"] else None
     workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
     for process in await services.ledger.heartbeats.seen():
         if process.alive and process.role in workers:
             workers[process.role] += 1
-    return OpenWork(backlog, uses, budgets, pace(backlog, parts, uses or (), workers, budgets))
+    return OpenWork(backlog, uses, budgets, pace(backlog, parts, uses or (), workers, budgets), withheld)
 
 
 async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
@@ -50,6 +58,7 @@ async def status_event(services: ApiServices, readiness: Readiness, tenant: str)
         chunks_per_minute=round(work.backlog.rate, 1),
         eta_seconds=None if work.backlog.eta is None else round(work.backlog.eta.total_seconds()),
         pace=work.pace,
+        withheld=work.withheld_views,
     )
 
 

@@ -18,6 +18,7 @@ from api.http.openapi import event_content, problems, replies
 from api.http.replies import JsonReply
 from api.http.strict_route import StrictRoute
 from api.progress.feeds import ProgressFeeds
+from api.progress.pauses import pauses_of
 from api.progress.readiness import Shutdown
 from api.schemas.jobs import JobBody, JobPage, JobView, view
 from api.schemas.problems import ProblemDetails
@@ -69,7 +70,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List jobs, newest first: loads, reindexes, builds, evaluations and erasures."""
+    """List jobs, newest first: loads, syncs, reindexes, builds, evaluations, gates, verifications, erasures."""
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.jobs.page(tenant, kind=kind, after=after, limit=limit + 1)
     jobs, following = paging.split_page(rows, limit, lambda job: (job.created_at.isoformat(), str(job.id)))
@@ -119,7 +120,7 @@ async def close(job_id: UUID, tenant: Writer, services: ServicesDep) -> Response
 
 @router.post("/{job_id}/pause", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
 async def pause(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Pause a load or a reindex: its documents are not parsed, no questions are generated and nothing is indexed.
+    """Pause a load, a sync or a reindex: no document is parsed, no questions are generated and nothing is indexed.
 
     Work in progress is finished. A paused load accepts documents. A reindex needs a key with the scope `manage`.
     """
@@ -129,10 +130,13 @@ async def pause(request: Request, job_id: UUID, tenant: Writer, services: Servic
 
 @router.post("/{job_id}/resume", response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503))
 async def resume(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Resume a paused load or reindex. A reindex needs a key with the scope `manage`."""
+    """Resume a paused load, sync or reindex. A reindex needs a key with the scope `manage`.
+
+    A sync that waits for approval ends, and nothing is deleted.
+    """
     await _require_scope(request, job_id, tenant, services)
     job = await services.ledger.jobs.resume(tenant, job_id)
-    services.wakeups.wake(*WORK_QUEUES)
+    services.wakeups.wake(*WORK_QUEUES, "syncs")
     return JsonReply(await _view(job, tenant, services))
 
 
@@ -140,7 +144,7 @@ async def resume(request: Request, job_id: UUID, tenant: Writer, services: Servi
     "/{job_id}/cancel", status_code=202, response_model=JobView, responses=problems(401, 403, 404, 409, 422, 503)
 )
 async def cancel(request: Request, job_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
-    """Cancel a load or a reindex. It accepts no more documents, and its documents in progress are finished.
+    """Cancel a load, a sync or a reindex. It gets no more documents, and its documents in progress are finished.
 
     Its queued documents are deleted, or keep the version that queries see. Paid questions are kept. A reindex needs a
     key with the scope `manage`.
@@ -159,7 +163,8 @@ async def _view(job: Job, tenant: str, services: ApiServices) -> JobView:
 async def _views(jobs: Sequence[Job], tenant: str, services: ApiServices) -> list[JobView]:
     costs = await services.ledger.costs.of_jobs(tenant, [job.id for job in jobs])
     prices = await asyncio.to_thread(_prices, services.settings, costs)  # the list prices are loaded once: 0.3 s
-    return [view(job, prices.get(job.id)) for job in jobs]
+    pauses = await pauses_of(jobs, tenant, services)
+    return [view(job, prices.get(job.id), pauses.get(job.id)) for job in jobs]
 
 
 def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:
@@ -173,14 +178,14 @@ def _prices(settings: Settings, costs: Iterable[JobCost]) -> dict[UUID, float]:
 
 
 async def _require_scope(request: Request, job_id: UUID, tenant: str, services: ApiServices) -> None:
-    """Check that the key may change a job: a load needs the scope of uploads, a reindex the scope that started it.
+    """Check that the key may change a job: loads and syncs need the scope of uploads, others `manage`.
 
     Raises:
         NotFound: the tenant has no job of that id.
         Forbidden: the key lacks the scope `manage`.
     """
     job = await services.ledger.jobs.get(tenant, job_id)
-    if job.kind != JobKind.LOAD and Scope.MANAGE not in request.state.caller.scopes:
+    if job.kind not in (JobKind.LOAD, JobKind.SYNC) and Scope.MANAGE not in request.state.caller.scopes:
         raise Forbidden(f"A job of the kind '{job.kind}' needs a key with the scope '{Scope.MANAGE}'.")
 
 

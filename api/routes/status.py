@@ -59,6 +59,7 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
             budgets=[budget_view(budget) for budget in work.budgets],
+            withheld=work.withheld_views,
             limits=None if work.uses is None else [_limit(use) for use in work.uses],
         )
     )

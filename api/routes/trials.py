@@ -73,7 +73,7 @@ async def run(
     options = dataclasses.replace(options, **given)
     require_sizes_fit(options, settings)
     for budget in await services.ledger.budgets.of(tenant):
-        if budget.is_exhausted and budget.job_id is None and budget.collection in (None, body.collection):
+        if budget.is_exhausted and budget.covers(body.collection, None):
             raise TooManyRequests(f"{budget.name[0].upper()}{budget.name[1:]} is used up.")
     events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
     return event_stream(end_with_error(events, request.scope))

@@ -23,9 +23,10 @@ from api.schemas.webhooks import (
 from api.state import ServicesDep
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import Delivery, Webhook
-from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.sender import message_id
 from shared.maintenance.webhooks.signature import draw_secret
+from shared.outside.addresses import ForbiddenAddress
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)

@@ -10,8 +10,8 @@ from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
 from shared.domain import questions
 from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.documents import Document
-from shared.domain.usage import Usage
-from shared.services.ingest import price
+from shared.domain.usage import total
+from shared.services.ingest import price_by_tier
 from shared.settings import Settings
 
 
@@ -45,13 +45,13 @@ def view(document: Document, settings: Settings) -> DocumentView:
             prompt_tokens=p.prompt_tokens,
             completion_tokens=p.completion_tokens,
             calls=p.calls,
-            cost=_cost(settings, p.calls, Usage(p.prompt_tokens, p.completion_tokens)),
+            cost=price_by_tier(settings, p.usage_by_tier),
         ),
     )
 
 
 def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
-    content = chunk.content
+    content, usage = chunk.content, total(chunk.usage_by_tier)
     return ChunkView(
         id=chunk.id,
         document_id=chunk.document_id,
@@ -68,10 +68,10 @@ def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
         error=chunk.error,
         attempts=[AttemptView.model_validate(dataclasses.asdict(attempt)) for attempt in chunk.history],
         usage=IngestUsage(
-            prompt_tokens=chunk.usage.prompt_tokens,
-            completion_tokens=chunk.usage.completion_tokens,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
             calls=chunk.calls,
-            cost=_cost(settings, chunk.calls, chunk.usage),
+            cost=price_by_tier(settings, chunk.usage_by_tier),
         ),
         questions=[_question(question) for question in chunk.questions],
     )
@@ -87,8 +87,3 @@ def _question(question: questions.QuestionDetail) -> ChunkQuestion:
         similarity=question.similarity,
         accepted=None if accepted is None else AcceptanceView.model_validate(dataclasses.asdict(accepted)),
     )
-
-
-def _cost(settings: Settings, calls: int, usage: Usage) -> float | None:
-    """Return the price of calls; 0 without calls, so that uploads do not load the list prices, which takes 0.3 s."""
-    return price(settings, "generate", usage) if calls else 0.0

@@ -191,8 +191,9 @@ class IngestUsage(ReplyModel):
     completion_tokens: int
     calls: int
     cost: float | None = Field(
-        description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars,"
-        " without discounts of service tiers and prompt caches; null if the price of the model is unknown"
+        description="Cost by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, or by the list price in dollars, in"
+        " the service tiers of the calls and with the discounts of prompt caches; null if the price of the model is"
+        " unknown"
     )
 
 

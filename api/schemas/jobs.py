@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from api.schemas.common import BodyModel, CollectionName, ReplyModel, example, example_of
-from shared.domain.jobs import Job, JobKind, JobState, PauseReason
+from shared.domain.jobs import Job, JobKind, JobState, Pause, PauseReason
 from shared.domain.states import DocumentState
 
 _JOB_ID = "0198f3a1-77aa-7c3a-9d70-3c1b5e8f2a51"
@@ -43,10 +43,12 @@ class JobView(ReplyModel):
         state="running",
         collection="handbook",
         pause_reason=None,
+        budget_id=None,
         closed=False,
         done=640,
         total=1250,
         documents={"queued": 600, "searchable": 10, "ready": 639, "failed": 1},
+        points=None,
         eta_seconds=95,
         cost=0.0412,
         message=None,
@@ -55,22 +57,32 @@ class JobView(ReplyModel):
         ended_at=None,
     )
 
-    id: UUID = Field(description="Id of the job; for a build, an evaluation or an erasure the id of its own")
+    id: UUID = Field(description="Id of the job; for other kinds than loads and reindexes the id of its own")
     kind: JobKind
     state: JobState = Field(description="`done_with_errors`: some of its documents are degraded or failed")
     collection: str | None = Field(description="null for the erasure of a tenant or a document")
-    pause_reason: PauseReason | None
+    pause_reason: PauseReason | None = Field(
+        description="Reason of a pause; null without one. With `budget` or `provider` the state is `running`: texts are"
+        " indexed, but no questions are generated"
+    )
+    budget_id: UUID | None = Field(description="Id of the exhausted budget, if this is the reason")
     closed: bool = Field(description="Whether the client of a load has said that no more documents follow")
-    done: int = Field(description="Number of finished parts out of `total`: documents, or queries of an evaluation")
+    done: int = Field(
+        description="Number of finished parts out of `total`: documents, or queries of an evaluation. A gate or a"
+        " verification compares all points first"
+    )
     total: int
     documents: dict[DocumentState, int] = Field(
         description="Its documents by state. A document counts for the job that changed it last"
+    )
+    points: int | None = Field(
+        description="Number of compared points of a gate or a verification; null for other kinds"
     )
     eta_seconds: int | None = Field(
         description="Time for the remaining documents at the rate of the last minute; null if none finished then"
     )
     cost: float | None = Field(
-        description="Costs of the calls of a load or a reindex with a known price; null if there are none"
+        description="Costs of the calls of a load, a sync or a reindex with a known price; null if there are none"
     )
     message: str | None = Field(description="Reason, if the job waits for a person or a client")
     error: str | None
@@ -85,20 +97,23 @@ class JobPage(ReplyModel):
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page")
 
 
-def view(job: Job, cost: float | None) -> JobView:
+def view(job: Job, cost: float | None, pause: Pause | None = None) -> JobView:
+    """Return the view of a job; `pause` is the reason why no questions are generated while it runs."""
     return JobView(
         id=job.id,
         kind=job.kind,
         state=job.state,
         collection=job.collection,
-        pause_reason=job.pause_reason,
+        pause_reason=job.pause_reason if pause is None else pause.reason,
+        budget_id=None if pause is None else pause.budget_id,
         closed=job.closed_at is not None,
         done=job.done,
         total=job.total,
         documents=dict(job.documents),
+        points=job.points,
         eta_seconds=None if job.eta is None else round(job.eta.total_seconds()),
         cost=cost,
-        message=_message(job),
+        message=_message(job) if pause is None else pause.sentence,
         error=job.error,
         created_at=job.created_at,
         ended_at=job.ended_at,
@@ -110,7 +125,7 @@ _PAUSED_BY = {
     PauseReason.BUDGET: "Paused: its budget is used up.",
     PauseReason.PROVIDER: "Paused: the provider fails.",
     PauseReason.DISK: "Paused: the disk is nearly full.",
-    PauseReason.APPROVAL: "Paused: it needs an approval.",
+    PauseReason.APPROVAL: "Paused: deletions of its source need approval.",
 }
 
 

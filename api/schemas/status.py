@@ -10,12 +10,14 @@ from pydantic import Field
 from api.schemas.budgets import BudgetView
 from api.schemas.common import ReplyModel, example, example_of
 from api.schemas.estimates import KeptEstimateView
+from api.schemas.sources import WaitingSyncView
 
 UsageKey = Literal["day", "collection", "model"]
 UsageTier = Literal["standard", "flex", "batch"]
 
 _TIER = "Service tier in which the provider served the calls"
 _CACHED = "Part of the prompt tokens that was read from the provider's prompt cache"
+_WITHHELD = "Syncs whose deletions need approval: see `POST /v1/sources/{name}/approve`"
 _WRITTEN = "Part of the prompt tokens that was written to this cache"
 
 
@@ -156,6 +158,7 @@ class StatusEvent(ReplyModel):
     chunks_per_minute: float
     eta_seconds: int | None
     pace: PaceView
+    withheld: list[WaitingSyncView] = Field(description=_WITHHELD)
 
 
 class ProgressEvent(ReplyModel):
@@ -199,6 +202,7 @@ class StatusView(ReplyModel):
         ],
         estimates=[],
         budgets=[example_of(BudgetView)],
+        withheld=[],
         limits=[
             {
                 "name": "llm requests",
@@ -225,4 +229,5 @@ class StatusView(ReplyModel):
         description="Estimates of the last loads, at most a month old, with the costs billed since their start"
     )
     budgets: list[BudgetView] = Field(description="The tenant's budgets, as `GET /v1/budgets` lists them")
+    withheld: list[WaitingSyncView] = Field(description=_WITHHELD)
     limits: list[LimitView] | None

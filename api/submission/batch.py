@@ -20,9 +20,10 @@ from api.http.problems import log_failure, problem_of
 from api.schemas.document_views import view
 from api.schemas.documents import BatchLine, BatchResult
 from api.schemas.problems import ProblemDetails
-from api.submission.submission import content_of, filename_of, media_type_of, new_document, submit
+from api.submission.submission import content_of, new_document, submit
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
+from shared.domain.document_fields import filename_of, media_type_of
 from shared.domain.documents import NewDocument
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.lanes import Lane

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-import orjson
 import structlog
 from fastapi import Request
 
@@ -27,6 +23,7 @@ from api.submission.lost_uploads import complete
 from api.submission.multipart import read_form
 from api.submission.upload_guard import UploadGuard
 from shared.domain.collections import Collection
+from shared.domain.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.documents import NewDocument, ReadyQuestion
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
@@ -39,9 +36,6 @@ from shared.storage.uploads import Upload
 
 log = structlog.get_logger()
 
-_NAME_MAX = 255
-_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
-_ANY_BYTES = "application/octet-stream"  # clients send this when they do not know the media type
 _SLICE_CHARS = 1 << 16  # decoded in 0.3 ms, after which other threads can run; a multiple of 4
 
 
@@ -205,43 +199,6 @@ def _log_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission])
         if submission.accepted:
             ids = {"document_id": str(submission.document.id), "collection_id": str(document.collection.id)}
             log.info("document.accepted", **ids, version=submission.document.version)
-
-
-def content_hash(parts: Mapping[str, object]) -> bytes:
-    """Hash everything that affects the index; a new hash starts the next version of the document."""
-    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
-
-
-def filename_of(name: str | None) -> str | None:
-    """Return the last component of a filename; None if it is empty.
-
-    Raises:
-        InvalidInput: the name has control characters, is too long, or names a folder.
-    """
-    if name is None:
-        return None
-    if any(unicodedata.category(c) == "Cc" for c in name):
-        raise InvalidInput("The filename has control characters.", field="filename")
-    name = re.split(r"[/\\]", name)[-1].strip()
-    if name in {".", ".."}:
-        raise InvalidInput("The filename names a folder.", field="filename")
-    if len(name.encode()) > _NAME_MAX:
-        raise InvalidInput(f"The filename has more than {_NAME_MAX} bytes.", field="filename")
-    return name or None
-
-
-def media_type_of(value: str | None) -> str | None:
-    """Return a media type without its parameters; None if it is unspecific.
-
-    Raises:
-        InvalidInput: the value is not a media type.
-    """
-    kind = (value or "").partition(";")[0].strip().lower()
-    if not kind or kind == _ANY_BYTES:
-        return None
-    if not _MEDIA_TYPE.fullmatch(kind):
-        raise InvalidInput("The media type must have the form `type/subtype`.", field="media_type")
-    return kind
 
 
 async def _stored(body: DocumentBody, tenant: str, guard: UploadGuard, max_bytes: int) -> Upload:

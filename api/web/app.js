@@ -20,6 +20,7 @@ const ROUTES = [
   [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
   [/^\/work$/, () => import("./routes/work.js")],
   [/^\/jobs$/, () => import("./routes/jobs.js")],
+  [/^\/sources$/, () => import("./routes/sources.js")],
   [/^\/api$/, () => import("./routes/api.js")],
 ];
 const SCREENS = /** @type {const} */ ([
@@ -28,11 +29,12 @@ const SCREENS = /** @type {const} */ ([
   ["/questions", "Questions", "q", "manage"],
   ["/work", "Work", "w", "read"],
   ["/jobs", "Jobs", "j", "read"],
+  ["/sources", "Sources", "s", "read"],
   ["/lab/explain", "Explain", "e", "ask"],
   ["/lab/try", "Try", "t", "write"],
   ["/lab/compare", "Compare", "c", "manage"],
 ]);
-const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
+const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g j", "Jobs"], ["g s", "Sources"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
 
 const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
 

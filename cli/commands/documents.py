@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, builds, calibrate, dead_letters, estimate, ingest, jobs, mcp, verify
+from cli.commands import accepted, ask, batches, builds, calibrate, dead_letters, estimate, ingest, jobs, mcp, verify
 from cli.connection import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     calibrate.register(app)
     builds.register(app)
     jobs.register(app)
+    batches.register(app)
 
 
 def status(  # noqa: PLR0917 - all are options

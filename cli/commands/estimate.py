@@ -71,8 +71,9 @@ def _load_of(paths: list[str], console: Console, *, text: str | None, title: str
     """
     from cli import corpus as corpora
     from cli import estimates, files, output
+    from shared.sources.tables import Columns
 
-    corpus = corpora.corpus_in(paths, corpora.Columns(None, text, title, (), questions))
+    corpus = corpora.corpus_in(paths, Columns(None, text, title, (), questions))
     if corpus is not None:
         return estimates.of_corpus(corpus.survey())
     load, left_out = estimates.of_files(files.select(paths, include=(), exclude=()).files)

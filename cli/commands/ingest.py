@@ -15,6 +15,7 @@ import typer
 from cli.connection import LOCAL, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
+    from foreask_client import Job
     from foreask_client.models import Json
     from rich.console import Console
 
@@ -93,9 +94,10 @@ def ingest(
     """
     from cli import corpus as corpora
     from cli import files
+    from shared.sources.tables import Columns
 
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
-    columns = corpora.Columns(id_column, text, title, names, questions)
+    columns = Columns(id_column, text, title, names, questions)
     corpus = corpora.corpus_in(paths, columns)
     console = console_of()
     with client_of(url, key) as client:
@@ -147,12 +149,12 @@ def _ingest_files(
     batch = UploadBatch(len(selection.files))
     job = _open_job(client, console, collection, job_key, batch.total)
     try:
-        _upload(client, console, selection, batch, collection=collection, lane=lane, job=job, wait=wait)
+        followed = _upload(client, console, selection, batch, collection=collection, lane=lane, job=job, wait=wait)
     except KeyboardInterrupt:
         output.print_batch(console, batch)
         output.say(console, f"The server continues with the uploaded files: see `foreask jobs watch {job}`.")
         raise typer.Exit(INTERRUPTED) from None
-    output.print_batch(console, batch)
+    output.print_batch(console, batch, followed)
     if batch.rejected:
         raise typer.Exit(NOT_UPLOADED)
     if batch.states()["failed"]:
@@ -182,10 +184,12 @@ def _upload(
     lane: Lane | None,
     job: str,
     wait: WaitFor,
-) -> None:
-    from cli.ingestion import follow, upload
+) -> Job | None:
+    """Upload files and follow their documents; return their job, or None if it was not followed."""
+    from cli.ingestion import follow, job_of, upload
     from cli.meter import Meter
 
+    followed = None
     until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
     with Meter(console) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch, job=job):
@@ -193,7 +197,9 @@ def _upload(
         client.close_job(job)
         if wait is not WaitFor.NO and batch.documents:
             for count in follow(client, batch, until):
-                meter.show(count)
+                followed = job_of(client, job) or followed
+                meter.show(count, followed)
+    return followed
 
 
 def _print_selection(console: Console, selection: Selection) -> None:
@@ -220,8 +226,8 @@ def _ingest_corpus(
     yes: bool,
 ) -> None:
     from cli import estimates, output
-    from cli.corpus import Truncated
     from cli.corpus_ingestion import CorpusLoad
+    from shared.sources.tables import Truncated
 
     client.health()
     survey = corpus.survey()
@@ -231,17 +237,17 @@ def _ingest_corpus(
     load = CorpusLoad(survey.rows)
     job = _open_job(client, console, collection, job_key, survey.rows)
     try:
-        failed = _follow_corpus(client, console, corpus, load, collection=collection, lane=lane, job=job, wait=wait)
+        followed = _follow_corpus(client, console, corpus, load, collection=collection, lane=lane, job=job, wait=wait)
     except (KeyboardInterrupt, Truncated) as error:
         output.print_load(console, load)
         if isinstance(error, Truncated):
             raise
         output.say(console, "Repeat the command to continue: documents that are stored already are not uploaded twice.")
         raise typer.Exit(INTERRUPTED) from None
-    output.print_load(console, load)
+    output.print_load(console, load, followed)
     if load.rejected:
         raise typer.Exit(NOT_UPLOADED)
-    if failed:
+    if followed is not None and (failed := followed.documents.get("failed", 0)):
         output.say(console, f"{failed:,} documents failed: foreask dead list -c {collection}")
         raise typer.Exit(FAILED)
 
@@ -256,23 +262,23 @@ def _follow_corpus(
     lane: Lane | None,
     job: str,
     wait: WaitFor,
-) -> int:
-    """Upload a corpus, follow its job, and return the number of its failed documents."""
-    from cli.corpus_ingestion import follow, pending_documents, upload_rows
-    from cli.meter import Stages
+) -> Job | None:
+    """Upload a corpus and follow its job; return the job, or None if it was not followed."""
+    from cli.corpus_ingestion import counts_of, follow, upload_rows
+    from cli.meter import IngestCounts, Meter
 
-    with Stages(console) as stages:
+    followed = None
+    with Meter(console) as meter:
         chosen: Literal["batch"] | None = "batch" if lane is Lane.BATCH else None
         for _ in upload_rows(client, corpus, collection, load, lane=chosen, job=job):
-            stages.show("uploaded", load.done, load.total)
+            meter.show(IngestCounts(load.total, uploaded=load.done))
         client.close_job(job)
         if wait is WaitFor.NO or load.done == load.rejected:
-            return 0
+            return None
         until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-        for states in follow(client, job, until):
-            documents = sum(states.values())
-            stages.show(until, documents - pending_documents(states, until), documents)
-    return states.get("failed", 0)
+        for followed in follow(client, job, until):
+            meter.show(counts_of(followed.documents, until), followed)
+    return followed
 
 
 def _is_confirmed(client: CliClient, console: Console, collection: str, documents: Json, *, yes: bool) -> bool:

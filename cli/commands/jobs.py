@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from cli.client import CliClient
 
 FAILED = 3  # exit code: the job ended, but not all of its documents are ready
+WITHHELD = 4  # exit code: deletions of a source need approval
 INTERRUPTED = 130
 
 jobs_app = typer.Typer(
-    help="List loads, reindexes and other long work; follow, pause, resume or cancel it.", no_args_is_help=True
+    help="List loads, syncs, reindexes and other long work; follow, pause, resume or cancel it.", no_args_is_help=True
 )
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
@@ -35,7 +36,10 @@ def register(app: typer.Typer) -> None:
 def list_jobs(
     *,
     kind: Annotated[
-        str | None, typer.Option(help="Only jobs of this kind: load, reindex, build, evaluation or erasure.")
+        str | None,
+        typer.Option(
+            help="Only jobs of this kind: load, sync, reindex, build, evaluation, gate, verification or erasure."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number to print.", min=1)] = 50,
     as_json: AsJson = False,
@@ -68,22 +72,27 @@ def show(job: JobId, *, as_json: AsJson = False, url: Url = LOCAL, key: Key = No
 
 
 def watch(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Follow a job until it ends. Exit code: 0; 3 if it failed, was cancelled, or ended with errors."""
+    """Follow a job until it ends, or until its deletions need approval.
+
+    Exit code: 0; 3 if it failed, was cancelled, or ended with errors; 4 if deletions are withheld.
+    """
     from cli import output
 
     console = console_of()
     with client_of(url, key) as client:
         try:
-            ended = _follow(client, console, job)
+            ended = follow(client, console, job)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
     output.print_job(console, ended)
+    if ended.pause_reason == "approval":
+        raise typer.Exit(WITHHELD)
     if ended.state != "done":
         raise typer.Exit(FAILED)
 
 
-def _follow(client: CliClient, console: Console, job_id: str) -> Job:
-    """Show the progress of a job until it ends; return it."""
+def follow(client: CliClient, console: Console, job_id: str) -> Job:
+    """Show the progress of a job until it ends or needs approval; return it."""
     from foreask_client import Job
 
     from cli import output
@@ -101,17 +110,19 @@ def _follow(client: CliClient, console: Console, job_id: str) -> Job:
             if job.message and job.message != said:
                 output.say(console, job.message)
             said = job.message
+            if job.pause_reason == "approval":
+                break
     return job
 
 
 def pause(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Pause a load or a reindex. Work in progress is finished."""
+    """Pause a load, a sync or a reindex. Work in progress is finished."""
     with client_of(url, key) as client:
         _print_state(client.pause_job(job))
 
 
 def resume(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Resume a paused load or reindex."""
+    """Resume a paused load, sync or reindex. A sync that waits for approval ends, and nothing is deleted."""
     with client_of(url, key) as client:
         _print_state(client.resume_job(job))
 
@@ -123,7 +134,7 @@ def close(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
 
 
 def cancel(job: JobId, *, url: Url = LOCAL, key: Key = None) -> None:
-    """Cancel a load or a reindex. Its queued documents are discarded; paid questions are kept."""
+    """Cancel a load, a sync or a reindex. Its queued documents are discarded; paid questions are kept."""
     with client_of(url, key) as client:
         _print_state(client.cancel_job(job))
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.collections import CollectionOptions
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, UsageByTier
 from shared.domain.work import Lease
 
 
@@ -34,6 +34,7 @@ class Batch:
         file_id: the provider's input file; None before the upload.
         provider_id: the provider's id of the batch; None until it is known.
         output_bytes: collected part of the output file; `error_bytes` likewise.
+        settled: number of lines with an outcome, or that were moved to another batch.
         done: number of requests with a result at the last poll.
         since_tried: time since a create whose result is unknown; None if there is none.
         since_added: time since the last line was planned.
@@ -56,6 +57,7 @@ class Batch:
     error_file_id: str | None
     output_bytes: int
     error_bytes: int
+    settled: int
     done: int
     unanswered: Unanswered
     error: str | None
@@ -70,6 +72,47 @@ class Batch:
     @property
     def is_probe(self) -> bool:
         return self.tenant is None
+
+    @property
+    def after_cancellation(self) -> Unanswered:
+        """The next step of lines without a result after the cancellation: a client may choose live calls."""
+        return Unanswered.LIVE if self.unanswered is Unanswered.LIVE else Unanswered.LATER
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBatch:
+    """A batch as its tenant sees it.
+
+    Args:
+        root_id: the rejected batch whose lines were divided; None for a batch that was planned.
+        lines: number of lines.
+        settled: number of lines with an outcome, or that were moved to another batch.
+        done: number of lines with a result at the provider, at the last poll.
+        bytes: size of the file.
+        provider_id: the provider's id of the batch; None until it is known.
+        job_ids: jobs of the documents when their chunks were planned.
+        usage: tokens billed for settled lines.
+        age: time since the creation, until the end.
+    """
+
+    id: UUID
+    root_id: UUID | None
+    state: BatchState
+    model: str
+    lines: int
+    settled: int
+    done: int
+    bytes: int
+    provider_id: str | None
+    job_ids: tuple[UUID, ...]
+    usage: Usage
+    error: str | None
+    created_at: datetime
+    submitted_at: datetime | None
+    progressed_at: datetime
+    cancelled_at: datetime | None
+    ended_at: datetime | None
+    age: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +139,7 @@ class SentLine:
     Args:
         usage: tokens billed for earlier attempts at its chunk.
         calls: number of earlier calls.
+        by_tier: `usage` by tier.
         questions: number of requested questions.
         job_id: job of its document when it was planned; None without a job.
     """
@@ -107,6 +151,7 @@ class SentLine:
     content_key: bytes
     usage: Usage
     calls: int
+    by_tier: UsageByTier
     questions: int
     job_id: UUID | None
 

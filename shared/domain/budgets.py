@@ -99,6 +99,10 @@ class Budget:
         """Whether no call fits any more, even if the calls in flight cost nothing."""
         return self.spent + self.needs > self.most
 
+    def covers(self, collection: str | None, job_id: UUID | None) -> bool:
+        """Return whether it limits the calls for documents of a collection and a job."""
+        return self.collection in (None, collection) and self.job_id in (None, job_id)
+
     def shown(self, amount: int) -> float:
         """Return an amount in tokens, or in the currency of the prices."""
         return amount / BILLIONTHS if self.unit is BudgetUnit.MONEY else amount

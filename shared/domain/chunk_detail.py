@@ -9,7 +9,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.dead_letters import PastAttempt
 from shared.domain.questions import QuestionDetail
 from shared.domain.states import ChunkState
-from shared.domain.usage import Usage
+from shared.domain.usage import UsageByTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ChunkDetail:
     Args:
         document_id: the document's public id.
         history: last failed attempts, oldest first.
-        usage: tokens billed for its questions.
+        usage_by_tier: tokens billed for its questions.
         calls: number of calls billed for its questions.
         questions: all questions, users' questions last.
     """
@@ -32,6 +32,6 @@ class ChunkDetail:
     state: ChunkState
     error: str | None
     history: tuple[PastAttempt, ...]
-    usage: Usage
+    usage_by_tier: UsageByTier
     calls: int
     questions: tuple[QuestionDetail, ...]

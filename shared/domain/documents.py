@@ -12,6 +12,7 @@ from shared.domain.collections import Collection
 from shared.domain.filterable import FilterableField
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.states import DocumentState
+from shared.domain.usage import UsageByTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Progress:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: int = 0
+    usage_by_tier: UsageByTier = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

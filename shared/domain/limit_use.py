@@ -27,6 +27,8 @@ class LimitUse:
         in_flight_lowered: whether the provider has refused calls or timed out, so that `in_flight_limit` is an estimate
             of its capacity.
         flex_pause: remaining pause of calls in the service tier flex, because the provider has no capacity left in it.
+        flex_limit: calls in flight in the tier flex for which the provider has capacity; None if it has refused none.
+        flex_dry: time since when the provider has refused all calls in this tier; 0 if it serves some.
     """
 
     name: str
@@ -41,3 +43,13 @@ class LimitUse:
     latency: timedelta | None
     in_flight_lowered: bool = False
     flex_pause: timedelta = timedelta()
+    flex_dry: timedelta = timedelta()
+    flex_limit: int | None = None
+
+    def defers_flex(self, standard_after: timedelta | None) -> bool:
+        """Return whether the provider has no capacity in the tier flex, and its calls wait.
+
+        Args:
+            standard_after: time without capacity after which calls are made in the standard tier; None: never.
+        """
+        return self.flex_pause > timedelta(0) and (standard_after is None or self.flex_dry < standard_after)

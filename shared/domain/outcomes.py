@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.domain.batches import SentLine
@@ -11,7 +11,7 @@ from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Decision
 from shared.domain.states import AcceptedState
 from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, Usage
+from shared.domain.usage import Cost, Usage, UsageByTier, with_cost
 from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
 
 
@@ -43,6 +43,11 @@ class GenerateOutcome:
     def cost(self) -> Cost | None:
         return generate_cost(self.chunk, self.model, self.usage, self.calls, self.tier)
 
+    @property
+    def by_tier(self) -> UsageByTier:
+        """The usage by tier."""
+        return with_cost(self.chunk.by_tier, self.cost)
+
 
 def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, calls: int, tier: Tier) -> Cost | None:
     """Return an attempt's part of its chunk's costs; None if no call was billed."""
@@ -66,7 +71,7 @@ def generate_cost(chunk: ChunkToGenerate | SentLine, model: str, usage: Usage, c
 class FailedAttempt:
     """A failed attempt and the decision about the next one.
 
-    `usage` and `calls` are the costs of the chunk, including this attempt, and `cost` is the cost of this attempt. The
+    `usage`, `by_tier` and `calls` are the costs of the chunk, including this attempt, and `cost` is this attempt's. The
     next attempt at the `tenant`'s content of `content_key` continues with `replies`. `is_bill_incomplete` is set if the
     provider may charge for a call whose reply never arrived. `chunk` is set if the attempt was about to write points.
     """
@@ -81,6 +86,7 @@ class FailedAttempt:
     cost: Cost | None = None
     is_bill_incomplete: bool = False
     chunk: ChunkToIndex | None = None
+    by_tier: UsageByTier = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,6 @@ from typing import Literal
 
 WorkQueue = Literal["parse", "generate", "index"]
 WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
-Queue = Literal["parse", "generate", "index", "calibrate", "runs", "batches"]
-# Index workers serve `calibrate` and `runs`, and generate workers `batches`, between two drains.
-QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate", "runs", "batches")
+Queue = Literal["parse", "generate", "index", "calibrate", "runs", "syncs", "batches"]
+# Index workers serve `calibrate` and `runs`, parse workers `syncs`, and generate workers `batches`, between two drains.
+QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate", "runs", "syncs", "batches")

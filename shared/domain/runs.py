@@ -1,4 +1,4 @@
-"""Runs: long work on a collection, such as an evaluation, that index workers do concurrently with the ingest."""
+"""Runs: long work on a collection, such as an evaluation, that workers do concurrently with the ingest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ class RunKind(StrEnum):
     EVALUATION = "evaluation"
     GATE = "gate"
     VERIFICATION = "verification"
+    SYNC = "sync"
+    LOOK = "look"  # entries of a source that hints name are looked up
+
+
+RUNS_OF_PARSERS = frozenset({RunKind.SYNC, RunKind.LOOK})  # index workers do all others
 
 
 class RunPhase(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -42,6 +43,15 @@ class Usage:
         )
 
 
+UsageByTier = Mapping[Tier, Usage]
+"""Billed tokens by the tier of the replies; without tiers that have none."""
+
+
+def total(usage: UsageByTier) -> Usage:
+    """Return the sum of all tiers."""
+    return sum(usage.values(), Usage())
+
+
 CostKind = Literal["generate", "embed"]
 
 
@@ -73,3 +83,10 @@ class Cost:
     calls: int
     tier: Tier = Tier.STANDARD
     job_id: UUID | None = None
+
+
+def with_cost(usage: UsageByTier, cost: Cost | None) -> UsageByTier:
+    """Return the tokens by tier, including an attempt; None: nothing was billed for it."""
+    if cost is None:
+        return usage
+    return {**usage, cost.tier: usage.get(cost.tier, Usage()) + cost.usage}

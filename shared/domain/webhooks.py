@@ -17,6 +17,7 @@ EventType = Literal[
     "erasure.finished",
     "job.paused",
     "job.ended",
+    "sync.withheld",
 ]
 DeliveryState = Literal["waiting", "delivered", "failed"]
 

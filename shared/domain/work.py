@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.documents import ReadyQuestion
 from shared.domain.index_location import IndexLocation, index_location_of
 from shared.domain.questions import AcceptedQuestion
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, UsageByTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class ChunkToGenerate:
         replies: replies paid by earlier attempts at this content.
         usage: tokens billed for the attempts at this chunk.
         calls: number of calls billed for the attempts at this chunk.
+        by_tier: `usage` by tier.
         job_id: its document's job; None without a job.
         reserve: highest use of its next call, which its claim has reserved; None if no budget covers it.
     """
@@ -94,6 +95,7 @@ class ChunkToGenerate:
     replies: tuple[PaidReply, ...] = ()
     usage: Usage = Usage()
     calls: int = 0
+    by_tier: UsageByTier = field(default_factory=dict)
     traceparent: str | None = None
     job_id: UUID | None = None
     reserve: Reserve | None = None

@@ -24,6 +24,11 @@ from shared.ledger.model.counters import Counters
 from shared.ledger.runs.gates import Gates
 from shared.ledger.runs.run_claims import RunClaims
 from shared.ledger.runs.verifications import Verifications
+from shared.ledger.sources.hints import Hints
+from shared.ledger.sources.listings import Listings
+from shared.ledger.sources.notes import Notes
+from shared.ledger.sources.sources import Sources
+from shared.ledger.sources.syncs import Syncs
 from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.ledger.tenants.keys import Keys
 from shared.ledger.tenants.tenants import Tenants
@@ -33,6 +38,7 @@ from shared.ledger.work.batches import Batches
 from shared.ledger.work.costs import Costs
 from shared.ledger.work.demand import Demand
 from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.shown_batches import ShownBatches
 from shared.ledger.work.work import Work
 
 
@@ -49,6 +55,7 @@ class Ledger:
     work: Work
     backlogs: Backlogs
     batches: Batches
+    shown_batches: ShownBatches
     demand: Demand
     dead_letters: DeadLetters
     audit: Audit
@@ -68,6 +75,11 @@ class Ledger:
     gates: Gates
     verifications: Verifications
     jobs: Jobs
+    sources: Sources
+    syncs: Syncs
+    listings: Listings
+    hints: Hints
+    notes: Notes
 
 
 __all__ = [
@@ -93,11 +105,17 @@ __all__ = [
     "Feedback",
     "Gates",
     "Heartbeats",
+    "Hints",
     "Jobs",
     "Keys",
     "Ledger",
+    "Listings",
+    "Notes",
     "QueryLog",
     "RunClaims",
+    "ShownBatches",
+    "Sources",
+    "Syncs",
     "Tenants",
     "Verifications",
     "Webhooks",

@@ -105,6 +105,8 @@ class WorkerPool:
         embeddings: embeddings that index workers serve; None: unknown.
         rates: limits of the language model's provider.
         rates_of: returns a tenant's own limits of the language model.
+        uses_flex: whether calls are made in the service tier flex.
+        flex_wait: time without capacity in this tier after which they are made in the standard tier; None: never.
     """
 
     slots: Mapping[WorkQueue, int]
@@ -112,6 +114,8 @@ class WorkerPool:
     embeddings: Sequence[str] | None
     rates: Rates
     rates_of: Callable[[str], Rates]
+    uses_flex: bool = False
+    flex_wait: timedelta | None = None
 
 
 class WantedWorkers:
@@ -157,7 +161,7 @@ class WantedWorkers:
         pool, slots = self._pool, self._pool.slots["generate"]
         rows = await self._demand.rows("generate", pool.most * slots)
         with suppress(Unavailable):
-            self._times = call_times(await self._usage())
+            self._times = call_times(await self._usage(), pool)
         return generate_workers(_sums(rows), pool.rates, pool.rates_of, self._times, slots=slots)
 
     async def _within_a_minute(self, stage: WorkQueue, finished_per_second: float) -> int:
@@ -172,14 +176,23 @@ def _sums(rows: Mapping[str, OpenRows]) -> dict[str, int]:
     return {tenant: each.due + each.leased for tenant, each in rows.items()}
 
 
-def call_times(uses: Sequence[LimitUse]) -> CallTimes:
+def flex_limit(use: LimitUse, pool: WorkerPool) -> int | None:
+    """Return the calls in flight for which the tier flex has capacity; None if it does not limit the calls."""
+    is_dry = use.flex_pause > timedelta(0)
+    if not pool.uses_flex or (is_dry and not use.defers_flex(pool.flex_wait)):
+        return None
+    return use.flex_limit
+
+
+def call_times(uses: Sequence[LimitUse], pool: WorkerPool) -> CallTimes:
     """Return the recent calls from the use of the limits; unknown without shared limits."""
     used = {use.unit: use.used for use in reversed(uses)}
     if not uses:
         return CallTimes()
     first = uses[0]
+    limits = (first.in_flight_limit if first.in_flight_lowered else None, flex_limit(first, pool))
     return CallTimes(
         latency_seconds=None if first.latency is None else first.latency / timedelta(seconds=1),
         tokens=used["tokens"] / used["requests"] if used.get("requests") else None,
-        in_flight=first.in_flight_limit if first.in_flight_lowered else None,
+        in_flight=min((limit for limit in limits if limit is not None), default=None),
     )

@@ -6,6 +6,7 @@ would make a second call harmless, so the caller lists the batches before every 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -34,10 +35,26 @@ _CLOCKS_DIFFER = timedelta(minutes=10)  # between ours and the provider's
 _BLOCK_BYTES = 1 << 16
 _LONGEST_LINE_BYTES = 16 << 20  # no reply to our requests is longer
 _BEYOND_THE_END = 416
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class NotThere(Permanent):
     """The provider has no such file or batch, or no batch API."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchError:
+    """An error of a batch that the provider has failed as a whole.
+
+    Args:
+        code: the provider's code; None without a code, and if the code is not a word.
+        message: the provider's message, which may contain an organisation or a part of the key: do not show it.
+        line: number of the line in the input file, from 1; None if the provider names none.
+    """
+
+    code: str | None
+    message: str
+    line: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +65,7 @@ class ProviderBatch:
         status: `validating`, `in_progress`, `finalizing`, `completed`, `failed`, `expired`, `cancelling`, `cancelled`.
         mark: the metadata that `create` has set; None if the provider returns none.
         done: number of requests with a result.
-        error: first error of a failed batch, `code: message`; None if there is none.
+        errors: errors of a failed batch.
     """
 
     id: str
@@ -59,11 +76,25 @@ class ProviderBatch:
     output_file_id: str | None = None
     error_file_id: str | None = None
     done: int = 0
-    error: str | None = None
+    errors: tuple[BatchError, ...] = ()
 
     @property
     def has_ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def was_rejected(self) -> bool:
+        """Whether no request was executed, because the provider rejected the batch as a whole."""
+        return self.status == "failed" and not (self.done or self._has_files)
+
+    @property
+    def has_lost_results(self) -> bool:
+        """Whether the provider executed requests, but has no file with their results."""
+        return self.status == "failed" and self.done > 0 and not self._has_files
+
+    @property
+    def _has_files(self) -> bool:
+        return bool(self.output_file_id or self.error_file_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +289,15 @@ class BatchProvider(Provider):
             return None
         return Reply(custom_id, self._result(value)) if isinstance(custom_id, str) else None
 
+    def rejection(self, error: BatchError) -> ForeaskError:
+        """Return the error that a live call would have raised, and log the provider's message."""
+        said = {"code": error.code, "message": error.message, "type": "invalid_request_error", "param": None}
+        try:
+            self._completion(int(httpx2.codes.BAD_REQUEST), {"error": said})
+        except ForeaskError as converted:
+            return converted
+        raise AssertionError("a status of 400 is an error")
+
     def _result(self, line: Mapping[str, Any]) -> Completion | ForeaskError:
         response = line.get("response")
         if not isinstance(response, dict):
@@ -315,14 +355,19 @@ def _batch(value: object) -> ProviderBatch:
         output_file_id=value.get("output_file_id") or None,
         error_file_id=value.get("error_file_id") or None,
         done=sum(_number(counts.get(name)) for name in ("completed", "failed")),
-        error=_first_error(value.get("errors")),
+        errors=_errors(value.get("errors")),
     )
 
 
-def _first_error(errors: object) -> str | None:
+def _errors(errors: object) -> tuple[BatchError, ...]:
     data = errors.get("data") if isinstance(errors, dict) else None
-    first = data[0] if isinstance(data, list) and data else None
-    return f"{first.get('code')}: {first.get('message')}" if isinstance(first, dict) else None
+    return tuple(_error(each) for each in data if isinstance(each, dict)) if isinstance(data, list) else ()
+
+
+def _error(value: Mapping[str, Any]) -> BatchError:
+    code, line = value.get("code"), value.get("line")
+    is_word = isinstance(code, str) and _CODE.fullmatch(code)
+    return BatchError(code if is_word else None, str(value.get("message") or ""), line if type(line) is int else None)
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:

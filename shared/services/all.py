@@ -13,6 +13,7 @@ from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, scheduler
@@ -28,6 +29,7 @@ class AllServices(api.ApiServices):
     batch_lane: BatchLane
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]
+    syncing_of: Callable[[OpenSource], Syncing]
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
@@ -48,6 +50,7 @@ def assemble(parts: Parts) -> AllServices:
         batch_lane=generate.batch_lane_of(parts),
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts, served.calibrator),
+        syncing_of=partial(parse.syncing_of, parts),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

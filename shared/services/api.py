@@ -24,6 +24,7 @@ from shared.query.retrieve import Retriever
 from shared.services.ingest import list_price, price, similarity_floor
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
+from shared.services.sources import SourceAccess
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -90,6 +91,11 @@ class ApiServices:
     def embeddings(self) -> Mapping[str, Embedding]:
         """The configured embeddings, by name."""
         return self.settings.served_embeddings()
+
+    @property
+    def sources(self) -> SourceAccess:
+        """The allowed sources."""
+        return SourceAccess(self.settings)
 
 
 def assemble(parts: Parts) -> ApiServices:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from shared.domain.budgets import BILLIONTHS, BudgetTerms, BudgetUnit
 from shared.domain.errors import InvalidInput
 from shared.domain.tiers import Tier
-from shared.domain.usage import CostKind, Usage
+from shared.domain.usage import CostKind, Usage, UsageByTier
 from shared.ingest.costs.prices import Prices, cost_of, list_prices
 from shared.ingest.generate import GenerationOptions, floor_for, strategy_for
 from shared.ingest.generate.types import Strategy
@@ -82,6 +82,16 @@ def price(
     """
     prices = _prices(settings, kind, model)
     return None if prices is None else cost_of(usage, prices, settings.tier_prices.get(tier, 1.0))
+
+
+def price_by_tier(settings: Settings, usage: UsageByTier) -> float | None:
+    """Return the price of the calls for documents and chunks, each in its tier; None if unknown.
+
+    It is 0 without calls, so that uploads do not load the list prices, which takes 0.3 s.
+    """
+    prices = [price(settings, "generate", tokens, tier=tier) for tier, tokens in usage.items()]
+    known = [each for each in prices if each is not None]
+    return round(sum(known), 8) if len(known) == len(prices) else None
 
 
 def list_price(settings: Settings, model: str, usage: Usage, tier: Tier) -> float | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import structlog
 
 from shared.domain.errors import InvalidInput
+from shared.domain.runs import RunKind
 from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
+from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.intake import Intake
+from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
+from shared.services.pages import web_of
 from shared.services.parts import Parts
+from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
 
@@ -19,12 +28,41 @@ log = structlog.get_logger()
 def assemble(parts: Parts) -> WorkerServices:
     _require_isolation(parts.settings)
     parser = parser_of(parts)
+    web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm),
+        runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
+        runs_queue="syncs",
+    )
+
+
+def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
+    """Return a runner of syncs and of hints; the stack stops it and releases its claims.
+
+    Parse workers do syncs, because they have the store of uploads, and no key of a provider.
+    """
+    syncing = syncing_of(parts, open_source)
+    works = {RunKind.SYNC: syncing.work, RunKind.LOOK: Looking(parts.ledger.hints, syncing).work}
+    runner = Runner(parts.ledger.runs, works)
+    parts.stack.push_async_callback(runner.aclose)
+    return runner
+
+
+def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
+    ledger, tuning = parts.ledger, parts.settings.tuning
+    return Syncing(
+        listings=ledger.listings,
+        collections=ledger.collections,
+        claims=ledger.runs,
+        uploads=parts.uploads,
+        intake=Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
+        open_source=open_source,
+        wake_parsers=lambda: parts.wakeups.wake("parse"),
+        limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from shared.broker.wakeups import Wakeups
 from shared.domain.limit_use import LimitUse
 from shared.domain.rates import Rates
+from shared.domain.tiers import Tier
 from shared.ingest.index.stage import BATCH_CHUNKS
 from shared.ledger import Ledger
 from shared.ledger.documents.unreferenced_objects import OutdatedObjects
@@ -65,6 +66,8 @@ def wanted_of(parts: Parts) -> WantedWorkers:
         embeddings=list(parts.embeddings) or None,
         rates=Rates() if limits is None else limits.rates,
         rates_of=(lambda _: Rates()) if limits is None else limits.of,
+        uses_flex=settings.ingest_tier is Tier.FLEX,
+        flex_wait=settings.llm_flex_wait,
     )
     return WantedWorkers(parts.ledger.demand, pool, _usage_of(parts, limits))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.queues import Queue
 from shared.ingest.drain import Stage
 from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import Settings
@@ -32,6 +33,7 @@ class WorkerServices:
         calibrator: calibrates collections concurrently; None for roles that do not.
         batch_lane: works on batches concurrently; None for roles that do not.
         runner: does runs concurrently; None for roles that do not.
+        runs_queue: queue that wakes the runner.
     """
 
     settings: Settings
@@ -43,6 +45,7 @@ class WorkerServices:
     calibrator: Calibrator | None = None
     batch_lane: BatchLane | None = None
     runner: Runner | None = None
+    runs_queue: Queue = "runs"
 
     async def start(self) -> None:
         """Start the stage's resources, and request a first wake-up, because work may be due already."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -31,10 +30,21 @@ from shared.domain.tiers import Tier
 from shared.settings.api_keys import ApiKey, is_tenant
 from shared.settings.embeddings import EMBEDDING_NAME, Embedding, embeddings_json, key_of
 from shared.settings.masking import masked
-from shared.settings.sources import PREFIX, SecretFiles, every_setting, origin, require_known, secrets, sources
+from shared.settings.sources import (
+    NAMED,
+    PREFIX,
+    NamedSecrets,
+    SecretFiles,
+    every_setting,
+    origin,
+    require_known,
+    secrets,
+    sources,
+)
 from shared.settings.tenant_limits import OTHERS, TenantLimits
 from shared.settings.tuning import Tuning
 from shared.settings.values import Duration, PositiveInt
+from shared.sources.roots import Roots
 
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
@@ -144,6 +154,8 @@ class Settings(BaseSettings):
         7, ge=0, le=36_500, description="days for which paid questions are retained after their last chunk was deleted"
     )
 
+    job_retention_days: int = Field(90, ge=1, le=36_500, description="days for which jobs are listed after their end")
+
     # The language model, which writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
@@ -190,6 +202,25 @@ class Settings(BaseSettings):
 
     webhooks_private: bool = Field(
         default=False, description="whether webhooks may have addresses in private networks and on this machine"
+    )
+
+    # Sources
+    sources_private: bool = Field(
+        default=False, description="whether pages may be read from private networks and from this machine"
+    )
+    crawl_contact: str | None = Field(
+        None, description="address of a page about your crawls, for the owners of sites; part of the user agent"
+    )
+    source_roots: Annotated[Mapping[str, tuple[str, ...]], NoDecode] = Field(
+        {},
+        description="tenant=address pairs, comma-separated: a tenant's sources may be at or below its addresses;"
+        " `*` means every tenant or every address; default: no source is allowed",
+    )
+    source_secrets: Annotated[Mapping[str, SecretStr], NoDecode] = Field(
+        {},
+        validation_alias=AliasChoices(f"{NAMED}*"),
+        description="secret of sources with the name that replaces `*`: a JSON object of texts with `uri`, the address"
+        " at or below which it is used",
     )
 
     # Tenants
@@ -273,7 +304,11 @@ class Settings(BaseSettings):
         sources = [init_settings]
         for variables in (env_settings, dotenv_settings):
             assert isinstance(variables, EnvSettingsSource)
-            sources += [SecretFiles(variables), variables]  # before fallbacks such as OPENAI_API_KEY
+            sources += [
+                NamedSecrets(variables),
+                SecretFiles(variables),
+                variables,
+            ]  # before fallbacks such as OPENAI_API_KEY
         return tuple(sources)
 
     @property
@@ -348,6 +383,22 @@ class Settings(BaseSettings):
         )
         return {default: named.get(default, single)} | named
 
+    def roots_of(self, tenant: str) -> tuple[str, ...]:
+        """Return the addresses at or below which a tenant's sources may be."""
+        return (*self.source_roots.get(tenant, ()), *self.source_roots.get(OTHERS, ()))
+
+    def source_secret(self, name: str) -> dict[str, str]:
+        """Return the fields of a secret of sources; `-` and `_` in its name are the same, and so are cases.
+
+        Raises:
+            InvalidInput: there is no such secret.
+        """
+        secret = self.source_secrets.get(name.upper().replace("-", "_"))
+        if secret is None:
+            variable = NAMED + name.upper().replace("-", "_")
+            raise InvalidInput(f"There is no secret {name}: ask the operator to set {variable}.", field="secret_name")
+        return dict(orjson.loads(secret.get_secret_value()))
+
     @property
     def is_keyless(self) -> bool:
         """Whether the API serves this machine without keys; keys in the ledger do not change this."""
@@ -363,7 +414,9 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """Return the variables that reproduce these settings in another process, including secrets."""
-        dumped = self.model_dump(mode="json", exclude={"api_keys", "operator_keys", "embeddings"}, exclude_none=True)
+        dumped = self.model_dump(
+            mode="json", exclude={"api_keys", "operator_keys", "embeddings", "source_secrets"}, exclude_none=True
+        )
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
         plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
         keys = {
@@ -373,12 +426,15 @@ class Settings(BaseSettings):
         files = {f"{name}_file": "" for name, _ in secrets(type(self))}  # overrides inherited variables
         embeddings = {"embeddings": embeddings_json(self.embeddings, reveal=True)}
         values = dumped | tuning | plain | keys | files | embeddings
-        return {PREFIX + name.upper(): str(value) for name, value in values.items()}
+        named = {f"{NAMED}{name}": value.get_secret_value() for name, value in self.source_secrets.items()}
+        inherited = {f"{variable}_FILE": "" for variable in named}
+        return {PREFIX + name.upper(): str(value) for name, value in values.items()} | named | inherited
 
     def described(self) -> Iterator[EffectiveSetting]:
         """Yield every setting with its masked value and its origin."""
         values, given = self.environment(), sources(type(self))
         values["FOREASK_EMBEDDINGS"] = embeddings_json(self.embeddings, reveal=False)
+        values[f"{NAMED}*"] = ",".join(self.source_secrets)
         hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))} - {"FOREASK_EMBEDDINGS"}
         for variables in every_setting(type(self)):
             value = values.get(variables[0], "")
@@ -400,11 +456,31 @@ class Settings(BaseSettings):
     @field_validator("store_options")
     @classmethod
     def _require_options(cls, value: SecretStr | None) -> SecretStr | None:
-        with suppress(orjson.JSONDecodeError):
-            options = orjson.loads(value.get_secret_value()) if value is not None else {}
-            if isinstance(options, dict) and all(isinstance(option, str) for option in options.values()):
-                return value
+        if value is None or _are_texts(value.get_secret_value()):
+            return value
         raise ValueError('must be a JSON object of texts, such as {"aws_region": "eu-central-1"}')
+
+    @field_validator("source_roots", mode="before")
+    @classmethod
+    def _split_roots(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        roots: dict[str, tuple[str, ...]] = {}
+        for tenant, address in (_root(item.strip()) for item in value.split(",") if item.strip()):
+            roots[tenant] = (*roots.get(tenant, ()), address)
+        return roots
+
+    @field_serializer("source_roots", when_used="json")
+    def _join_roots(self, roots: Mapping[str, tuple[str, ...]]) -> str:
+        return ",".join(f"{tenant}={address}" for tenant, addresses in roots.items() for address in addresses)
+
+    @field_validator("source_secrets")
+    @classmethod
+    def _require_secrets(cls, secrets: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, secret in secrets.items():
+            if not _are_texts(secret.get_secret_value()) or "uri" not in orjson.loads(secret.get_secret_value()):
+                raise ValueError(f'{NAMED}{name} must be a JSON object of texts, such as {{"uri": "s3://bucket/", …}}')
+        return secrets
 
     @field_validator("qdrant_url")
     @classmethod
@@ -474,6 +550,28 @@ class Settings(BaseSettings):
     def _write_limits(self, limits: Mapping[str, TenantLimits]) -> str:
         entries = {tenant: entry.model_dump(mode="json", exclude_unset=True) for tenant, entry in limits.items()}
         return json.dumps(entries) if entries else ""
+
+
+def _are_texts(value: str) -> bool:
+    """Return whether a text is a JSON object of texts."""
+    try:
+        fields = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(fields, dict) and all(isinstance(field, str) for field in fields.values())
+
+
+def _root(pair: str) -> tuple[str, str]:
+    tenant, _, address = pair.partition("=")
+    if not _is_tenant_or_others(tenant):
+        raise ValueError(
+            "FOREASK_SOURCE_ROOTS must be tenant=address pairs separated by commas, such as acme=s3://acme-docs/"
+        )
+    try:
+        Roots([address])
+    except InvalidInput as error:
+        raise ValueError(f"the address of {tenant} cannot be used: {error.message}") from None
+    return tenant, address
 
 
 def _json_of(value: object) -> object:

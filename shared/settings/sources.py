@@ -15,12 +15,53 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSou
 from shared.domain.errors import InvalidInput
 
 PREFIX = "FOREASK_"
+NAMED = "FOREASK_SOURCE_SECRET_"  # first part of the variables of the field `source_secrets`
+_NAMED_FIELD = "source_secrets"
+_FILE = "_FILE"
 # Variables of other programs: the command line (server and key) and docker-compose.yml (image, port and files).
 _OF_OTHER_PROGRAMS = {"FOREASK_URL", "FOREASK_API_KEY"} | {
     f"FOREASK_{name}" for name in ("PUBLISH", "PORT", "ENV_FILE", "IMAGE")
 }
 # Kubernetes sets such variables in every container, for a service with the name foreask, too.
 _OF_KUBERNETES = re.compile(r"FOREASK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+
+
+class NamedSecrets(PydanticBaseSettingsSource):
+    """Reads `FOREASK_SOURCE_SECRET_NAME`, or the file that `FOREASK_SOURCE_SECRET_NAME_FILE` names, for every NAME.
+
+    Args:
+        variables: the environment or `.env`.
+    """
+
+    def __init__(self, variables: EnvSettingsSource) -> None:
+        super().__init__(variables.settings_cls)
+        self._variables = variables.env_vars
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the values of the field by name.
+
+        Raises:
+            InvalidInput: a file cannot be read, or a secret is also set as a variable.
+        """
+        del field
+        values: dict[str, str] = {}
+        for variable, value in self._variables.items():
+            name = variable.upper().removeprefix(NAMED)
+            if not value or name == variable.upper():
+                continue
+            if not name.endswith(_FILE):
+                values[name] = value
+            elif self._variables.get(variable.removesuffix(_FILE.lower())):
+                single = variable.upper().removesuffix(_FILE)
+                raise InvalidInput(f"{single} and {single}_FILE are both set: keep one of them.", field=single)
+            else:
+                values[name.removesuffix(_FILE)] = _read(variable.upper().removesuffix(_FILE), Path(value))
+        return values, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        field = self.settings_cls.model_fields[_NAMED_FIELD]
+        values, *_ = self.get_field_value(field, _NAMED_FIELD)
+        return {_key(_NAMED_FIELD, field): values} if values else {}
 
 
 class SecretFiles(PydanticBaseSettingsSource):
@@ -58,8 +99,13 @@ class SecretFiles(PydanticBaseSettingsSource):
 
 
 def secrets(kind: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the fields whose values are masked in all output; each may be read from a file."""
+    """Yield the fields whose values are masked in all output; each may be read from a file.
+
+    The secrets of sources are variables of their own, and their setting shows only names.
+    """
     for name, field in kind.model_fields.items():
+        if name == _NAMED_FIELD:
+            continue
         if name in {"api_keys", "operator_keys", "embeddings"} or SecretStr in get_args(field.annotation):
             yield name, field
 
@@ -94,7 +140,8 @@ def require_known(kind: type[BaseSettings]) -> None:
     names |= {PREFIX + name.upper() for name in kind.model_fields} | _OF_OTHER_PROGRAMS
     names |= {f"{PREFIX}{name}_FILE".upper() for name, _ in secrets(kind)}
     given = {name.upper() for variables in sources(kind).values() for name in variables}
-    unknown = sorted(name for name in given - names if name.startswith(PREFIX) and not _OF_KUBERNETES.fullmatch(name))
+    known = re.compile(f"{_OF_KUBERNETES.pattern}|{NAMED}[A-Z0-9_]+")
+    unknown = sorted(name for name in given - names if name.startswith(PREFIX) and not known.fullmatch(name))
     if unknown:
         raise InvalidInput(" ".join(_correction(name, names) for name in unknown), field=unknown[0])
 

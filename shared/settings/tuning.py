@@ -90,6 +90,25 @@ class Tuning(BaseModel):
     rerank_budget: Duration = Field(timedelta(seconds=1), description="maximum time that a query waits for reranking")
     rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
 
+    # Sources
+    sync_deletion_after: Duration = Field(
+        timedelta(hours=1), description="time between two listings that must lack an entry before it is deleted"
+    )
+    crawl_pause: Duration = Field(
+        timedelta(seconds=1), description="pause between two requests to a host whose robots.txt has no Crawl-delay"
+    )
+    sync_timeout: Duration = Field(
+        timedelta(minutes=2), description="time for which a sync retries while its source is unavailable"
+    )
+    sync_pause: Duration = Field(
+        timedelta(seconds=10),
+        description="pause of a sync while its tenant has too many open chunks, or the disk is full",
+    )
+    sync_open_chunks: PositiveInt = Field(200_000, description="a tenant's open chunks above which its syncs pause")
+    sync_free_disk: float = Field(
+        0.1, ge=0, lt=1, description="free part of the disk of the uploads below which syncs pause"
+    )
+
     # The sandbox of one parsed file
     parse_memory_bytes: PositiveInt = Field(1024 * 1024 * 1024, description="maximum memory for one file")
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is rejected")

@@ -15,9 +15,10 @@ from uuid import uuid4
 
 import obstore
 import structlog
-from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import AzureStore, GCSStore, S3Store, from_url
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import AzureStore
 
+from shared.buckets.connection import Bucket, open_bucket, reason_of, status_of
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.storage.blocks import Blocks
 from shared.storage.uploads import (
@@ -37,20 +38,9 @@ _PART_BYTES = 8 << 20  # of a multipart upload; smaller bodies are sent in one r
 _PARTS_AT_ONCE = 2
 _OWN_SECONDS = 30.0  # lifetime of a check of the marker, which would otherwise cost a request per upload
 _REFUSED_SECONDS = 5.0  # and a rejection, which took a request per upload of a sample
-_STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
 _OFFER_SECONDS = 15 * 60
 _TOKEN = re.compile(r"[0-9a-f]{32}")
-_TIMEOUT = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
-_OF_VENDORS = ("aws_", "google_", "azure_")
-# The limit of the whole request is long, because a document of 100 MB takes time; the limit of a silent connection is
-# short. An endpoint with http:// is a deliberate choice.
-_CLIENT = {
-    "allow_http": True,
-    "timeout": timedelta(minutes=10),
-    "connect_timeout": timedelta(seconds=3),
-    "read_timeout": timedelta(seconds=15),
-}
 
 log = structlog.get_logger()
 
@@ -162,7 +152,7 @@ class UploadBucket(Uploads):
         except FileNotFoundError:  # some vendors report an error for a missing object; the cleanup handles the rest
             return set()
         except (BaseError, OSError) as error:
-            log.warning("upload.not_removed", upload=names[0], count=len(names), reason=_reason(error))
+            log.warning("upload.not_removed", upload=names[0], count=len(names), reason=reason_of(error))
             return set(names)
         return set()
 
@@ -215,7 +205,7 @@ class UploadBucket(Uploads):
             try:
                 return bytes(await obstore.get_range_async(self._store, name, start=offset, length=length))
             except GenericError as error:
-                if _status(error) == _BEHIND_THE_END:
+                if status_of(error) == _BEHIND_THE_END:
                     return b""
                 raise
 
@@ -248,7 +238,7 @@ class UploadBucket(Uploads):
             yield
         except (BaseError, OSError) as error:
             self._unavailable = True
-            message = f"the {self.label} cannot be read: {_reason(error)}"
+            message = f"the {self.label} cannot be read: {reason_of(error)}"
             raise Unavailable(message, component="uploads", retry_after=AWAY_PAUSE) from error
 
     @contextmanager
@@ -256,7 +246,7 @@ class UploadBucket(Uploads):
         try:
             yield
         except (BaseError, OSError) as error:
-            sentence = f"The document could not be stored: {_reason(error)}."
+            sentence = f"The document could not be stored: {reason_of(error)}."
             raise Unavailable(sentence, component="uploads", retry_after=RETRY_AFTER) from error
 
     async def _stored(self, names: Sequence[str]) -> set[str]:
@@ -285,7 +275,7 @@ class _Multipart:
     request would cause invisible parts that cost money.
     """
 
-    def __init__(self, store: S3Store | GCSStore | AzureStore, name: str) -> None:
+    def __init__(self, store: Bucket, name: str) -> None:
         self._parts: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(maxsize=1)
         put = obstore.put_async(
             store, name, self._iterate(), chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
@@ -343,31 +333,9 @@ def _nothing_sent() -> InvalidInput:
     return InvalidInput(sentence, field="upload")
 
 
-def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:
-    config = {name: value for name, value in options.items() if name.startswith(_OF_VENDORS)}
-    client = _CLIENT | {name: value for name, value in options.items() if name not in config}
+def _open(url: str, options: Mapping[str, str]) -> Bucket:
     try:
-        store = from_url(url, config=config, client_options=client, retry_config=_TIMEOUT)  # type: ignore[call-overload]
-    except (BaseError, ValueError) as error:
-        # The message may hold an option's value.
-        sentence = f"FOREASK_STORE_URL or FOREASK_STORE_OPTIONS cannot be used: {type(error).__name__}."
+        return open_bucket(url, options)
+    except ValueError as error:
+        sentence = f"FOREASK_STORE_URL or FOREASK_STORE_OPTIONS cannot be used: {error}."
         raise InvalidInput(sentence, field="FOREASK_STORE_URL") from None
-    assert isinstance(store, S3Store | GCSStore | AzureStore)
-    return store
-
-
-def _status(error: Exception) -> int:
-    """Return the store's status code; 0 without a reply."""
-    status = _STATUS.search(str(error))
-    return int(status[1]) if status else 0
-
-
-def _reason(error: Exception) -> str:
-    """Return the problem without the store's own message, which contains addresses and signed data."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such bucket"
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return "the store refuses the credentials"
-    if status := _status(error):
-        return f"the store answers {status}"
-    return "the store does not answer" if isinstance(error, BaseError) else type(error).__name__

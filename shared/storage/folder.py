@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -66,6 +67,13 @@ class UploadFolder(Uploads):
                 if file is not None:
                     file.close()
         return Upload(name, size, digest.digest())
+
+    async def free_share(self) -> float | None:
+        try:
+            disk = await asyncio.to_thread(shutil.disk_usage, self.folder)
+        except OSError:  # a missing folder is reported by its next use
+            return None
+        return disk.free / disk.total if disk.total else None
 
     async def remove(self, names: Sequence[str]) -> set[str]:
         return await asyncio.to_thread(self._remove, names) if names else set()

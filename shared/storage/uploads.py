@@ -293,6 +293,10 @@ class Uploads(ABC):
     async def write_note(self, name: str, content: bytes) -> None:
         """Write a note next to the uploads; raises as `read_note`."""
 
+    async def free_share(self) -> float | None:
+        """Return the free part of the store's disk, from 0 to 1; None if it is unknown."""
+        return None
+
     async def lost(self, names: Sequence[str]) -> set[str]:
         """Return the uploads among these whose objects are missing, although the store is this deployment's.
 

@@ -279,7 +279,7 @@ def test_parse_worker_has_own_role_without_provider_key():
     service = SERVICES["worker-parse"]
     credentials = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
 
-    assert service["env_file"] == []
+    assert service["env_file"] == [{"path": "sources.env", "required": False}]  # secrets of sources, if there are any
     assert credentials == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # for an object store, if configured
     assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
     assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
@@ -293,7 +293,8 @@ def test_only_migration_service_has_owner_password():
         assert role_of(service) == {"schema": "foreask", "worker-parse": PARSE_ROLE}.get(name, APP_ROLE)
         # The settings file has every password, so the service's environment must empty the forbidden ones.
         others = ["POSTGRES_PASSWORD", *(f"FOREASK_{role}_DATABASE_PASSWORD" for role in ("APP", "PARSE", "SCALE"))]
-        assert service["env_file"] == [] or [environment[other] for other in others] == [""] * 4
+        has_settings = service["env_file"] == SERVICES["api"]["env_file"]
+        assert not has_settings or [environment[other] for other in others] == [""] * 4
 
 
 def test_engines_have_no_network_parsers_reach_engines_only():

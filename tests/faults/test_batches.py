@@ -28,16 +28,21 @@ _SPENT = """
     JOIN collections l ON l.id = s.collection_id
     WHERE l.name = $1 AND s.kind = 'generate'
 """
+DIVISIONS = {"rejected_above": 3}  # of the six lines of a batch
 _OPEN = "SELECT count(*) FROM batches WHERE ended_at IS NULL"
 _LINES = "SELECT count(*) FROM batch_lines"
-_FAILED = "SELECT count(*) FROM batches WHERE state = 'failed'"
+_DIVIDED = "SELECT count(*) FROM batches WHERE root_id IS NOT NULL"
+_FAILED = """
+    SELECT count(*) FROM batches b
+    WHERE b.state = 'failed' AND NOT EXISTS (SELECT 1 FROM batches p WHERE p.root_id = coalesce(b.root_id, b.id))
+"""
 
 
 @pytest.mark.parametrize("point", AT_BATCHES)
 def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, scale, point):
-    number = "23" + "abcdefghi"[AT_BATCHES.index(point)]
+    number = "23" + "abcdefghijk"[AT_BATCHES.index(point)]
     scenario = start_scenario(number, f"kill -9 {point}")
-    provider.batch_script(**FAULTS)
+    provider.batch_script(**FAULTS | (DIVISIONS if "division" in point else {}))
     dying = Job("tests.support.dying", ("generate", point, "1", "KILL"))
     documents = scenario.corpus(4 * scale.batch_kills)  # each batch is created once, and some replies are lost
 
@@ -49,7 +54,7 @@ def test_kills_during_batch_pay_nothing_twice(fleet, provider, start_scenario, s
         )
         fleet.replace({"generate-1": worker("generate-1")})
 
-    check(fleet, provider, scenario, scale, note=f"{scenario.deaths()} deaths")
+    check(fleet, provider, scenario, scale, note=f"{scenario.deaths()} deaths", divided="division" in point)
 
 
 @pytest.mark.long
@@ -68,7 +73,7 @@ def test_random_kills_during_batches_pay_nothing_twice(fleet, provider, start_sc
     check(fleet, provider, scenario, scale, note=f"{scenario.deaths()} deaths")
 
 
-def check(fleet, provider, scenario, scale, **more):
+def check(fleet, provider, scenario, scale, *, divided=False, **more):
     scenario.settle(timeout=scale.timeout_seconds)
     fleet.wait_until(lambda: fleet.query(_OPEN)[0]["count"] == 0, "a batch did not end", scale.timeout_seconds)
     row = scenario.check(**more)
@@ -82,3 +87,4 @@ def check(fleet, provider, scenario, scale, **more):
     assert spent == {name: batches[name] for name in spent}
     assert fleet.query(_LINES)[0]["count"] == 0
     assert fleet.query(_FAILED)[0]["count"] == 0
+    assert not divided or fleet.query(_DIVIDED)[0]["count"] > 0

@@ -25,7 +25,7 @@ from shared.ledger.postgres.database import Database
 from tests.support.api import application, calling, events_of, left_behind, serving, work
 
 # Routes that take no body.
-WITHOUT_BODY = ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel")
+WITHOUT_BODY = ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel", "/sync")
 
 
 async def test_every_reply_has_security_headers_and_request_id(client):
@@ -159,7 +159,7 @@ async def test_openapi_operations_have_descriptions_and_examples(client):
             bodies = [reply.get("content", {}) for reply in operation["responses"].values()]
             bodies.append(operation.get("requestBody", {}).get("content", {}))
             if method in {"post", "put"} and not path.endswith(
-                ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel")
+                ("/retry", "/reindex", "/uploads", "/pause", "/resume", "/close", "/cancel", "/sync")
             ):
                 assert bodies[-1], path
             for content in bodies:

@@ -8,15 +8,20 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.budgets import Reserve
 from shared.domain.errors import LeaseLost
 from shared.domain.jobs import PauseReason
 from shared.domain.rates import Rates
 from shared.domain.states import BatchState, DocumentState
+from shared.domain.tiers import Tier
+from shared.domain.usage import Usage
 from shared.ingest.batches.lane import BatchTerms
+from shared.ingest.generate.stage import generate
 from shared.ledger.work.batches import Batches, Probe
 from shared.ledger.work.work import Work
+from shared.services.ingest import price
 from tests.integration.test_erasure import finished, make_all_due
-from tests.support.api import work
+from tests.support.api import calling, work
 from tests.support.scenario import section, text_of
 from tests.support.waiting import eventually
 
@@ -347,6 +352,7 @@ async def test_stale_claim_changes_nothing(services, library, lane):
         batches.started(stale, "batch", poll_after=HOUR),
         batches.polled(stale, 1, poll_after=HOUR),
         batches.ended(stale),
+        batches.divide(stale, [], 1),
         batches.finish(stale, None),
         batches.drop_lines(stale, [1]),
         batches.settle(stale, [], output_bytes=1, error_bytes=1),
@@ -391,15 +397,6 @@ async def test_configured_token_limit_is_never_exceeded(services, library, provi
 
     assert await rows(services, "SELECT DISTINCT state FROM batches WHERE tenant IS NOT NULL") == [("done",)]
     assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) >= 4
-
-
-async def test_failed_batch_is_sent_again_then_live(services, library, provider, lane):
-    errors = [{"code": "a_code", "message": "for a reason", "line": None, "param": None}]
-    provider.batch_script(ends="failed", errors=errors)
-    await prepared(services, library)
-    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
-    failed = await rows(services, "SELECT state, error FROM batches WHERE tenant IS NOT NULL")
-    assert failed == [("failed", "the provider failed the batch: a_code: for a reason")] * 2
 
 
 async def test_stalled_batch_is_cancelled_and_its_results_kept(services, library, provider, lane):
@@ -684,3 +681,72 @@ async def test_old_batches_are_forgotten(services, library, lane):
     assert len(await rows(services, "SELECT 1 FROM batches")) == 2
     await services.ledger.batches.forget(timedelta())
     assert await rows(services, "SELECT tenant FROM batches") == [(None,)]
+
+
+PLACES = ("Anchor", "Beacon", "Cutter", "Dinghy", "Ensign", "Funnel", "Galley")
+CACHED = {"prompt_tokens": 600, "prompt_tokens_details": {"cached_tokens": 400, "cache_write_tokens": 100}}
+LISTED = {"llm_base_url": "https://api.openai.com/v1", "llm_model": "gpt-5-mini"}  # half price in flex, less in a cache
+
+
+async def generate_one(services, flex=None):
+    """Generate the questions of one chunk in a live call."""
+    generator = replace(services.generator, flex=flex)
+    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    await services.ledger.work.settle_generated([await generate(generator, chunk)])
+
+
+async def pay_without_questions(services):
+    """Record a call in the tier flex for a chunk that needs more calls."""
+    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    following = Reserve("scripted", Usage())
+    await services.ledger.work.keep_replies(chunk, [], Usage(500, 50), 1, following, tier=Tier.FLEX)
+    await services.ledger.work.release("chunks", [chunk.lease])
+
+
+async def move_to_batch_lane(services, limit):
+    """Move waiting chunks to the batch lane, and postpone the others."""
+    due = "UPDATE chunks SET due_at = now() + CAST(CAST(:after AS text) AS interval) WHERE state = 'generating'"
+    await rows(services, due, after="1 hour")
+    chosen = f"SELECT id FROM chunks WHERE state = 'generating' ORDER BY ordinal LIMIT {limit}"
+    await rows(services, f"UPDATE chunks SET lane = lane + {BATCH}, due_at = now() WHERE id IN ({chosen})")
+
+
+async def test_document_cost_equals_usage_in_every_tier(services, settings, library, provider, lane):
+    """A chunk is generated in the standard tier, in flex, with a cache in both, by batch, and by batch and live."""
+    opened = await services.ledger.jobs.open_load(await library.collection(), key=None, expected=None)
+    text_of_all = "\n\n".join(f"# {place}\n\n" + f"The {place} lies in the northern bay. " * 40 for place in PLACES)
+    await services.ledger.documents.submit(replace(await library.new(text_of_all, "a.md"), job_id=opened.job.id))
+    await work(services, "parse", "index")
+    flex = services.generator.model.in_tier(Tier.FLEX)
+
+    await generate_one(services)
+    await generate_one(services, flex)
+    provider.script(usage=CACHED)
+    await generate_one(services)
+    await generate_one(services, flex)
+    provider.script(usage={})
+    provider.batch_script(share_malformed=1)
+    await move_to_batch_lane(services, 2)
+    await until(services, lane)
+    await generate_one(services)
+    await generate_one(services, flex)
+    provider.batch_script(share_malformed=0)
+    await rows(services, "UPDATE chunks SET due_at = now() WHERE state = 'generating'")
+    await pay_without_questions(services)
+    await move_to_batch_lane(services, 1)
+    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await work(services, "index")
+
+    await rows(services, "UPDATE spent SET model = :model WHERE kind = 'generate'", model=LISTED["llm_model"])
+    async with calling(settings.model_copy(update=LISTED), services) as client:
+        (document,) = (await client.get("/v1/documents")).json()["items"]
+        parts = (await client.get(f"/v1/documents/{document['id']}/chunks")).json()["items"]
+        usage = (await client.get("/v1/usage")).json()["items"]
+        job = (await client.get(f"/v1/jobs/{opened.job.id}")).json()
+    calls = {each["tier"]: each["calls"] for each in usage if each["kind"] == "generate"}
+    assert calls == {"standard": 3, "flex": 4, "batch": 3}
+    assert len(parts) == len(PLACES)
+    total = sum(each["cost"] for each in usage if each["kind"] == "generate")
+    costs = [document["usage"]["cost"], sum(part["usage"]["cost"] for part in parts), job["cost"]]
+    assert costs == pytest.approx([total] * 3, abs=1e-7)
+    assert total < 0.8 * price(settings.model_copy(update=LISTED), "generate", Usage(*(await spent(services))[:2]))

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
-from shared.providers.batches import BatchProvider, NotDone, NotThere, found, request_line
+from shared.providers.batches import BatchError, BatchProvider, NotDone, NotThere, _errors, found, request_line
 from shared.providers.chat import Completion
 from tests.support.batch_provider import BatchScript, application
 from tests.support.deployment import ROOT
@@ -272,8 +272,38 @@ async def test_batch_above_enqueued_limit_fails_after_creation():
         assert (await client.get(small.id)).status == "completed"
 
     assert large.status == "failed"
-    assert large.error.startswith("token_limit_exceeded: ")
-    assert "Limit: 20 enqueued tokens" in large.error
+    assert large.was_rejected
+    assert [error.code for error in large.errors] == ["token_limit_exceeded"]
+    assert "Limit: 20 enqueued tokens" in large.errors[0].message
+
+
+@pytest.mark.parametrize(("names", "numbers"), [("all", [2, 4]), ("first", [2]), ("none", [None])])
+async def test_rejected_batch_names_its_lines(names, numbers):
+    async with serving(rejected_containing="poisonous", names=names) as (_, client, plain):
+        bodies = [body("harmless"), body("poisonous"), body("harmless"), body("poisonous")]
+        content = b"".join(request_line(str(n), each) for n, each in enumerate(bodies))
+        batch = await client.create(await client.upload("lines.jsonl", io.BytesIO(content)), "ours")
+        Batch.model_validate((await plain.get(f"/v1/batches/{batch.id}")).json(), strict=True)
+        batch = await client.get(batch.id)
+
+    assert batch.was_rejected
+    assert [error.line for error in batch.errors] == numbers
+    assert isinstance(client.rejection(batch.errors[0]), Refused)
+
+
+async def test_batch_that_breaks_was_not_rejected():
+    async with serving(ends="broken", done_share=0.5) as (_, client, plain):
+        batch = await created(client)
+        Batch.model_validate((await plain.get(f"/v1/batches/{batch.id}")).json(), strict=True)
+        batch = await client.get(batch.id)
+
+    assert (batch.status, batch.was_rejected, batch.done) == ("failed", False, 4)
+
+
+def test_invalid_code_is_not_shown():
+    errors = {"data": [{"code": "Your org-x has", "message": None, "line": True}, "odd", {}]}
+    assert _errors(errors) == (BatchError(None, "", None), BatchError(None, "", None))
+    assert _errors("odd") == ()
 
 
 @pytest.mark.parametrize("ignores_range", [False, True])

@@ -85,7 +85,7 @@ def corpus(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("corpus")
 async def test_documented_command_loads_corpus_at_half_price(services, settings, provider, monkeypatch, capsys):
-    (command,) = commands_of("half-price.md")
+    (command, *_) = commands_of("half-price.md")
     async with serving(configured(settings), services) as http:
         monkeypatch.setenv("FOREASK_URL", str(http.base_url))
         foreask = foreask_with_background(lambda: work(services, "parse", "index"), capsys, monkeypatch)

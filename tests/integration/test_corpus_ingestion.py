@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from cli import corpus_ingestion, main
 from cli.client import CliClient
-from cli.corpus import Columns, Truncated, corpus_in
+from cli.corpus import corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, upload_rows
 from shared.domain.errors import Unavailable
 from shared.ledger.documents.listing import Wanted
+from shared.sources.tables import Columns, Truncated
 from tests.support.api import serving, work
 
 
@@ -151,7 +152,32 @@ async def test_follow_yields_states_until_all_documents_are_ready(server, servic
         asyncio.run_coroutine_threadsafe(work(services), loop).result()
 
     await asyncio.to_thread(lambda: seen.extend(follow(server, job.id, "ready", sleep)))
-    assert seen == [{"queued": 3}, {"ready": 3}]
+    assert [each.documents for each in seen] == [{"queued": 3}, {"ready": 3}]
+
+
+async def test_ingest_shows_money_and_ends_with_totals(services, settings, provider, tmp_path):
+    (tmp_path / "corpus.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows(3)))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.md").write_text(f"A text about the {name} harbour.")
+    priced = settings.model_copy(update={"llm_input_price": 1_000.0, "llm_output_price": 0.0})
+    async with serving(priced, services) as client:
+
+        async def ingested_by_command(source):
+            arguments = ["ingest", str(tmp_path / source), "--url", str(client.base_url), "--yes"]
+            ingesting = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, main.app, arguments))
+            while not ingesting.done():
+                await work(services)
+                await asyncio.sleep(0.02)
+            assert ingesting.result().exit_code == 0, ingesting.result().output
+            (job, *_) = (await client.get("/v1/jobs")).json()["items"]
+            return ingesting.result().output.splitlines()[-1], f"{job['cost']:,.4f}"
+
+        files, cost_of_files = await ingested_by_command("*.md")
+        corpus, cost_of_corpus = await ingested_by_command("corpus.jsonl")
+
+    assert float(cost_of_files) > 0
+    assert files == f"2 files: 2 ready; the calls cost {cost_of_files}"
+    assert corpus == f"3 rows: 3 new, 0 unchanged; 3 ready; the calls cost {cost_of_corpus}"
 
 
 async def test_ingest_opens_a_job_and_continues_it(server, services, provider, tmp_path):

@@ -1,4 +1,4 @@
-"""PostgreSQL roles: the parse role can only process documents, and the app role can only read and write rows."""
+"""PostgreSQL roles: the parse role can only process documents and syncs, and the app role only read and write rows."""
 
 from collections.abc import AsyncIterator
 
@@ -16,6 +16,7 @@ from shared.ledger.postgres.roles import make_app_role, make_parse_role, make_sc
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work
+from tests.support.sources import Corpus, SyncedCorpus, make_older
 from tests.support.tables import columns
 
 QUOTED = 'it\'s "quoted"'
@@ -32,7 +33,6 @@ CLOSED = {
     "paid_replies": "replies",
     "queries": "question",
     "accepted_questions": "question",
-    "tallies": "rows",
     "webhooks": "secret",
     "webhook_deliveries": "data",
 }
@@ -104,6 +104,27 @@ async def test_parse_role_can_do_all_parse_work(services, parsing, library, prov
     assert await state_of(services, indexed) == DocumentState.FAILED
     assert "document.failed" in {delivery.type for delivery in await services.ledger.webhooks.page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
+
+
+async def test_parse_role_can_do_all_sync_work(services, parsing):
+    corpus = Corpus()
+    owned, synced = SyncedCorpus(services, corpus), SyncedCorpus(parsing, corpus)
+    await owned.add()
+    corpus.put(*map(str, range(20)))
+    first = await services.ledger.syncs.start("default", "docs")
+    assert (await synced.work(first)).counts.created == 20
+    corpus.put("0", text="Changed.")
+    corpus.versions["1"] = "touched"
+    corpus.remove(*map(str, range(2, 15)))
+    for changed in (1, 0):
+        sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+        assert (sync.counts.changed, sync.counts.missing, sync.error) == (changed, 13, None)
+        await make_older(services)
+    sync = await synced.work(await services.ledger.syncs.start("default", "docs"))
+    assert sync.counts.withheld == 13
+    approved = await services.ledger.syncs.approve("default", "docs", deletions=13)
+
+    assert (await synced.work(approved)).counts.deleted == 13
 
 
 async def test_parse_role_reads_no_texts_or_questions(services, parsing):

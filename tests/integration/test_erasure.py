@@ -18,6 +18,7 @@ from shared.domain.index_location import index_location_of
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
 from shared.domain.runs import RunKind
+from shared.domain.sources import NewSource
 from shared.domain.usage import Usage
 from shared.domain.verification import DifferingPoint, Position, VerificationCounts
 from shared.domain.work import PaidReply
@@ -117,7 +118,7 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 
 async def filled(services, tenants=("alice", "bob"), count=3):
-    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation and a webhook."""
+    """Give each tenant documents, an edit, a logged query, an estimate, an evaluation, a source and a webhook."""
     for tenant in tenants:
         await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
         library = Library(services, tenant)
@@ -139,6 +140,9 @@ async def filled(services, tenants=("alice", "bob"), count=3):
         await services.ledger.verifications.start(collection, repair=False)
         build = (await services.ledger.builds.list(tenant, "default"))[0]
         await services.ledger.gates.start(build, build.embedding_model, GateRequest(None, 0))
+        source = await services.ledger.sources.add(collection, NewSource("docs", "folder", "/docs"))
+        await services.ledger.syncs.start(tenant, "docs")
+        await run(services, "INSERT INTO source_items (source_id, key, version) VALUES (:id, 'a', '1')", id=source.id)
     await services.cleaner.clean()
 
 

@@ -17,7 +17,7 @@ from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import NEUTRAL, LimitedChat
 from shared.providers.provider import Provider
 from shared.services import build
-from tests.support.api import work
+from tests.support.api import calling, work
 from tests.support.waiting import eventually
 
 DOCUMENTS = 60
@@ -73,10 +73,7 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
     provider.script(share_no_capacity=0.3)
     await add_all(services, library)
 
-    async def all_generated():
-        return not await generate_due(flexible())
-
-    await eventually(all_generated, "chunks were not generated")
+    await eventually(lambda: all_generated(flexible()), "chunks were not generated")
 
     stats = provider.stats()
     assert (stats["statuses"]["200"], stats["paid_twice"]) == (DOCUMENTS, 0)
@@ -93,6 +90,23 @@ async def test_refused_flex_calls_are_repeated_without_attempts(services, librar
     assert await booked(services) == {Tier.FLEX: DOCUMENTS}
 
 
+async def test_only_generated_questions_wake_index(services, library, provider, flexible, wakes):
+    await add_all(services, library, 3)
+    wakes.clear()
+
+    provider.script(share_no_capacity=1.0)
+    assert await generate_due(flexible()) == 3
+    assert "index" not in wakes
+
+    provider.script(share_no_capacity=0.0)
+    await eventually(lambda: all_generated(flexible()))
+    assert "index" in wakes
+
+
+async def all_generated(services):
+    return not await generate_due(services)
+
+
 async def test_query_is_answered_while_flex_is_refused(services, library, provider, flexible):
     provider.script(share_no_capacity=1.0)
     await add_all(services, library, 20)
@@ -101,6 +115,30 @@ async def test_query_is_answered_while_flex_is_refused(services, library, provid
     async with asyncio.timeout(10):
         assert (await chat.complete(NEUTRAL)).text
     assert await booked(services) == {}
+
+
+async def test_running_job_names_missing_flex_capacity(services, settings, client, provider, flexible):
+    job = (await client.post("/v1/jobs", json={"kind": "load"})).json()["id"]
+    body = {"text": "Ships sail in May.", "job": job}
+    assert (await client.post("/v1/documents", json=body)).status_code == 202
+    await work(services, "parse", "index")
+    provider.script(share_no_capacity=1.0)
+    await until_flex_pauses(flexible(), 1)
+
+    async def reasons(**changes):
+        async with calling(settings.model_copy(update=changes), services) as other:
+            shown = (await other.get(f"/v1/jobs/{job}")).json()
+        return shown["pause_reason"], shown["message"]
+
+    async def is_paused():
+        await generate_due(flexible())
+        return (await reasons(llm_tier="flex"))[0] == "provider"
+
+    await eventually(is_paused)
+    (use, *_) = await services.limiters.llm.usage("default")
+    assert use.flex_limit == 1  # one worker is enough for calls that wait for capacity
+    assert await reasons() == (None, None)  # the standard tier
+    assert (await reasons(llm_tier="flex", llm_flex_wait=timedelta(microseconds=1)))[0] is None
 
 
 async def test_refused_flex_falls_back_only_if_set(services, library, provider, flexible):

@@ -4,15 +4,21 @@ import asyncio
 import json
 from uuid import UUID
 
+import pytest
+
 from api.schemas.jobs import JobPage, JobView
 from api.schemas.problems import ProblemDetails
-from shared.domain.jobs import PauseReason
 from shared.domain.keys import Scope
+from shared.domain.runs import RunKind
 from shared.domain.states import DocumentState
+from shared.domain.verification import VerificationCounts
 from shared.ledger.documents.open_jobs import hold_load
+from shared.ledger.runs.gates import GateRequest
+from tests.integration.test_erasure import make_all_due
 from tests.integration.test_interleavings import run
-from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, running, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually
+from workers.scheduler import forget_jobs
 
 BROKEN_PDF = "%PDF-1.7 this is not a PDF"
 
@@ -224,15 +230,75 @@ async def test_suspect_of_paused_load_is_not_claimed(client, services, provider)
     assert len(await services.ledger.work.claim_documents(1, suspects=True)) == 1
 
 
-async def test_resuming_a_reason_leaves_other_pauses(client, services):
-    by_user, by_budget = await open_load(client), await open_load(client)
-    await services.ledger.jobs.pause("default", by_user, PauseReason.USER)
-    paused = await services.ledger.jobs.pause("default", by_budget, PauseReason.BUDGET)
-    assert (await shown(client, by_budget)).message == "Paused: its budget is used up."
+async def load_without_questions(client, services, documents=1):
+    """Upload documents in a load, whose questions are not generated yet; return the load."""
+    job_id = await open_load(client)
+    for number in range(documents):
+        await upload(client, f"{number}.md", job=job_id)
+    await work(services, "parse", "index")
+    return job_id
 
-    assert await services.ledger.jobs.resume_all("default", PauseReason.BUDGET) == [paused.id]
 
-    assert [(await shown(client, job)).state for job in (by_user, by_budget)] == ["paused", "running"]
+async def set_budget(client, limit, **scope):
+    reply = await client.put("/v1/budgets", json={"period": "total", "unit": "tokens", "limit": limit, **scope})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+@pytest.mark.parametrize("scope", ["tenant", "collection", "job_id"])
+async def test_running_job_names_its_exhausted_budget(client, services, provider, scope):
+    job_id = await load_without_questions(client, services)
+    of = {} if scope == "tenant" else {scope: {"collection": "default", "job_id": job_id}[scope]}
+    budget = await set_budget(client, 5, **of)
+    await work(services)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.pause_reason, str(job.budget_id)) == ("running", "budget", budget["id"])
+    assert job.message.startswith("The total budget of 5 tokens")
+    listed = JobPage.model_validate_json((await client.get("/v1/jobs")).content).items
+    assert [each.pause_reason for each in listed] == ["budget"]
+
+    await set_budget(client, 100_000, **of)
+    job = await shown(client, job_id)
+    assert (job.pause_reason, job.budget_id) == (None, None)
+    await work(services)
+    assert (await shown(client, job_id)).documents == {DocumentState.READY: 1}
+
+
+async def test_budget_of_others_pauses_no_job(client, services, provider):
+    job_id = await load_without_questions(client, services)
+    other = await open_load(client, collection="other")
+    for scope in ({"collection": "other"}, {"job_id": other}):
+        await set_budget(client, 5, **scope)
+    await run(services, "UPDATE budgets SET spent = most")
+
+    assert [(await shown(client, job)).pause_reason for job in (job_id, other)] == [None, None]
+
+
+async def test_job_with_all_questions_is_not_paused(client, services, provider):
+    job_id = await load_without_questions(client, services)
+    await work(services)
+    await set_budget(client, 5)
+    await run(services, "UPDATE budgets SET spent = most")
+
+    assert (await shown(client, job_id)).pause_reason is None
+
+
+async def test_running_job_names_failing_provider(client, services, provider):
+    job_id = await load_without_questions(client, services, documents=12)
+    assert (await shown(client, job_id)).pause_reason is None
+    provider.script(down=True)
+
+    async def is_paused():
+        await run(services, "UPDATE chunks SET due_at = now() WHERE leased_by IS NULL")
+        await work(services, "generate")
+        return (await shown(client, job_id)).pause_reason == "provider"
+
+    await eventually(is_paused)
+
+    job = await shown(client, job_id)
+    assert (job.state, job.budget_id) == ("running", None)
+    assert job.message.startswith("The provider fails")
 
 
 async def test_cancelled_load_deletes_queued_documents_and_finishes_others(client, services, provider):
@@ -364,6 +430,108 @@ async def test_jobs_of_all_kinds_are_listed_in_pages(client, services, provider)
     await act(client, build_id, "pause", 409)
 
 
+async def filled_build(client, services):
+    """Fill a build next to the live one with two documents; return it."""
+    for name in ("a.md", "b.md"):
+        await upload(client, name)
+    await work(services)
+    begun = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
+    assert begun.status_code == 201, begun.text
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    return await services.ledger.builds.get("default", "default", 2)
+
+
+async def test_gate_and_verification_are_jobs_with_progress(client, services, library, provider):
+    build = await filled_build(client, services)
+    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
+    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
+    claim = await services.ledger.runs.claim([RunKind.GATE])
+    await services.ledger.gates.save_counts(claim, VerificationCounts(documents=1, points=7))
+    await services.ledger.runs.release(claim)
+
+    jobs = [await shown(client, each.id) for each in (gate, verification)]
+    assert [(job.kind, job.state, job.collection) for job in jobs] == [
+        ("gate", "running", "default"),
+        ("verification", "running", "default"),
+    ]
+    assert [(job.done, job.total, job.points) for job in jobs] == [(1, 2, 7), (0, 2, 0)]
+    for job, route in zip(jobs, ("builds/{number}/gate", "verify"), strict=True):
+        assert (await act(client, job.id, "pause", 409))["detail"].endswith(f"/v1/collections/{{name}}/{route}.")
+
+    async def are_done():
+        return [(await shown(client, job.id)).state for job in jobs] == ["done", "done"]
+
+    async with running(services):
+        await eventually(are_done)
+    for job in [await shown(client, job.id) for job in jobs]:
+        assert (job.done, job.total, job.ended_at is not None) == (2, 2, True)
+        assert job.points > 2
+
+
+async def test_failed_and_cancelled_runs_are_ended_jobs(client, services, library, provider):
+    build = await filled_build(client, services)
+    gate = await services.ledger.gates.start(build, services.settings.embedding_model, GateRequest(None, 0))
+    await services.ledger.runs.fail(await services.ledger.runs.claim([RunKind.GATE]), "Qdrant was unavailable.")
+    verification = await services.ledger.verifications.start(await library.collection(), repair=False)
+    await services.ledger.verifications.cancel("default", "default")
+
+    failed, cancelled = [await shown(client, each.id) for each in (gate, verification)]
+    assert (failed.state, failed.error, failed.done) == ("failed", "Qdrant was unavailable.", 0)
+    assert (cancelled.state, cancelled.error) == ("cancelled", None)
+
+
+async def ended_load(client, services, name):
+    """Return a load with one finished document that ended 91 days ago."""
+    job_id = await open_load(client)
+    await upload(client, name, job=job_id)
+    await act(client, job_id, "close")
+    await work(services)
+    await settle(services)
+    await run(services, f"UPDATE jobs SET ended_at = ended_at - interval '91 days' WHERE id = '{job_id}'")
+    return job_id
+
+
+async def test_old_jobs_are_deleted_and_costs_remain(client, services, settings, provider):
+    old, recent = await ended_load(client, services, "a.md"), await ended_load(client, services, "b.md")
+    await run(services, f"UPDATE jobs SET ended_at = ended_at + interval '2 days' WHERE id = '{recent}'")
+    opened = await open_load(client)
+    await set_budget(client, 10**6, job_id=old)
+    costs = await services.ledger.costs.sums("default")
+
+    assert not await forget_jobs(services)
+
+    assert [str(each.id) for each in await services.ledger.jobs.page("default")] == [opened, recent]
+    assert await run(services, "SELECT * FROM budgets") == []
+    assert await services.ledger.costs.sums("default") == costs
+    await upload(client, "a.md", "Another text about the harbour.", job=opened)
+    await work(services)
+    listed = (await client.get("/v1/documents")).json()["items"]
+    assert [each["state"] for each in listed] == ["ready", "ready"]
+
+
+async def test_old_job_with_open_document_is_kept(client, services, provider):
+    old = await ended_load(client, services, "a.md")
+    await open_load(client)
+    await run(services, "UPDATE documents SET state = 'queued'")  # as the retry of a dead letter
+    await forget_jobs(services)
+    assert (await shown(client, old)).state == "done"
+
+    await run(services, "UPDATE documents SET state = 'ready'")
+    await forget_jobs(services)
+    assert (await client.get(f"/v1/jobs/{old}")).status_code == 404
+
+
+async def test_newest_job_is_kept_for_its_number(client, services, provider):
+    old = await ended_load(client, services, "a.md")
+    await forget_jobs(services)
+    assert (await shown(client, old)).state == "done"
+
+    await open_load(client)
+    assert await run(services, "SELECT number FROM jobs ORDER BY created_at") == [(1,), (2,)]
+
+
 async def test_erasure_is_listed_and_removes_jobs(client, services, provider):
     job_id = await open_load(client)
     await upload(client, "a.md", job=job_id)
@@ -373,6 +541,7 @@ async def test_erasure_is_listed_and_removes_jobs(client, services, provider):
 
     async def is_finished():
         await services.cleaner.clean()
+        await make_all_due(services)  # an emptied collection waits a minute for late writers
         return (await shown(client, erasure)).state == "done"
 
     await eventually(is_finished)

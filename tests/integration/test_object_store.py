@@ -9,10 +9,11 @@ import orjson
 import pytest
 from sqlalchemy import text
 
+from shared.buckets.connection import RETRIES
 from shared.domain.errors import Unavailable
 from shared.maintenance.orphans import Orphans
 from shared.settings import load
-from shared.storage.bucket import _PART_BYTES, _TIMEOUT
+from shared.storage.bucket import _PART_BYTES
 from shared.storage.opening import open_uploads
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.pages import settings_of
@@ -221,7 +222,7 @@ async def upload_batch(client, *names):
 @pytest.fixture
 def linked(services, s3, bucket, link, monkeypatch):
     """Return the services with a store that is reached over the link, with short timeouts."""
-    monkeypatch.setitem(_TIMEOUT, "max_retries", 0)
+    monkeypatch.setitem(RETRIES, "max_retries", 0)
     options = s3.options(aws_endpoint_url=link.url, read_timeout="700ms")
     return with_store(services, open_uploads(bucket, options, services.settings.data_dir, services.ledger.deployment))
 

@@ -23,7 +23,7 @@ EVERY_ROLE |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opente
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 NEVER = {
     "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},
-    "parse": WEB | {"qdrant_client", "grpc", "openai", "httpx", "aiohttp", "tokenizers", "shared.query"},
+    "parse": WEB | {"qdrant_client", "grpc", "openai", "aiohttp", "tokenizers", "shared.query"},
     "generate": WEB | {"qdrant_client", "grpc", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},
     "index": WEB | {"tokenizers", "shared.ingest.parse.sandbox"},
     "scheduler": WEB | {"openai", "aiohttp", "tokenizers", "shared.query", "shared.ingest.parse.sandbox"},

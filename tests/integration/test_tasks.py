@@ -27,7 +27,7 @@ async def test_message_wakes_worker_regardless_of_content(services, settings, li
             await asyncio.to_thread(loop.close)
             app.close()
         assert role in WORK_QUEUES
-        others = {"index": ["calibrate", "runs"], "generate": ["batches"]}
+        others = {"parse": ["syncs"], "index": ["calibrate", "runs"], "generate": ["batches"]}
         assert queues == [role, *others.get(role, [])]
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY

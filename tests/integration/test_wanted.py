@@ -104,6 +104,29 @@ async def test_tenants_with_exhausted_budget_need_no_workers(services):
     assert (await wanted.update())["generate"] == 2
 
 
+async def test_chunks_of_exhausted_collection_need_no_workers(services):
+    await to_generate(services, 641, "poor")
+    wanted = limited(services)
+    assert (await wanted.update())["generate"] == 11
+
+    new = NewBudget("poor", "default", None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 10)
+    await services.ledger.budgets.set(new)
+    await run(services, "UPDATE budgets SET spent = most")
+    assert (await wanted.update())["generate"] == 1
+
+    await to_generate(services, 65, "rich")
+    assert (await wanted.update())["generate"] == 2
+
+
+async def test_nearly_exhausted_budget_needs_workers_for_its_calls(services):
+    await to_generate(services, 641, "poor")
+    new = NewBudget("poor", None, None, Period.TOTAL, BudgetUnit.TOKENS, SetBy.TENANT, 65 * 2_000)
+    await services.ledger.budgets.set(new)
+    await run(services, "UPDATE budgets SET needs = 2000")
+
+    assert (await limited(services).update())["generate"] == 2
+
+
 async def test_parse_workers_follow_due_documents_and_their_time(services, library):
     for number in range(17):
         await library.add(f"text {number}")

@@ -29,11 +29,12 @@ from shared.domain.collections import CollectionOptions
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import DeliveryAttempt
 from shared.ledger.tenants.webhooks import PAUSES
-from shared.maintenance.webhooks import addresses
-from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.delivery import Deliverer
 from shared.maintenance.webhooks.sender import Sender
 from shared.maintenance.webhooks.signature import draw_secret
+from shared.outside import addresses
+from shared.outside.addresses import ForbiddenAddress
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.waiting import TIMEOUT_SECONDS, eventually

@@ -32,7 +32,12 @@ DOCUMENTS = {
 @pytest.fixture(scope="session")
 def deployment(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("page")
-    with Deployment(provider_process.settings(webhooks_private=True), folder, durable=False) as deployment:
+    settings = provider_process.settings(
+        webhooks_private=True,
+        source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
+        tuning={"sync_deletion_after": 0.01},
+    )
+    with Deployment(settings, folder, durable=False) as deployment:
         deployment.wait_for_workers()
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)

@@ -8,7 +8,10 @@ from playwright.async_api import expect
 
 from tests.page.conftest import HOSTILE, until, visiting
 
-SCREENS = ("/", "/documents", "/questions", "/work", "/jobs", "/lab/explain", "/lab/try", "/lab/compare", "/api")
+SCREENS = (
+    *("/", "/documents", "/questions", "/work", "/jobs", "/sources"),
+    *("/lab/explain", "/lab/try", "/lab/compare", "/api"),
+)
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 

@@ -1,10 +1,20 @@
 """The screen of a collection: its counts, its options, the price of a rebuild, and the comparison with Qdrant."""
 
+import json
 import re
 
 from playwright.async_api import expect
 
 from tests.page.test_page import AXE, RULES
+from tests.support.waiting import eventually
+
+# Record each text that the line of the current action shows.
+RECORD_BUSY = """() => {
+    window.busyTexts = [];
+    const line = document.querySelector(".busy");
+    new MutationObserver(() => window.busyTexts.push(line.textContent))
+        .observe(line, { childList: true, characterData: true, subtree: true });
+}"""
 
 
 async def test_collection_screen_shows_contents_and_verification(visit, deployment):
@@ -62,3 +72,27 @@ async def test_changed_option_is_estimated_and_saved(visit, deployment):
     await page.get_by_role("button", name="Delete", exact=True).click()
     await page.wait_for_url("**/documents*")
     assert deployment.client.get("/v1/collections/options").status_code == 404
+
+
+async def test_gate_shows_counts_while_it_runs(visit, deployment):
+    deployment.client.post("/v1/collections/default/builds", json={"questions_per_chunk": 2}).raise_for_status()
+    page = visit.page
+    await visit.go("/collections/default")
+    await page.get_by_role("button", name="Refresh").wait_for()
+
+    async def is_filled():
+        await page.get_by_role("button", name="Refresh").click()
+        return await page.get_by_role("button", name="Run the gate").count()
+
+    await eventually(is_filled)
+    counts = "event: progress\ndata: " + json.dumps({"state": "running", "points": 1200, "documents": 30}) + "\n\n"
+    await page.route("**/gate", lambda route: route.fulfill(content_type="text/event-stream", body=counts))
+    await page.evaluate(RECORD_BUSY)
+    await page.get_by_role("button", name="Run the gate").click()
+    await expect(page.locator(".busy")).to_be_empty()
+    assert "Comparing: 1,200 points, 30 documents\u2026" in await page.evaluate("window.busyTexts")
+
+    await page.unroute("**/gate")
+    await page.get_by_role("button", name="Run the gate").click()
+    await expect(page.locator(".notice")).to_contain_text(re.compile(r"The build passed the gate|[.]"))
+    deployment.client.delete("/v1/collections/default/builds/2").raise_for_status()

@@ -63,8 +63,12 @@ class BatchScript:
     refused_containing: str = ""  # lines with this text get status 400
     malformed_containing: str = ""
     done_share: float = 1.0  # part of the lines that is done when a batch expires or is cancelled
-    ends: Literal["completed", "expired", "failed"] = "completed"
+    ends: Literal["completed", "expired", "failed", "broken"] = "completed"  # a broken one fails while it runs
     errors: list[dict[str, Any]] = field(default_factory=list)  # errors of a batch that fails
+    hides_files: bool = False  # batches show no files with results
+    rejected_containing: str = ""  # a line with this text makes its batch fail
+    names: Literal["all", "first", "none"] = "all"  # the lines that the errors of such a batch name
+    rejected_above: int = 0  # a batch of more lines fails, and no line is named; 0: no limit
     enqueued_tokens: int = 0  # a batch above this limit fails after its creation; 0: no limit
     stuck: bool = False  # batches never make progress
     pretends: bool = False  # a server that reports success without doing the work
@@ -90,6 +94,7 @@ class BatchStats:
     lines: Counter[str] = field(default_factory=Counter)  # lines that were billed, by prompt
     prompt_tokens: Counter[str] = field(default_factory=Counter)  # billed, by prompt
     completion_tokens: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)  # lines with faults, by fault
 
 
 @dataclass
@@ -176,6 +181,7 @@ class BatchEndpoints:
             {name: value for name, value in vars(s).items() if not isinstance(value, Counter)}
             | {
                 "by_mark": dict(s.by_mark),
+                "faults": dict(s.faults),
                 "second_batches": sum(count - 1 for count in s.by_mark.values()),
                 "lines": sum(s.lines[prompt] for prompt in lines),
                 "lines_twice": sum(s.lines[prompt] - 1 for prompt in lines),
@@ -271,7 +277,7 @@ class BatchEndpoints:
             body.get("metadata"),
             time.time(),
             requests,
-            errors or list(self.script.errors if self.script.ends == "failed" else []),
+            errors or self._rejected(requests),
             model=requests[0]["body"]["model"] if requests else None,
         )
         self.batches[batch.id] = batch
@@ -322,6 +328,20 @@ class BatchEndpoints:
 
     # The life of a batch
 
+    def _rejected(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the errors that make a batch of valid requests fail."""
+        s = self.script
+        if s.ends == "failed":
+            return list(s.errors)
+        if s.rejected_above and len(requests) > s.rejected_above:
+            return [_problem("invalid_request", None, "This file is invalid.")]
+        if not s.rejected_containing:
+            return []
+        prompts = [request["body"]["messages"][-1]["content"] for request in requests]
+        numbers = [number for number, prompt in enumerate(prompts, 1) if s.rejected_containing in prompt]
+        named = {"all": numbers, "first": numbers[:1], "none": [None] if numbers else []}[s.names]
+        return [_problem("invalid_request", number, "This request is invalid.") for number in named]
+
     def _limit(self, batch: _Batch) -> None:
         """Fail a batch that exceeds the limit of enqueued tokens, as providers do after the creation."""
         s = self.script
@@ -346,9 +366,9 @@ class BatchEndpoints:
         while batch.status not in ENDED:
             age = time.time() - batch.times.get(batch.status, batch.created)
             if batch.status == "validating" and age >= s.validating_seconds:
-                self._move(batch, "failed" if batch.errors else "in_progress")
+                self._move(batch, "failed" if batch.errors or s.ends == "failed" else "in_progress")
             elif batch.status == "in_progress" and age >= s.running_seconds and not s.stuck:
-                self._move(batch, "finalizing" if s.ends == "completed" else "expired")
+                self._move(batch, {"completed": "finalizing", "broken": "failed"}.get(s.ends, "expired"))
             elif batch.status == "finalizing" and age >= s.finalizing_seconds:
                 self._move(batch, "completed")
             elif batch.status == "cancelling" and age >= s.cancelling_seconds:
@@ -360,7 +380,7 @@ class BatchEndpoints:
     def _move(self, batch: _Batch, status: str) -> None:
         batch.status = status
         batch.times[status] = time.time()
-        if status in ("completed", "expired", "cancelled"):
+        if status in ("completed", "expired", "cancelled") or (status == "failed" and "in_progress" in batch.times):
             done = len(batch.requests) if status == "completed" else int(len(batch.requests) * self.script.done_share)
             self._execute(batch, done, status)
 
@@ -396,7 +416,10 @@ class BatchEndpoints:
     def _line(self, batch: _Batch, request: dict[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request, and bill it; None if it is missing."""
         prompt = request["body"]["messages"][-1]["content"]
-        match self._line_fault(prompt):
+        fault = self._line_fault(prompt)
+        if fault:
+            self.stats.faults[fault] += 1
+        match fault:
             case "missing":
                 return None
             case "expired":
@@ -407,7 +430,7 @@ class BatchEndpoints:
                 return _line_status(request, 503, "The server is overloaded.", "server_error")
             case "zero":
                 return _line_status(request, 0, "", None)
-            case fault:
+            case _:
                 return self._answered(batch, request, fault)
 
     def _line_fault(self, prompt: str) -> str:
@@ -442,7 +465,7 @@ class BatchEndpoints:
             f"{status}_at": int(batch.times[status]) if status in batch.times else None
             for status in ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
         }
-        done = batch.status not in ("validating", "failed")
+        done = batch.status not in ("validating", "failed") or "in_progress" in batch.times
         errors = {"object": "list", "data": batch.errors} if batch.status == "failed" else None
         counted = {"completed": batch.completed, "failed": batch.failed, "total": len(batch.requests) if done else 0}
         return {
@@ -454,8 +477,8 @@ class BatchEndpoints:
             "input_file_id": batch.input_file_id,
             "completion_window": batch.completion_window,
             "status": batch.status,
-            "output_file_id": batch.output_file_id,
-            "error_file_id": batch.error_file_id,
+            "output_file_id": None if self.script.hides_files else batch.output_file_id,
+            "error_file_id": None if self.script.hides_files else batch.error_file_id,
             "created_at": int(batch.created),
             "expires_at": int(batch.created) + 86_400,
             "request_counts": counted,

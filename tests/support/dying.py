@@ -48,6 +48,8 @@ POINTS = {
     "before the create of a batch": KillPoint("generate", BatchProvider, "create", before=True),
     "after the create of a batch": KillPoint("generate", BatchProvider, "create"),
     "after a poll of a batch": KillPoint("generate", BatchProvider, "get"),
+    "before the division of a batch": KillPoint("generate", Batches, "divide", before=True),
+    "after the division of a batch": KillPoint("generate", Batches, "divide"),
     "within the collection of a batch": KillPoint("generate", shared.ledger.work.batches, "settle_generated"),
     "after the collection of a batch": KillPoint("generate", Batches, "settle"),
     "before the end of a batch": KillPoint("generate", Batches, "finish", before=True),

@@ -99,8 +99,59 @@ LATE_WRITERS = "tests/integration/test_erasure.py::"
 OF_KEYS = "tests/integration/test_feedback_of_keys.py::"
 BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twice"
 LANE = "tests/integration/test_batch_lane.py::"
+REJECTED = "tests/integration/test_rejected_batches.py::"
+SHOWN = "tests/integration/test_shown_batches.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
+SYNCS = "tests/integration/test_syncs.py::"
+SYNC_HISTORIES = "tests/properties/test_sync_histories.py::test_every_history_deletes_only_missing_documents"
 BUGS = (
+    Bug(
+        "a document is deleted after one listing",
+        SYNC_HISTORIES,
+        "shared/ledger/sources/syncs.py",
+        (("i.missing_from <= y.started_at -", "y.started_at >= y.started_at -"),),
+    ),
+    Bug(
+        "documents are deleted after a failed listing",
+        SYNC_HISTORIES,
+        "shared/maintenance/syncing/work.py",
+        (
+            (
+                "await self._list(claim, sync)",
+                'await __import__("asyncio").gather(self._list(claim, sync), return_exceptions=True)',
+            ),
+        ),
+    ),
+    Bug(
+        "a failed listing counts as the first complete one",
+        SYNCS + "test_failed_listing_does_not_count_as_complete",
+        "shared/ledger/sources/listings.sql",
+        (("SELECT e.listed_at FROM", "SELECT coalesce(e.listed_at, e.ended_at) FROM"),),
+    ),
+    Bug(
+        "an item that is made during a listing is missing in it",
+        SYNCS + "test_item_made_during_listing_is_not_missing[g2]",
+        "shared/ledger/sources/listings.sql",
+        ((" AND i.made_at < y.started_at", ""),),
+    ),
+    Bug(
+        "deletions have no bound",
+        SYNCS + "test_many_deletions_wait_for_approval",
+        "shared/ledger/sources/listings.py",
+        (("deletes = found.deletable <= allowed", "deletes = True"),),
+    ),
+    Bug(
+        "an empty listing deletes without approval",
+        SYNCS + "test_empty_listing_always_needs_approval[3]",
+        "shared/ledger/sources/listings.py",
+        (("if listed.seen else 0", "if listed.seen >= 0 else 0"),),
+    ),
+    Bug(
+        "a worker that lost its lease saves a part of a listing",
+        SYNCS + "test_worker_without_lease_saves_nothing",
+        "shared/ledger/sources/listings.sql",
+        (("lost_leases = 0 WHERE id = :id AND token = :token", "lost_leases = 0 WHERE id = :id"),),
+    ),
     Bug(
         "the work of a dead worker is treated as the cause of its death",
         WORKERS + "test_random_worker_kills_lose_nothing",
@@ -668,6 +719,84 @@ BUGS = (
         LANE + "test_erasure_cancels_batch_and_restores_nothing[tenant]",
         "shared/ledger/erasure/erasures.sql",
         (("b.cancelled_at IS NOT NULL AND {OPEN_BATCHES:b})", "false)"),),
+    ),
+    Bug(
+        "an erasure misses the parts of a batch that is being divided",
+        REJECTED + "test_erasure_during_division_cancels_parts",
+        "shared/ledger/erasure/erasures.py",
+        (('    await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})\n', ""),),
+    ),
+    Bug(
+        "the parts of a cancelled batch are sent",
+        REJECTED + "test_cancellation_before_division_reaches_parts",
+        "shared/ledger/work/batches.sql",
+        (("b.job_ids, b.cancelled_at\n", "b.job_ids, NULL\n"),),
+    ),
+    Bug(
+        "the leases of lines end while their batches are divided",
+        REJECTED + "test_division_keeps_reservations_and_renews_leases",
+        "shared/ingest/batches/lane.py",
+        (("await self.batches.renew_leases(batch)", "pass"),),
+    ),
+    Bug(
+        "the numbers of another file make lines fail",
+        REJECTED + "test_numbers_of_another_file_name_no_line",
+        "shared/ingest/batches/lane.py",
+        (('known.input_file_id in ("", batch.file_id) and not batch.settled', "not batch.settled"),),
+    ),
+    Bug(
+        "numbers count the lines that a killed division has left",
+        REJECTED + "test_killed_division_is_continued",
+        "shared/ingest/batches/lane.py",
+        ((" and not batch.settled", ""),),
+    ),
+    Bug(
+        "a named line stays in its batch",
+        REJECTED + "test_named_line_fails_and_others_are_asked_together",
+        "shared/ingest/batches/rejections.py",
+        (("if _are_reasons(named, lines) else ()", "if not _are_reasons(named, lines) else ()"),),
+    ),
+    Bug(
+        "an error of the account divides a batch",
+        REJECTED + "test_rejection_of_account_divides_no_batch",
+        "shared/ingest/batches/lane.py",
+        ((" or isinstance(self.api.rejection(first), Transient)", ""),),
+    ),
+    Bug(
+        "the results of a batch that broke are paid for again",
+        REJECTED + "test_batch_that_breaks_keeps_its_results",
+        "shared/providers/batches.py",
+        (('return self.status == "failed" and not (', 'return self.status == "failed" or not ('),),
+    ),
+    Bug(
+        "divisions of a batch that always fails do not end early",
+        "tests/unit/test_batch_rejections.py::test_many_failures_of_one_root_end_divisions",
+        "shared/ingest/batches/rejections.py",
+        (("failures >= MOST_FAILURES or ", ""),),
+    ),
+    Bug(
+        "a rejected batch is sent again as a whole",
+        "tests/unit/test_batch_rejections.py::test_halving_isolates_line_within_log2_rounds",
+        "shared/ingest/batches/rejections.py",
+        (("ceil(others / 2)", "others - 1"),),
+    ),
+    Bug(
+        "a line that a cancelled batch did not execute uses up an attempt",
+        SHOWN + "test_cancelled_batch_keeps_results_and_plans_others_again",
+        "shared/ingest/batches/collector.py",
+        (("if isinstance(result, NotDone):", "if False:"),),
+    ),
+    Bug(
+        "a client cancels an ended batch",
+        SHOWN + "test_ended_batch_cannot_be_cancelled",
+        "shared/ledger/work/shown_batches.sql",
+        ((" AND {END_BATCH.applies:b}", ""),),
+    ),
+    Bug(
+        "a tenant sees the batches of another",
+        SHOWN + "test_other_tenant_and_reader_cannot_cancel",
+        "shared/ledger/work/shown_batches.sql",
+        (("FROM batches b WHERE b.tenant = :tenant", "FROM batches b WHERE :tenant IS NOT NULL"),),
     ),
 )
 

@@ -16,6 +16,10 @@ import httpx
 from embedded.ports import free_port
 
 _NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+# moto replaces and deletes objects only with a key, whose signature it does not check.
+_SIGNED = {
+    "authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request,SignedHeaders=host,Signature=0"
+}
 _ALWAYS = "inf"  # number of requests that moto accepts without checking their keys
 
 
@@ -44,6 +48,15 @@ class S3:
     def options_json(self) -> str:
         return json.dumps(self.options())
 
+    def secret(self, bucket: str) -> dict[str, str]:
+        """Return the secret of a source in a bucket of this server."""
+        return {
+            "uri": f"s3://{bucket}/",
+            "endpoint": self.url,
+            "access_key_id": "id-of-the-key",
+            "secret_access_key": "the-secret-key",
+        }
+
     def answers(self) -> bool:
         """Return whether the server accepts requests."""
         try:
@@ -56,6 +69,18 @@ class S3:
         """Make a bucket and return the URL of a store in it."""
         self._http.put(f"/{bucket}").raise_for_status()
         return f"s3://{bucket}/below/here"
+
+    def put(self, bucket: str, key: str, content: bytes) -> None:
+        self._http.put(f"/{bucket}/{quote(key)}", content=content, headers=_SIGNED).raise_for_status()
+
+    def delete(self, bucket: str, key: str) -> None:
+        self._http.delete(f"/{bucket}/{quote(key)}", headers=_SIGNED).raise_for_status()
+
+    def remove(self, bucket: str) -> None:
+        """Delete a bucket with its objects."""
+        for key in self.keys(bucket):
+            self.delete(bucket, key)
+        self._http.delete(f"/{bucket}", headers=_SIGNED).raise_for_status()
 
     def keys(self, bucket: str) -> list[str]:
         return list(self.sizes(bucket))

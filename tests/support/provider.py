@@ -38,6 +38,7 @@ class Script:
     """The provider's behaviour; every share is a probability from 0 to 1."""
 
     latency_seconds: float = 0.0
+    latency_spread_seconds: float = 0.0  # calls take up to so much longer
     embedding_latency_seconds: float = 0.0
     questions: int = 5  # per reply; 0: the number in the prompt
     seed: int = 7
@@ -202,8 +203,8 @@ class ScriptedEndpoints:
         draw = self._random.random()
         if draw < s.share_hang or self._rewrite_fault(body) == "hang":
             await asyncio.sleep(3600)
-        if s.latency_seconds:
-            await asyncio.sleep(s.latency_seconds)
+        if s.latency_seconds or s.latency_spread_seconds:
+            await asyncio.sleep(s.latency_seconds + random.uniform(0, s.latency_spread_seconds))
         self.stats.answered[key] += 1
         if request.transport is None:
             self.stats.abandoned[key] += 1

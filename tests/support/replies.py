@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from api.schemas.batches import BatchView
 from api.schemas.builds import BuildView
 from api.schemas.collections import CollectionView
 from api.schemas.common import example_of
 from api.schemas.dead_letters import DeadLetterView
 from api.schemas.documents import DocumentView
 from api.schemas.feedback import AcceptedQuestionView
+from api.schemas.jobs import JobView
 from api.schemas.queries import QueryReply
 
 
@@ -23,6 +25,10 @@ def build(**changes: Any) -> dict[str, Any]:
     return example_of(BuildView) | changes
 
 
+def job(**changes: Any) -> dict[str, Any]:
+    return example_of(JobView) | changes
+
+
 def dead_letter(**changes: Any) -> dict[str, Any]:
     return example_of(DeadLetterView) | changes
 
@@ -33,6 +39,10 @@ def accepted_question(**changes: Any) -> dict[str, Any]:
 
 def answer(**changes: Any) -> dict[str, Any]:
     return example_of(QueryReply) | changes
+
+
+def batch(**changes: Any) -> dict[str, Any]:
+    return example_of(BatchView) | changes
 
 
 def page(*items: dict[str, Any], next_cursor: str | None = None) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from foreask_client.models import Chunk, FoundChunk, Me
+from foreask_client.models import Batch, Chunk, FoundChunk, Me
 
+from api.schemas.batches import BatchView
 from api.schemas.chunks import ChunkView
 from api.schemas.me import MeView
 from api.schemas.queries import RetrievedChunkView
@@ -23,6 +24,8 @@ def test_reference_lists_fields_of_chunks_and_results(view, title):
     assert view.model_fields.keys() - set(re.findall(r"`(\w+)`", section)) == set()
 
 
-@pytest.mark.parametrize(("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk), (MeView, Me)])
+@pytest.mark.parametrize(
+    ("view", "model"), [(ChunkView, Chunk), (RetrievedChunkView, FoundChunk), (MeView, Me), (BatchView, Batch)]
+)
 def test_client_models_have_all_fields(view, model):
     assert model.model_fields.keys() == view.model_fields.keys()

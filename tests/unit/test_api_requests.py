@@ -18,7 +18,8 @@ from api.http.problems import InvalidFields, MalformedRequest
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
-from api.submission.submission import content_hash, content_of, filename_of, media_type_of
+from api.submission.submission import content_of
+from shared.domain.document_fields import content_hash, filename_of, media_type_of
 from shared.domain.errors import InvalidInput, TooLarge
 
 QUESTION = {"question": "Why?"}

@@ -4,7 +4,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
-from foreask_client import Document
+from foreask_client import Document, Job
 from rich.console import Console
 
 from cli.ingestion import DocumentProgress, UploadBatch, follow
@@ -60,6 +60,21 @@ def test_meter_without_terminal_prints_periodic_and_final_lines():
         "documents 0 of 2, 1 searchable, chunks 5 of 10, 5 generated, 0.5/s, 0:00:10 left",
         "documents 2 of 2, 1 failed, chunks 10 of 10",
     ]
+
+
+def test_job_adds_money_and_its_remaining_time():
+    text, job = StringIO(), Job(**replies.job(eta_seconds=95, cost=0.0412))
+    with Meter(Console(file=text, width=200)) as meter:
+        meter.show(IngestCounts(1250, 640, 1, 650), job)
+    assert text.getvalue() == "documents 640 of 1250, 650 searchable, 1 failed, 0:01:35 left, 0.0412 spent\n"
+
+
+def test_terminal_shows_one_bar():
+    console = Console(file=StringIO(), width=120, force_terminal=True)
+    with Meter(console) as meter:
+        meter.show(IngestCounts(2, 1, chunks=20, chunks_done=10))
+        assert [task.description for task in meter._bar[0].tasks] == ["documents"]
+        assert "chunks 10 of 20" in meter._bar[0].tasks[0].fields["note"]
 
 
 def test_eta_with_unread_documents_is_lower_bound():

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli import corpus as corpora
-from cli.corpus import Columns, Truncated, corpus_in
+from cli.corpus import corpus_in
 from shared.domain.errors import InvalidInput
+from shared.sources import tables
+from shared.sources.tables import Columns, Truncated
 
 ROWS = [{"_id": f"doc-{n}", "title": f"Title {n}", "text": f"Text number {n}.", "lang": "en"} for n in range(50)]
 
@@ -112,7 +114,7 @@ def test_column_may_first_appear_in_later_row(write):
     ],
 )
 def test_invalid_row_is_rejected_by_number(write, monkeypatch, bad, why):
-    monkeypatch.setattr(corpora, "_LONGEST_LINE", 200)
+    monkeypatch.setattr(tables, "LONGEST_LINE", 200)
     path = write("corpus.jsonl", lines(ROWS[0], bad, ROWS[1] | {"asked": []}))
     first, second, third = read(path, questions="asked")
     assert (first.number, second.number, third.number) == (1, 2, 3)

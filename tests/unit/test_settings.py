@@ -243,10 +243,74 @@ def test_settings_are_described_with_origin_without_secrets(monkeypatch, tmp_pat
 
 def test_reference_page_lists_exactly_all_settings():
     reference = (ROOT / "docs/reference/settings.md").read_text()
-    listed = re.findall(r"^\| `FOREASK_(\w+)` \|", reference, re.MULTILINE)
+    listed = re.findall(r"^\| `FOREASK_([\w*]+)` \|", reference, re.MULTILINE)
 
-    user = [name.upper() for name in Settings.model_fields if name != "tuning"]
+    user = [name.upper() for name in Settings.model_fields if name not in ("tuning", "source_secrets")]
+    user.append("SOURCE_SECRET_*")
     assert sorted(listed) == sorted(user + [f"TUNING__{name.upper()}" for name in Tuning.model_fields])
+
+
+MINIO = '{"uri": "s3://docs/", "secret_access_key": "hidden"}'
+
+
+def test_roots_belong_to_a_tenant_or_to_all(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert load().roots_of("acme") == ()
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", "acme=s3://a/, acme=file:///a=b,*=https://example.org")
+
+    loaded = load()
+
+    assert loaded.roots_of("acme") == ("s3://a/", "file:///a=b", "https://example.org")
+    assert loaded.roots_of("beta") == ("https://example.org",)
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", loaded.environment()["FOREASK_SOURCE_ROOTS"])
+    assert load().source_roots == loaded.source_roots
+
+
+@pytest.mark.parametrize("value", ["acme", "ACME=s3://a", "acme=", "acme=/data", "acme=s3://a/../b", "acme=s3://k:p@a"])
+def test_unusable_roots_are_reported(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_ROOTS", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_ROOTS"):
+        load()
+
+
+def test_secrets_of_sources_are_named_by_their_variables(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wiki").write_text('{"uri": "https://example.org", "token": "hidden"}\n')
+    (tmp_path / ".env").write_text(f"FOREASK_SOURCE_SECRET_MINIO_PROD={MINIO}\n")
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_WIKI_FILE", "wiki")
+
+    for name, value in load().environment().items():
+        monkeypatch.setenv(name, value)  # as in a child process
+    loaded = load()
+
+    assert loaded.source_secret("minio-prod") == {"uri": "s3://docs/", "secret_access_key": "hidden"}
+    assert loaded.source_secret("WIKI").keys() == {"uri", "token"}
+    with pytest.raises(InvalidInput, match="ask the operator to set FOREASK_SOURCE_SECRET_OTHER"):
+        loaded.source_secret("other")
+    described = {setting.variable: setting.value for setting in loaded.described()}
+    assert sorted(described["FOREASK_SOURCE_SECRET_*"].split(",")) == ["MINIO_PROD", "WIKI"]
+    assert "hidden" not in str(described) + repr(loaded)
+
+
+@pytest.mark.parametrize("value", ["hidden", '["hidden"]', '{"uri": 1}', '{"key": "hidden"}'])
+def test_unusable_secret_of_source_is_reported_without_value(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_SECRET_MINIO must be a JSON object") as caught:
+        load()
+    assert "hidden" not in str(caught.value)
+
+
+def test_secret_of_source_is_set_once(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO", MINIO)
+    monkeypatch.setenv("FOREASK_SOURCE_SECRET_MINIO_FILE", "minio")
+
+    with pytest.raises(InvalidInput, match="FOREASK_SOURCE_SECRET_MINIO and FOREASK_SOURCE_SECRET_MINIO_FILE are both"):
+        load()
 
 
 @pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])

@@ -13,6 +13,7 @@ from tests.support.transitions import TRANSITIONS
 
 ROOT = Path(shared.__file__).parents[1]
 SERVERS = ("api", "workers", "shared")
+CRAWLS = ROOT / "shared" / "sources" / "pages"
 # Python's own keyword arguments have no spaces.
 SETS_A_STATE = re.compile(r"\bSET\s+(build_)?state\s*=|,\s+(build_)?state\s+=\s")
 STATES = {*BuildState, *DocumentState, *ChunkState, *AcceptedState}
@@ -23,7 +24,8 @@ def modules():
     for package in SERVERS:
         for path in sorted((ROOT / package).rglob("*")):
             is_code = path.suffix in {".py", ".sql"} and path != Path(states.__file__)
-            if is_code and "migrations" not in path.parts:  # a migration keeps its original states
+            # A migration keeps its original states. A crawl has a database of its own.
+            if is_code and "migrations" not in path.parts and path.parent != CRAWLS:
                 yield path
 
 

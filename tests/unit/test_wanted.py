@@ -1,5 +1,6 @@
 """The number of workers that a stage can use is bounded by limits, even if the queue is long."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from shared.domain.rates import Rates
 from shared.maintenance.wanted import (
     CallTimes,
     MeanSeconds,
+    WorkerPool,
     call_times,
     calls_in_flight,
     generate_workers,
@@ -17,6 +19,8 @@ from shared.maintenance.wanted import (
 from workers.scheduler import _SURVEY_EVERY
 
 UNLIMITED = Rates()
+POOL = WorkerPool({"generate": 64}, 16, None, UNLIMITED, lambda _: UNLIMITED)
+DRY = {"flex_pause": timedelta(seconds=30), "flex_dry": timedelta(minutes=5)}
 HALF_A_SECOND = CallTimes(latency_seconds=0.5)
 
 
@@ -87,10 +91,26 @@ def use(unit, used, **fields):
 
 
 def test_call_times_are_read_from_use_of_limits():
-    assert call_times([]) == CallTimes()
-    assert call_times([use("requests", 0), use("tokens", 0)]) == CallTimes(0.25, None, None)
+    assert call_times([], POOL) == CallTimes()
+    assert call_times([use("requests", 0), use("tokens", 0)], POOL) == CallTimes(0.25, None, None)
     lowered = [use("requests", 10, in_flight_lowered=True), use("tokens", 5_000, in_flight_lowered=True)]
-    assert call_times(lowered) == CallTimes(0.25, 500.0, 70)
+    assert call_times(lowered, POOL) == CallTimes(0.25, 500.0, 70)
+
+
+@pytest.mark.parametrize(
+    ("uses_flex", "flex_wait", "fields", "workers"),
+    [
+        (True, None, {}, 16),  # no call was refused
+        (True, None, {"flex_limit": 130}, 3),
+        (True, None, {"flex_limit": 1, **DRY}, 1),
+        (True, timedelta(minutes=10), {"flex_limit": 1, **DRY}, 1),
+        (True, timedelta(minutes=2), {"flex_limit": 1, **DRY}, 16),  # calls are made in the standard tier
+        (False, None, {"flex_limit": 1, **DRY}, 16),
+    ],
+)
+def test_generate_workers_follow_capacity_of_flex(uses_flex, flex_wait, fields, workers):
+    uses = [replace(use("requests", 0), **fields)]
+    assert generate(1_000, times=call_times(uses, replace(POOL, uses_flex=uses_flex, flex_wait=flex_wait))) == workers
 
 
 def test_numbers_follow_an_empty_queue_within_five_minutes():

@@ -116,16 +116,35 @@ const rebuild = () => attempt("Starting\u2026", async (now) => {
   notify(`Build ${build} is being filled. Queries still use the live build.`);
 });
 
+/** Run the gate of a build, with the compared points and documents while it runs. @param {`/v1/collections/${string}/builds/${number}`} path */
+async function runGate(path) {
+  const now = seen;
+  const { signal } = (running = new AbortController());
+  /** @param {string} name @param {any} data of an event of that name */
+  const onEvent = (name, data) => {
+    if (name === "error") throw new Error(data.detail);
+    if (name === "done") notify(data.reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
+    else now.busy = data.state === "queued" ? "Queued\u2026" : `Comparing: ${plural(data.points, "point")}, ${plural(data.documents, "document")}\u2026`;
+    redraw();
+  };
+  try {
+    await follow("POST", `${path}/gate`, onEvent, { body: {}, signal, headers: { accept: "text/event-stream" } });
+  } catch (problem) {
+    if (!signal.aborted) throw problem;
+    if (now === seen) await send("DELETE", `${path}/gate`).catch(() => {}); // it may have finished
+  }
+}
+
 /** @param {Api["BuildView"]} build @param {"drop" | "gate" | "switch" | "pause" | "resume"} action */
 const act = (build, action) => attempt("\u2026", async () => {
   const path = /** @type {const} */ (`${base()}/builds/${build.build}`);
   if (action === "drop") await send("DELETE", path);
-  else if (action === "gate") notify((await post(`${path}/gate`, {})).reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
+  else if (action === "gate") await runGate(path);
   else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
 });
 
-/** Cancel the verification, which would continue without this page. */
-const stop = () => (running.abort(), send("DELETE", `${base()}/verify`).catch(() => {})); // it may have finished
+/** Cancel the verification or the gate. Without this it continues when the page is left. */
+const stop = () => running.abort();
 
 /** @param {boolean} repair */
 async function verify(repair) {
@@ -148,6 +167,7 @@ async function verify(repair) {
     await follow("POST", `${base(now)}/verify`, onEvent, { body: { repair }, signal: control.signal, headers: { accept: "text/event-stream" } });
   } catch (problem) {
     if (!control.signal.aborted) now.problem = problem;
+    else if (now === seen) await send("DELETE", `${base(now)}/verify`).catch(() => {}); // it may have finished
   }
   now.busy = "";
   redraw();

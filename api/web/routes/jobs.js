@@ -1,18 +1,21 @@
-// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them.
+// Jobs: loads, reindexes and other long work, with their progress, and buttons to pause, resume and cancel them; and the
+// batches of loads in the batch lane.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post } from "../api.js";
 import { redraw } from "../store.js";
 import { bar } from "../parts/bars.js";
+import { batches, readBatches } from "../parts/batches.js";
 import { ago, count, duration, money, plural } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Jobs";
 const INTERVAL = 2000; // milliseconds between two polls
-const KINDS = { load: "Load", reindex: "Reindex", build: "Build", evaluation: "Evaluation", erasure: "Erasure" };
+const KINDS = { load: "Load", sync: "Sync", reindex: "Reindex", build: "Build", evaluation: "Evaluation", gate: "Gate", verification: "Verification", erasure: "Erasure" };
 const STATES = { running: "running", paused: "paused", cancelling: "being cancelled", cancelled: "cancelled", done: "done", done_with_errors: "done with errors", failed: "failed" };
+const WAITS = /** @type {Record<string, string>} */ ({ budget: "waiting for a budget", provider: "waiting for the provider" });
 const COLOURS = /** @type {Record<string, string>} */ ({ running: "working", cancelling: "degraded", paused: "degraded", done_with_errors: "degraded", failed: "failed" });
 
 /** @type {{items: Api["JobView"][] | null, next: string | null, older: Api["JobView"][], problem: any}} */
@@ -36,7 +39,7 @@ async function poll() {
   const now = visit;
   if (!document.hidden) {
     try {
-      const page = await get("/v1/jobs");
+      const [page] = await Promise.all([get("/v1/jobs"), readBatches()]);
       jobs.items = page.items;
       if (!jobs.older.length) jobs.next = page.next_cursor;
       jobs.problem = null;
@@ -79,10 +82,14 @@ export function view() {
   return html`<section class="column wide">
     ${problemCard(problem, load)}
     <h2>Jobs</h2>
-    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code> and a reindex start one.</p>`}
+    ${all.length ? html`<ul role="list" class="jobs">${repeat(all, (/** @type {Api["JobView"]} */ each) => each.id, one)}</ul>` : html`<p class="soft">No jobs yet. <code>foreask ingest</code>, a sync and a reindex start one.</p>`}
     ${next ? html`<button @click=${more}>Show older jobs</button>` : nothing}
+    ${batches()}
   </section>`;
 }
+
+/** Return whether a running job generates no questions now. @param {Api["JobView"]} job */
+const waits = (job) => job.state === "running" && job.pause_reason !== null;
 
 /** @param {Api["JobView"]} job */
 function one(job) {
@@ -91,17 +98,17 @@ function one(job) {
   return html`<li class="card" aria-label=${name}>
     <p class="bar-line"><span class="grow"><strong>${KINDS[job.kind]}</strong>
         ${job.collection ? html`of <a dir="auto" href=${`${ROOT}/collections/${encodeURIComponent(job.collection)}`}>${job.collection}</a>` : nothing}
-        <span class="soft small">${STATES[job.state]} \u00b7 started ${ago(job.created_at)}${job.ended_at ? ` \u00b7 ended ${ago(job.ended_at)}` : ""}</span></span>
+        <span class="soft small">${waits(job) ? WAITS[job.pause_reason ?? ""] : STATES[job.state]} \u00b7 started ${ago(job.created_at)}${job.ended_at ? ` \u00b7 ended ${ago(job.ended_at)}` : ""}</span></span>
       ${buttons(job, name)}</p>
-    ${bar(job.total ? job.done / job.total : 0, COLOURS[job.state] ?? "ready")}
-    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${job.cost === null ? "" : ` \u00b7 ${money(job.cost)}`}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
+    ${bar(job.total ? job.done / job.total : 0, waits(job) ? "degraded" : COLOURS[job.state] ?? "ready")}
+    <p class="soft small number">${count(job.done)} of ${job.kind === "evaluation" ? plural(job.total, "query", "queries") : plural(job.total, "document")}${job.points === null ? "" : ` \u00b7 ${plural(job.points, "point")} compared`}${job.eta_seconds ? ` \u00b7 about ${duration(job.eta_seconds)} left` : ""}${job.cost === null ? "" : ` \u00b7 ${money(job.cost)}`}${failed ? html` \u00b7 <span class="bad">${count(failed)} with errors</span>` : nothing}</p>
     ${job.message ? html`<p class="small">${job.message}</p>` : nothing}
     ${job.error ? html`<p class="bad small" dir="auto">${job.error}</p>` : nothing}</li>`;
 }
 
 /** Render the actions that the key may do. @param {Api["JobView"]} job @param {string} name */
 function buttons(job, name) {
-  const isOwn = job.kind === "load" ? may("write") : job.kind === "reindex" && may("manage");
+  const isOwn = job.kind === "load" || job.kind === "sync" ? may("write") : job.kind === "reindex" && may("manage");
   if (!isOwn || (job.state !== "running" && job.state !== "paused")) return nothing;
   /** @param {"pause" | "resume" | "close"} action @param {string} words */
   const button = (action, words) => html`<button aria-label=${`${words}: ${name}`} @click=${() => act(job, action)}>${words}</button>`;

@@ -4,6 +4,7 @@ from foreask_client.asynchronous import AsyncClient
 from foreask_client.errors import ApiError
 from foreask_client.models import (
     Answer,
+    Batch,
     BatchLine,
     Budget,
     Build,
@@ -19,6 +20,9 @@ from foreask_client.models import (
     Key,
     Me,
     Retrieval,
+    Source,
+    Sync,
+    Withheld,
 )
 from foreask_client.synchronous import Client
 
@@ -26,6 +30,7 @@ __all__ = [
     "Answer",
     "ApiError",
     "AsyncClient",
+    "Batch",
     "BatchLine",
     "Budget",
     "Build",
@@ -42,4 +47,7 @@ __all__ = [
     "Key",
     "Me",
     "Retrieval",
+    "Source",
+    "Sync",
+    "Withheld",
 ]

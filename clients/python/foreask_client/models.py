@@ -313,22 +313,53 @@ class Erasure(Model):
 
 
 class Job(Model):
-    """Long work with progress: a load, a reindex, a build, an evaluation or an erasure."""
+    """Long work with progress, such as a load, a sync, a reindex, a build or an evaluation."""
 
     id: str
     kind: str
     state: str
     collection: str | None
     pause_reason: str | None
+    budget_id: str | None = None
     closed: bool
     done: int
     total: int
     documents: dict[str, int]
+    points: int | None = None
     eta_seconds: int | None
     cost: float | None = None
     message: str | None
     error: str | None
     created_at: datetime
+    ended_at: datetime | None
+
+
+class Batch(Model):
+    """Requests for the questions of chunks, which the provider's batch API answers within a day.
+
+    `part_of` is the rejected batch whose requests were divided. `done` requests have a result at the provider, and
+    `settled` requests have a stored result or are repeated elsewhere. Tokens and cost include stored results only.
+    """
+
+    id: str
+    part_of: str | None
+    state: str
+    model: str
+    jobs: list[str]
+    lines: int
+    settled: int
+    done: int
+    bytes: int
+    provider_id: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None
+    age_seconds: int
+    error: str | None
+    created_at: datetime
+    submitted_at: datetime | None
+    progressed_at: datetime
+    cancelled_at: datetime | None
     ended_at: datetime | None
 
 
@@ -367,6 +398,64 @@ class Budget(Model):
     exhausted: bool
     ends_at: datetime | None
     notice: str | None
+
+
+class RefusedEntry(Model):
+    """An entry that a sync could not read."""
+
+    key: str
+    reason: str
+
+
+class Sync(Model):
+    """A sync of a source; its id is the id of its job."""
+
+    id: str
+    source: str
+    collection: str
+    phase: str
+    seen: int
+    created: int
+    changed: int
+    unchanged: int
+    missing: int
+    deleted: int
+    withheld: int
+    refused: int
+    refused_entries: list[RefusedEntry]
+    waiting: str | None
+    approved: int | None
+    error: str | None
+    created_at: datetime
+    listed_at: datetime | None
+    ended_at: datetime | None
+
+
+class Source(Model):
+    """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
+
+    name: str
+    collection: str
+    kind: str
+    uri: str
+    options: Json
+    secret_name: str | None
+    schedule: str | None
+    time_zone: str
+    max_delete_share: float
+    created_at: datetime
+    next_sync_at: datetime | None
+    newest_sync: Sync | None
+    removing: bool
+
+
+class Withheld(Model):
+    """Deletions of a source that need approval, with the first keys."""
+
+    job_id: str | None
+    deletions: int
+    items: int
+    keys: list[str]
 
 
 class Webhook(Model):

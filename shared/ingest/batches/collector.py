@@ -18,7 +18,7 @@ from shared.ingest.batches import lines as of_lines
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
 from shared.process import metrics
-from shared.providers.batches import BatchProvider, ResultLine
+from shared.providers.batches import BatchProvider, NotDone, ResultLine
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply
 
@@ -36,14 +36,25 @@ class ResultCollector:
         lines: conversion of lines.
         wakeups: wakes the workers of the next stage.
         batch: the batch.
+        later: pause before a batch that may succeed unchanged.
     """
 
-    def __init__(self, api: BatchProvider, batches: Batches, lines: Lines, wakeups: Wakeups, batch: Batch) -> None:
+    def __init__(
+        self,
+        api: BatchProvider,
+        batches: Batches,
+        lines: Lines,
+        wakeups: Wakeups,
+        batch: Batch,
+        *,
+        later: timedelta,
+    ) -> None:
         self._api = api
         self._batches = batches
         self._lines = lines
         self._wakeups = wakeups
         self._batch = batch
+        self._later = later
         self._output_bytes = batch.output_bytes
         self._error_bytes = batch.error_bytes
 
@@ -83,7 +94,12 @@ class ResultCollector:
         model = self._batch.model
         outcomes: list[GenerateOutcome | FailedAttempt] = []
         useless: list[tuple[SentLine, Completion, MalformedReply]] = []
+        live: set[int] = set()
         for line, result in results:
+            if isinstance(result, NotDone):
+                outcomes.append(self._unanswered(line))
+                live |= self._live([line])
+                continue
             if not isinstance(result, Completion):
                 outcomes.append(of_lines.failed(line, model, result))
                 continue
@@ -98,30 +114,31 @@ class ResultCollector:
             content = contents.get(line.lease.token)
             reply = self._lines.paid_reply(line.tenant, content, completion)
             outcomes.append(of_lines.malformed(line, model, fault, completion, reply))
-        await self._commit(outcomes, live=repaired)
+        await self._commit(outcomes, live=repaired | live)
 
-    async def settle_unanswered(self, *, later: timedelta, is_bill_incomplete: bool) -> None:
+    async def settle_unanswered(self, *, is_bill_incomplete: bool) -> None:
         """Settle the lines that are in no file.
 
         Args:
-            later: pause before a batch that may succeed unchanged.
             is_bill_incomplete: whether the provider may have charged for these lines.
         """
-        kind = self._batch.unanswered
-        after = later if kind is Unanswered.LATER else timedelta()
         while some := await self._batches.unanswered(self._batch, _SLICE):
-            outcomes = [
-                of_lines.unanswered(
-                    line,
-                    self._batch.model,
-                    after=after,
-                    counts=kind in (Unanswered.AGAIN, Unanswered.UNKNOWN),
-                    is_bill_incomplete=is_bill_incomplete,
-                )
-                for line in some
-            ]
-            live = [line.lease.token for line in some] if kind is Unanswered.LIVE else []
-            await self._commit(outcomes, live=live)
+            outcomes = [self._unanswered(line, is_bill_incomplete=is_bill_incomplete) for line in some]
+            await self._commit(outcomes, live=self._live(some))
+
+    def _unanswered(self, line: SentLine, *, is_bill_incomplete: bool = False) -> FailedAttempt:
+        kind = self._batch.unanswered
+        return of_lines.unanswered(
+            line,
+            self._batch.model,
+            after=self._later if kind is Unanswered.LATER else timedelta(),
+            counts=kind in (Unanswered.AGAIN, Unanswered.UNKNOWN),
+            is_bill_incomplete=is_bill_incomplete,
+        )
+
+    def _live(self, unanswered: Sequence[SentLine]) -> set[int]:
+        """Return the tokens of unanswered lines whose next attempt is a live call."""
+        return {line.lease.token for line in unanswered} if self._batch.unanswered is Unanswered.LIVE else set()
 
     async def _commit(self, outcomes: Sequence[GenerateOutcome | FailedAttempt], *, live: Collection[int]) -> None:
         await self._batches.settle(

@@ -31,11 +31,13 @@ from shared.domain.batches import Batch, PlannedLine, Unanswered
 from shared.domain.errors import ForeaskError, LeaseLost, Permanent, Transient, Unavailable
 from shared.domain.states import BatchState
 from shared.domain.work import ChunkToGenerate
-from shared.ingest.batches import probing
+from shared.ingest.batches import lines as of_lines
+from shared.ingest.batches import probing, rejections
 from shared.ingest.batches.collector import ResultCollector
 from shared.ingest.batches.lines import Lines
 from shared.ledger.work.batches import Batches
-from shared.providers.batches import BatchProvider, NotThere, ProviderBatch, found
+from shared.process import metrics
+from shared.providers.batches import BatchError, BatchProvider, NotThere, ProviderBatch, found
 
 _FIRST_LINE_BYTES = 8_192  # assumed until lines were planned
 _BYTES_PER_TOKEN = 4  # of a file, estimated
@@ -204,7 +206,7 @@ class BatchLane:
     async def _fill(self, batch: Batch) -> None:
         """Add chunks until the batch is full, or no chunk has become due for a while."""
         if batch.cancelled:
-            await self.batches.ended(batch, unanswered=Unanswered.LATER)
+            await self.batches.ended(batch, unanswered=batch.after_cancellation)
             return
         enqueued = await self.batches.enqueued(self.provider)
         most_bytes = self.terms.max_bytes
@@ -259,7 +261,7 @@ class BatchLane:
     async def _upload(self, batch: Batch, require_lease: Callable[[], None]) -> None:
         """Upload the input file, which is a function of the rows; lines that need no call any more are dropped."""
         if batch.cancelled:
-            await self.batches.ended(batch, unanswered=Unanswered.LATER)
+            await self.batches.ended(batch, unanswered=batch.after_cancellation)
             return
         content = await self._content(batch)
         if not content.getbuffer().nbytes:
@@ -307,7 +309,7 @@ class BatchLane:
             elif batch.since_tried is not None and batch.since_tried < self.terms.list_lag:
                 await self.batches.postpone(batch, self._next_look(batch.since_tried))
             elif batch.cancelled:
-                await self.batches.ended(batch, unanswered=Unanswered.LATER)
+                await self.batches.ended(batch, unanswered=batch.after_cancellation)
             elif batch.since_tried is not None:
                 await self.api.delete_file(batch.file_id)
                 await self.batches.upload_again(batch)
@@ -359,27 +361,73 @@ class BatchLane:
 
     async def _ended(self, batch: Batch, known: ProviderBatch) -> None:
         log.info("batch.ended", status=known.status, done=known.done)
-        if known.status != "failed":
-            await self.batches.ended(
-                batch,
-                output_file_id=known.output_file_id,
-                error_file_id=known.error_file_id,
-                unanswered=Unanswered.LATER if batch.cancelled else Unanswered.AGAIN,
-            )
+        if known.was_rejected:
+            await self._rejected(batch, known)
             return
-        error = known.error or "the provider gave no reason"
-        limit = await self._limit_in(error) if error.startswith(_OVER_LIMIT) else None
+        if known.has_lost_results:
+            reason = "the provider failed the batch after some requests, and shows no results"
+            await self.batches.ended(batch, unanswered=Unanswered.UNKNOWN, error=reason)
+            return
         await self.batches.ended(
             batch,
-            # A single line above the limit would fail forever.
-            unanswered=Unanswered.AGAIN if limit is None or batch.lines == 1 else Unanswered.LATER,
-            error=f"the provider failed the batch: {error}",
-            token_limit=limit,
+            output_file_id=known.output_file_id,
+            error_file_id=known.error_file_id,
+            done=known.done,
+            unanswered=batch.after_cancellation if batch.cancelled else Unanswered.AGAIN,
         )
 
-    async def _limit_in(self, error: str) -> int:
+    async def _rejected(self, batch: Batch, known: ProviderBatch) -> None:
+        """Plan the lines of a batch again that the provider has rejected as a whole; nothing was executed."""
+        first = known.errors[0] if known.errors else BatchError(None, "", None)
+        named = f" ({first.code})" if first.code else ""
+        error = f"the provider rejected the batch{named}; its message is logged as provider.answered"
+        if first.code == _OVER_LIMIT:
+            await self._over_limit(batch, error, await self._limit_in(first.message))
+        elif batch.is_probe or batch.cancelled or isinstance(self.api.rejection(first), Transient):
+            # The lines are not the reason: the account or the model is.
+            await self.batches.ended(
+                batch, unanswered=batch.after_cancellation if batch.cancelled else Unanswered.AGAIN, error=error
+            )
+        else:
+            await self._divide(batch, known, error)
+
+    async def _divide(self, batch: Batch, known: ProviderBatch, error: str) -> None:
+        """End a rejected batch: the lines that the provider names fail, and others are moved to new batches.
+
+        Each new batch is complete when it is committed. After a kill, the remaining lines are divided in the same way.
+        """
+        named = {each.line: each for each in known.errors if each.line is not None}
+        # Numbers count the lines of the file: of another file, or after lines were moved, they name other lines.
+        is_numbered = known.input_file_id in ("", batch.file_id) and not batch.settled
+        verdict = rejections.decide(
+            named.keys() if is_numbered else (),
+            lines=batch.lines,
+            min_lines=self.terms.min_lines,
+            failures=1 + await self.batches.failures(batch),
+        )
+        lines = await self.batches.numbered(batch, verdict.refused)
+        refused = [
+            of_lines.failed(line, batch.model, self.api.rejection(named[number])) for number, line in lines.items()
+        ]
+        if verdict.part_lines:
+            await self.batches.renew_leases(batch)
+        is_left = await self.batches.divide(batch, refused, verdict.part_lines)
+        while is_left and verdict.part_lines:
+            is_left = await self.batches.divide(batch, [], verdict.part_lines)
+        await self.batches.ended(batch, unanswered=Unanswered.LIVE, error=error)
+        metrics.SETTLED.labels("generate", "dead").inc(len(refused))
+        self.wakeups.wake("index")  # the text of a line without questions is complete
+        log.warning("batch.divided", refused=len(refused), part_lines=verdict.part_lines)
+
+    async def _over_limit(self, batch: Batch, error: str, limit: int) -> None:
+        """End a batch that exceeds the provider's limit of enqueued tokens: its lines go to smaller ones."""
+        # A single line above the limit would fail forever.
+        unanswered = Unanswered.AGAIN if batch.lines == 1 else Unanswered.LATER
+        await self.batches.ended(batch, unanswered=unanswered, error=error, token_limit=limit)
+
+    async def _limit_in(self, message: str) -> int:
         """Return the limit of enqueued tokens that a message names, or else three quarters of the enqueued tokens."""
-        named = _NAMED_LIMIT.search(error)
+        named = _NAMED_LIMIT.search(message)
         if named:
             return int(named[1].replace(",", ""))
         enqueued = await self.batches.enqueued(self.provider)
@@ -403,7 +451,7 @@ class BatchLane:
         """Settle all lines; return an error if a result file is lost."""
         if not await self.batches.unanswered(batch, 1):
             return None  # a process that ended after it had settled all lines may have deleted the files
-        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch)
+        collection = ResultCollector(self.api, self.batches, self.lines, self.wakeups, batch, later=self.terms.poll)
         error = None
         for is_output, file_id in ((True, batch.output_file_id), (False, batch.error_file_id)):
             try:
@@ -417,5 +465,5 @@ class BatchLane:
         # The provider may have charged for results that were never read.
         abandoned = batch.foreign and batch.file_id is not None
         is_bill_incomplete = error is not None or abandoned or batch.unanswered is Unanswered.UNKNOWN
-        await collection.settle_unanswered(later=self.terms.poll, is_bill_incomplete=is_bill_incomplete)
+        await collection.settle_unanswered(is_bill_incomplete=is_bill_incomplete)
         return error

@@ -14,7 +14,7 @@ from shared.domain.errors import ForeaskError, Refused, Transient
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.retry import Dead, Decision, Retry
 from shared.domain.tiers import Tier
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, with_cost
 from shared.domain.work import ChunkToGenerate, PaidReply
 from shared.ingest.generate import content_key, key_of, question_list, requests
 from shared.ingest.generate.bills import highest_usage
@@ -149,4 +149,14 @@ def _failed(
     billed = line.usage + (usage or Usage())
     calls = line.calls + (usage is not None)
     cost = generate_cost(line, model, billed, calls, Tier.BATCH)
-    return FailedAttempt(line.lease, decision, billed, calls, line.content_key, line.tenant, replies, cost)
+    return FailedAttempt(
+        line.lease,
+        decision,
+        billed,
+        calls,
+        line.content_key,
+        line.tenant,
+        replies,
+        cost,
+        by_tier=with_cost(line.by_tier, cost),
+    )

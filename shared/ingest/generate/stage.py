@@ -13,7 +13,8 @@ from shared.domain import poison
 from shared.domain.budgets import Reserve
 from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import Retry, RetryPolicy, decide
+from shared.domain.usage import with_cost
 from shared.domain.work import ChunkToGenerate
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions, requests
@@ -139,10 +140,17 @@ async def generate(
             paid.replies,
             cost,
             is_bill_incomplete=may_be_billed(error),
+            by_tier=with_cost(chunk.by_tier, cost),
         )
     return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls, paid.tier)
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
     await generator.work.settle_generated(outcomes)
-    generator.wakeups.wake("index")
+    if not all(map(_is_repeated, outcomes)):
+        generator.wakeups.wake("index")
+
+
+def _is_repeated(outcome: GenerateOutcome | FailedAttempt) -> bool:
+    """Return whether nothing is to be indexed. Many calls in the tier flex may be refused each second."""
+    return isinstance(outcome, FailedAttempt) and isinstance(outcome.decision, Retry)

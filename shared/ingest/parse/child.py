@@ -22,6 +22,7 @@ from pathlib import Path
 
 import orjson
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Unreadable
 from shared.ingest.parse import confinement
@@ -182,7 +183,11 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
         filename=request["filename"],
         media_type=request["media_type"],
         max_text_chars=request["max_text_chars"],
+        web_page=request["web_page"],
     )
+    if request["web_page"]:
+        pieces = _pieces(extracted.text, request["max_chars"])
+        return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, pieces)
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
     if (count := len(chunks)) > (most := request["max_chunks"]):
@@ -193,6 +198,12 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
         chunks = with_languages(chunks)
     indexes = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
     return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(indexes))
+
+
+def _pieces(text: str, chars: int) -> tuple[ChunkContent, ...]:
+    """Return a text as consecutive pieces, because one message has room for a part of a long text only."""
+    starts = range(0, len(text), chars)
+    return tuple(ChunkContent(text[at : at + chars], (at, min(at + chars, len(text)))) for at in starts)
 
 
 def _start_clock(cpu_seconds: int) -> None:

@@ -13,6 +13,7 @@ import kreuzberg
 from shared.domain.errors import Unreadable
 from shared.ingest.parse import feeds, kinds, pages
 from shared.ingest.parse.document import ExtractedText
+from shared.ingest.parse.main_part import main_part
 from shared.ingest.parse.markup import nesting, page_text, page_title
 from shared.ingest.parse.text import clean, decode
 from shared.ingest.parse.titles import title_of
@@ -26,14 +27,24 @@ _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
 
 
-def extract(content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
+def extract(
+    content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int, web_page: bool = False
+) -> ExtractedText:
     """Return the text of a file with this content as Markdown.
+
+    Args:
+        content: content of the file.
+        filename: name given by the sender.
+        media_type: type declared by the sender.
+        max_text_chars: a file with more text is rejected.
+        web_page: whether only the main part of HTML is read.
 
     Raises:
         Unreadable: with a sentence that names the problem and the remedy.
     """
     kind = kinds.detect(content, filename=filename, media_type=media_type)
-    extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
+    route = _web_page if web_page and kind is kinds.HTML else _ROUTES[kind.route]
+    extracted = route(content, kind, _charset(media_type))
     if len(extracted.text) > max_text_chars:
         raise Unreadable(
             f"the file contains {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
@@ -61,6 +72,12 @@ def _code(content: bytes, kind: kinds.FileKind, charset: str | None) -> Extracte
 def _html(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     html = decode(content, charset=charset)
     text = html_to_markdown(html)
+    return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
+
+
+def _web_page(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    html = decode(content, charset=charset)
+    text = html_to_markdown(main_part(html))
     return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
 
 

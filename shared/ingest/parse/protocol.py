@@ -26,7 +26,10 @@ ParseReplyOutcome = Literal["document", "unreadable", "memory", "broken"]
 
 
 class ParseRequest(TypedDict):
-    """One file to parse, and the ready-made questions that came with it, each with its quote."""
+    """One file to parse, and the ready-made questions that came with it, each with its quote.
+
+    `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part.
+    """
 
     filename: str | None
     media_type: str | None
@@ -36,6 +39,7 @@ class ParseRequest(TypedDict):
     max_text_chars: int
     max_chunks: int
     cpu_seconds: int
+    web_page: bool
     questions: list[tuple[str, str | None]]
 
 

@@ -26,7 +26,7 @@ import orjson
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import kinds
-from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
 from shared.ingest.parse.fair_semaphore import FairSemaphore
 from shared.ingest.parse.protocol import LENGTH, READY, ParseRequest
 from shared.ingest.parse.replies import MAX_PART_BYTES, InvalidReply, ReplyChunks, ReplyHead, ReplyLimits, read_head
@@ -46,6 +46,8 @@ LIFETIMES = 20
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
+
+_PIECE_CHARS = 100_000
 
 _ROOT = str(Path(__file__).resolve().parents[3])
 _OUT_OF_MEMORY = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
@@ -127,7 +129,26 @@ class ParsingSandbox:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
             Transient: no child could be started.
         """
-        request = ParseRequest(
+        request = self._request(filename, media_type, options, max_chunks, web_page=False)
+        request["questions"] = [(question.text, question.quote) for question in questions]
+        return await self._parse(path, request, tenant)
+
+    async def text_of_page(
+        self, path: Path, *, filename: str | None, media_type: str | None, tenant: str | None = None
+    ) -> ExtractedText:
+        """Return the text of the file at `path`, which was downloaded from the web: of HTML only the main part.
+
+        It has the arguments and the errors of `parse`.
+        """
+        most = self._max_text_chars // _PIECE_CHARS + 1
+        request = self._request(filename, media_type, ChunkingOptions(_PIECE_CHARS), most, web_page=True)
+        document = await self._parse(path, request, tenant)
+        return ExtractedText("".join(piece.text for piece in document.chunks), document.title, document.media_type)
+
+    def _request(
+        self, filename: str | None, media_type: str | None, options: ChunkingOptions, max_chunks: int, *, web_page: bool
+    ) -> ParseRequest:
+        return ParseRequest(
             filename=filename,
             media_type=media_type,
             max_chars=options.max_chars,
@@ -136,8 +157,12 @@ class ParsingSandbox:
             max_text_chars=self._max_text_chars,
             max_chunks=max_chunks,
             cpu_seconds=ceil(self._timeout.total_seconds()),
-            questions=[(question.text, question.quote) for question in questions],
+            web_page=web_page,
+            questions=[],
         )
+
+    async def _parse(self, path: Path, request: ParseRequest, tenant: str | None) -> ParsedDocument:
+        filename, media_type = request["filename"], request["media_type"]
         async with self._slots.one(tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")

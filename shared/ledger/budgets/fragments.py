@@ -30,6 +30,11 @@ def has_no_room(budget: str) -> str:
     return f"{room(budget)} < {budget}.needs"
 
 
+def calls(budget: str) -> str:
+    """Return the number of further calls for which it has room, as far as known."""
+    return f"CASE WHEN {has_no_room(budget)} THEN 0 ELSE {room(budget)} / {budget}.needs END"
+
+
 def is_exhausted(budget: str) -> str:
     """Return whether no call fits any more, even if the calls in flight cost nothing."""
     return f"{budget}.most - {spent(budget)} < {budget}.needs"
@@ -75,6 +80,7 @@ FRAGMENTS: Mapping[str, str | Callable[..., str]] = {
     "budget_spent": spent,
     "budget_room": room,
     "budget_has_no_room": has_no_room,
+    "budget_calls": calls,
     "budget_is_exhausted": is_exhausted,
     "lane_has_room": lane_has_room,
     "part_has_room": part_has_room,

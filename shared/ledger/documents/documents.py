@@ -413,6 +413,15 @@ async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUI
     return rows
 
 
+async def delete_named(connection: AsyncConnection, tenant: str, collection: str, names: Sequence[str]) -> int:
+    """Delete the documents of a collection that have these external ids, at most some hundred; return their number."""
+    parameters = {"tenant": tenant, "name": collection, "names": list(names)}
+    ids = (await connection.execute(SQL.ids_of_names, parameters)).scalars().all()
+    for document_id in ids:
+        await delete_rows(connection, tenant, document_id)
+    return len(ids)
+
+
 async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:
     """Start the next version of documents of this collection, or of any; return whether one is being reindexed."""
     found = (await connection.execute(SQL.lock_reindexing, {"collection": collection_id})).one_or_none()

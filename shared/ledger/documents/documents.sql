@@ -95,6 +95,13 @@ ORDER BY external_id LIMIT :limit FOR UPDATE
 SELECT public_id, id FROM documents
 WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {exists}
 
+-- name: ids_of_names
+-- Find the documents of a collection that have these external ids.
+SELECT d.public_id FROM documents d JOIN collections l ON l.id = d.collection_id
+WHERE d.tenant = :tenant AND l.name = :name AND {is_live:l} AND {exists:d}
+  AND d.external_id = ANY(CAST(:names AS text[]))
+ORDER BY d.external_id
+
 -- name: count_of_names
 -- Count the documents of a collection that have these external ids.
 SELECT count(*) FROM documents d

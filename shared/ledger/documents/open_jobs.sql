@@ -42,7 +42,17 @@ WHERE tenant = :tenant AND id = :id AND kind = {JobKind.LOAD} FOR SHARE
 -- No more documents are added to a job.
 CASE WHEN j.state = {JobState.CANCELLING} THEN true
      WHEN j.kind = {JobKind.LOAD} THEN j.closed_at IS NOT NULL
+     WHEN j.kind = {JobKind.SYNC} THEN j.pause_reason IS DISTINCT FROM {PauseReason.APPROVAL}
+         AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = j.id)
      ELSE NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = j.collection_id AND l.reindexed_until IS NOT NULL) END
+
+-- part: has_failed_run
+-- The listing of a sync failed.
+EXISTS (SELECT 1 FROM syncs s WHERE s.id = j.id AND s.phase = {failed})
+
+-- part: has_refused_entries
+-- A sync could not read some entries.
+EXISTS (SELECT 1 FROM syncs s WHERE s.id = j.id AND s.refused > 0)
 
 -- name: finish
 -- Finish the closed jobs, or one of them, that have no unfinished documents, and keep the numbers of their documents.

@@ -14,9 +14,8 @@ from shared.domain.chunk_detail import ChunkDetail
 from shared.domain.chunks import ChunkContent
 from shared.domain.questions import Acceptance, QuestionDetail, QuestionSource
 from shared.domain.states import AcceptedState, ChunkState
-from shared.domain.usage import Usage
 from shared.ledger.model import states
-from shared.ledger.model.rows import QUESTIONS, attempts
+from shared.ledger.model.rows import QUESTIONS, attempts, usage_by_tier
 from shared.ledger.postgres import statements
 
 _LAST = 2**31 - 1  # PostgreSQL's integer
@@ -98,7 +97,7 @@ def _detail(row: RowMapping) -> ChunkDetail:
         state=ChunkState(row["state"]),
         error=row["error"],
         history=attempts(row["history"]),
-        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        usage_by_tier=usage_by_tier(row),
         calls=row["calls"],
         questions=(*_own(row), *_of_users(row)),
     )

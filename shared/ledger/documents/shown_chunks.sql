@@ -1,7 +1,7 @@
 -- part: chunks
 -- The chunks of one version with their questions; before the filter has run, these are the model's questions.
 SELECT c.id, d.public_id, c.version, c.ordinal, t.content, c.state, c.error, c.history, c.prompt_tokens,
-       c.completion_tokens, c.calls, c.ready_made, {questions} AS questions, q.reasons, q.similarities,
+       c.completion_tokens, c.calls, c.tier_tokens, c.ready_made, {questions} AS questions, q.reasons, q.similarities,
        coalesce(t.ready_questions, p.questions, '{}') AS raw_questions,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'question', a.question, 'state', a.state,
                                                      'query_id', a.query_id, 'at', a.created_at)

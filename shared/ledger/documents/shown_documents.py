@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.documents import Document, Progress
 from shared.domain.states import DocumentState
 from shared.ledger.documents import listing
-from shared.ledger.model import states
+from shared.ledger.model import states, tier_tokens
+from shared.ledger.model.rows import usage_by_tier
 from shared.ledger.postgres import statements
 
 # The columns of a document `d` with the content `v` of its newest version.
 COLUMNS = "{document_columns}, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
-SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST)
+SQL = statements.load(__file__, states.FRAGMENTS, shown=COLUMNS, newest=listing.NEWEST, tier_tokens=tier_tokens.SUMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,12 @@ async def progress_of(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[
     if not ids:
         return {}
     counts = (await connection.execute(SQL.progress, {"ids": list(ids)})).mappings()
-    return {count["id"]: Progress(**{k: v for k, v in count.items() if k != "id"}) for count in counts}
+    return {count["id"]: _progress(count) for count in counts}
+
+
+def _progress(count: RowMapping) -> Progress:
+    counts = {name: value for name, value in count.items() if name not in ("id", "tier_tokens")}
+    return Progress(**counts, usage_by_tier=usage_by_tier(count))
 
 
 def document_of(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:

@@ -63,21 +63,38 @@ async def _submit(database: Database, documents: Sequence[NewDocument]) -> list[
     async with database.begin() as connection:
         if job_id is not None:
             number = await hold_load(connection, collection, job_id)
-        written = await _write(connection, documents, number)
-        builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
-        if not builds:
-            raise being_erased(f"the collection '{collection.name}'")
-        live, *others = builds
-        if live["id"] != collection.id:
-            raise _OtherIsLive(collection_of(live))
-        accepted = sorted({row["id"] for row, is_new in written if is_new})
-        for build in others if accepted else ():
-            await build_sync.follow(connection, build["id"], accepted)
-        progress = await progress_of(connection, [row["id"] for row, is_new in written if not is_new])
-        return [
-            Submission(document_of(row, collection.name, progress.get(row["id"])), accepted=is_new)
-            for row, is_new in written
-        ]
+        return await submit_within(connection, documents, number)
+
+
+async def submit_within(
+    connection: AsyncConnection, documents: Sequence[NewDocument], job_number: int
+) -> list[Submission]:
+    """Insert documents of one collection, or start their next versions, in the transaction of the caller.
+
+    Args:
+        connection: transaction.
+        documents: documents of the build that the caller believes to be live.
+        job_number: number of their job within the tenant; 0 without a job.
+
+    Raises:
+        Conflict: the collection is being erased.
+    """
+    collection = documents[0].collection
+    written = await _write(connection, documents, job_number)
+    builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
+    if not builds:
+        raise being_erased(f"the collection '{collection.name}'")
+    live, *others = builds
+    if live["id"] != collection.id:
+        raise _OtherIsLive(collection_of(live))
+    accepted = sorted({row["id"] for row, is_new in written if is_new})
+    for build in others if accepted else ():
+        await build_sync.follow(connection, build["id"], accepted)
+    progress = await progress_of(connection, [row["id"] for row, is_new in written if not is_new])
+    return [
+        Submission(document_of(row, collection.name, progress.get(row["id"])), accepted=is_new)
+        for row, is_new in written
+    ]
 
 
 async def _insert_alone(database: Database, new: NewDocument) -> Submission | None:

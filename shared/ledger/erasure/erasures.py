@@ -65,6 +65,9 @@ _OF_COUNTED = f"""
 # Budgets of the collection, and of jobs under its name, with their reservations.
 _OF_BUDGETS = f"{_OF_NAME} OR job_id = ANY(ARRAY(SELECT id FROM jobs WHERE {_OF_NAME}))"
 
+# Items of sources, whose rows name no tenant.
+_ITEMS_OF = "source_id = ANY(ARRAY(SELECT id FROM sources WHERE {}))"
+
 # Remaining rows of collections and documents. Changes are deleted before the sums to which they are added.
 _OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
@@ -77,6 +80,9 @@ _OF_PARTS = {
     "evaluations": _delete_where("evaluations", _OF_NAME),
     "verifications": _delete_where("verifications", _OF_NAME),
     "gates": _delete_where("gates", _OF_NAME),
+    "source_items": _delete_where("source_items", _ITEMS_OF.format(_OF_NAME)),
+    "syncs": _delete_where("syncs", _OF_NAME),
+    "sources": _delete_where("sources", _OF_NAME),
     "findings": _REMOVE_FINDINGS,
     "tally_changes": _delete_where("tally_changes", _OF_COUNTED),
     "tallies": _delete_where("tallies", _OF_COUNTED),
@@ -103,6 +109,8 @@ TABLES_OF_TENANT = (
     "evaluations",
     "verifications",
     "gates",
+    "syncs",
+    "sources",
     "jobs",
     "webhook_deliveries",
     "webhooks",
@@ -110,7 +118,10 @@ TABLES_OF_TENANT = (
     "spent_by_day",
     "ended_by_minute",
 )
-_OF_TENANT = {table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT}
+_OF_TENANT = {
+    "source_items": _delete_where("source_items", _ITEMS_OF.format("tenant = :tenant")),
+    **{table: _delete_where(table, "tenant = :tenant") for table in TABLES_OF_TENANT},
+}
 
 
 class Erasures:
@@ -226,6 +237,7 @@ class Erasures:
 async def _start(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
     parameters = {"id": uuid4(), "document_id": None, "collection_ids": [], "document_ids": [], **scope, **of}
     of_batches = ("tenant", "collection_ids", "document_ids")
+    await connection.execute(SQL.lock_batches, {"tenant": parameters["tenant"]})
     await connection.execute(SQL.cancel_batches, {name: parameters[name] for name in of_batches})
     row = (
         await connection.execute(SQL.insert, parameters | {"deleted": json.dumps({"documents": documents})})

@@ -33,6 +33,10 @@ VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[])
         CAST(:deleted AS jsonb))
 RETURNING {erasure_columns}
 
+-- name: lock_batches
+-- Wait until no process adds lines to a batch, or moves them to another one.
+SELECT id FROM batches b WHERE b.tenant = :tenant AND {OPEN_BATCHES:b} ORDER BY id FOR UPDATE
+
 -- name: cancel_batches
 -- Cancel the batches that contain a line of these builds or documents. The lease of a process that works on one of them
 -- continues.

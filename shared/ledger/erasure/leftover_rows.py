@@ -39,6 +39,8 @@ _UNDER_NAME = {
     "verifications": SQL.verifications_under_name,
     "gates": SQL.gates_under_name,
     "jobs": SQL.jobs_under_name,
+    "sources": SQL.sources_under_name,
+    "syncs": SQL.syncs_under_name,
 }
 _WITHOUT_CHUNK = {"chunk_contents": SQL.contents_without_chunk, "chunk_questions": SQL.questions_without_chunk}
 

@@ -52,6 +52,14 @@ AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name
 -- Count jobs under the name of a collection that does not exist.
 {under_name:jobs}
 
+-- name: sources_under_name
+-- Count sources under the name of a collection that does not exist.
+{under_name:sources}
+
+-- name: syncs_under_name
+-- Count syncs under the name of a collection that does not exist.
+{under_name:syncs}
+
 -- part: without_chunk
 -- Count rows of deleted chunks in some pages.
 SELECT count(*) AS rows FROM {argument} t

@@ -1,12 +1,11 @@
 """Jobs: open, list, pause, resume and cancel them, and record their ends.
 
-Loads and reindexes have rows of their own. Builds, evaluations and erasures are listed from their own tables, and have
-operations of their own.
+Loads, syncs and reindexes have rows of their own. Builds, evaluations, gates, verifications and erasures are listed
+from their own tables, and have operations of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -27,9 +26,12 @@ from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database, again_after_collision
 
 _SHORTEST = timedelta(seconds=5)  # a rate over a shorter time is meaningless
+_SLICE = 100  # jobs deleted by one transaction
 _OWN_ROUTES = {
     JobKind.BUILD: "/v1/collections/{name}/builds",
     JobKind.EVALUATION: "/v1/collections/{name}/evaluations",
+    JobKind.GATE: "/v1/collections/{name}/builds/{number}/gate",
+    JobKind.VERIFICATION: "/v1/collections/{name}/verify",
     JobKind.ERASURE: "/v1/erasures",
 }
 _PHASES = {f"RunPhase.{phase.name}": f"'{phase}'" for phase in RunPhase}
@@ -131,11 +133,6 @@ class Jobs:
         """Resume a paused job, whatever the reason of its pause; raises as `pause`."""
         return await self._change(tenant, job_id, JobState.RUNNING, SQL.resume)
 
-    async def resume_all(self, tenant: str, reason: PauseReason) -> Sequence[UUID]:
-        """Resume all jobs of a tenant that were paused by a reason; return their ids."""
-        rows = await self._database.rows(SQL.resume_all, {"tenant": tenant, "reason": reason})
-        return [row["id"] for row in rows]
-
     async def cancel(self, tenant: str, job_id: UUID) -> Job:
         """Cancel a job: it accepts no more documents, its queued documents are discarded, and the others finish.
 
@@ -157,6 +154,12 @@ class Jobs:
             await finish(connection)
         return more
 
+    async def forget(self, age: timedelta) -> bool:
+        """Delete some loads and reindexes that ended before an age; return whether more may be left."""
+        async with self._database.begin() as connection:
+            forgotten = (await connection.execute(SQL.forget, {"age": age, "limit": _SLICE})).all()
+        return len(forgotten) == _SLICE
+
     async def _change(
         self, tenant: str, job_id: UUID, state: JobState, statement: TextClause, **parameters: object
     ) -> Job:
@@ -169,6 +172,8 @@ class Jobs:
                     raise Conflict(f"The job {job_id} is {row.state}.")
                 if state == JobState.CANCELLING and row.kind == JobKind.REINDEX:
                     await connection.execute(SQL.stop_reindex, {"collection": row.collection_id})
+                if state == JobState.CANCELLING and row.kind == JobKind.SYNC:
+                    await connection.execute(SQL.stop_sync, {"id": job_id})
         if row is None:
             raise await self._without_row(tenant, job_id)
         return await self.get(tenant, job_id)
@@ -199,6 +204,8 @@ def _job(row: RowMapping) -> Job:
         done=done,
         total=total,
         documents=documents,
+        points=row["points"],
+        needs_calls=row["needs_calls"],
         error=row["error"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],

@@ -7,35 +7,59 @@ SELECT b.id, {JobKind.BUILD} AS kind,
        CASE b.build_state WHEN {BuildState.PAUSED} THEN {PauseReason.USER} END AS pause_reason,
        CAST(NULL AS timestamptz) AS closed_at, b.created_at, CAST(NULL AS timestamptz) AS ended_at,
        CAST(NULL AS text) AS error, CAST(NULL AS bigint) AS done, CAST(NULL AS bigint) AS total,
-       CAST(NULL AS jsonb) AS documents, 'documents' AS counted, b.id::text AS part, l.id::text AS source
+       CAST(NULL AS jsonb) AS documents, 'documents' AS counted, b.id::text AS part, l.id::text AS source,
+       CAST(NULL AS bigint) AS points
 FROM collections b JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {is_live:l}
 WHERE b.tenant = :tenant AND b.build > 1
 
+-- part: run_state
+-- The state of a run as a job; a queued one counts as running.
+CASE {argument}.phase WHEN {RunPhase.DONE} THEN {JobState.DONE} WHEN {RunPhase.CANCELLED} THEN {JobState.CANCELLED}
+                      WHEN {RunPhase.FAILED} THEN {JobState.FAILED} ELSE {JobState.RUNNING} END
+
 -- part: evaluations
--- Evaluations as jobs; a queued one counts as running.
-SELECT e.id, {JobKind.EVALUATION}, CASE WHEN e.phase IN ({RunPhase.QUEUED}, {RunPhase.RUNNING}) THEN {JobState.RUNNING}
-                                        WHEN e.phase = {RunPhase.DONE} THEN {JobState.DONE}
-                                        ELSE {JobState.FAILED} END,
-       e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done, e.total, NULL, NULL, NULL, NULL
+-- Evaluations as jobs.
+SELECT e.id, {JobKind.EVALUATION}, {run_state:e}, e.collection, NULL, NULL, e.created_at, e.ended_at, e.error, e.done,
+       e.total, NULL, NULL, NULL, NULL, NULL
 FROM evaluations e WHERE e.tenant = :tenant
+
+-- part: compared
+-- The progress of a gate or a verification. Documents in progress are left out, so the compared ones are all at its end.
+{argument}.error, coalesce(({argument}.counts ->> 'documents')::bigint, 0),
+CASE WHEN {argument}.phase = {RunPhase.DONE} THEN ({argument}.counts ->> 'documents')::bigint END, NULL, 'documents', NULL
+
+-- part: gates
+-- Gates as jobs. They compare the documents of their build.
+SELECT g.id, {JobKind.GATE}, {run_state:g}, g.collection, NULL, NULL, g.created_at, g.ended_at, {compared:g},
+       CASE WHEN g.phase <> {RunPhase.DONE} THEN g.build_id::text END, coalesce((g.counts ->> 'points')::bigint, 0)
+FROM gates g WHERE g.tenant = :tenant
+
+-- part: verifications
+-- Verifications as jobs. They compare the documents of the live build.
+SELECT v.id, {JobKind.VERIFICATION}, {run_state:v}, v.collection, NULL, NULL, v.created_at, v.ended_at, {compared:v},
+       CASE WHEN v.phase <> {RunPhase.DONE} THEN l.id::text END, coalesce((v.counts ->> 'points')::bigint, 0)
+FROM verifications v LEFT JOIN collections l ON l.tenant = v.tenant AND l.name = v.collection AND {is_live:l}
+WHERE v.tenant = :tenant
 
 -- part: erasures
 -- Erasures as jobs.
 SELECT e.id, {JobKind.ERASURE}, CASE WHEN e.finished_at IS NULL THEN {JobState.RUNNING} ELSE {JobState.DONE} END,
        e.collection, NULL, NULL, e.started_at, e.finished_at, NULL,
        CASE WHEN e.finished_at IS NOT NULL THEN (e.deleted ->> 'documents')::bigint END,
-       (e.deleted ->> 'documents')::bigint, NULL, NULL, NULL, NULL
+       (e.deleted ->> 'documents')::bigint, NULL, NULL, NULL, NULL, NULL
 FROM erasures e WHERE e.tenant = :tenant
 
--- part: loads_and_reindexes
+-- part: own_rows
 -- Jobs with rows of their own. A closed one has as many documents as have arrived.
-SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at, NULL, NULL,
-       CASE WHEN j.closed_at IS NULL THEN j.expected END, j.documents, 'jobs', j.id::text, NULL
+SELECT j.id, j.kind, j.state, j.collection, j.pause_reason, j.closed_at, j.created_at, j.ended_at,
+       (SELECT s.error FROM syncs s WHERE s.id = j.id), NULL,
+       CASE WHEN j.closed_at IS NULL THEN j.expected END, j.documents, 'jobs', j.id::text, NULL, NULL
 FROM jobs j WHERE j.tenant = :tenant
 
 -- part: every_kind
 -- The jobs of all kinds.
-{builds} UNION ALL {evaluations} UNION ALL {erasures} UNION ALL {loads_and_reindexes}
+{builds} UNION ALL {evaluations} UNION ALL {gates} UNION ALL {verifications} UNION ALL {erasures}
+UNION ALL {own_rows}
 
 -- part: shown
 -- Chosen jobs, the newest first, with the counters of their documents, and the number that finished in the last minute.
@@ -57,7 +81,9 @@ SELECT p.id, p.kind, p.state, p.collection, p.pause_reason, p.closed_at, p.creat
                           WHERE c.counted = p.counted AND c.part = p.source AND {exists:c}))::bigint AS total,
        coalesce(p.documents, (SELECT jsonb_object_agg(c.state, c.rows) FROM counters c
                               WHERE c.counted = p.counted AND c.part = p.part AND {exists:c}), '{}') AS documents,
-       f.rows AS finished, f.since
+       f.rows AS finished, f.since, p.points,
+       EXISTS (SELECT 1 FROM jobs j JOIN chunks w ON {is_in_live_job_lane:w j}
+               WHERE j.id = p.id AND j.ended_at IS NULL AND {TO_GENERATE:w}) AS needs_calls
 FROM chosen p LEFT JOIN finished f ON f.counted = p.counted AND f.part = p.part
 ORDER BY p.created_at DESC, p.id DESC
 
@@ -92,14 +118,14 @@ UPDATE jobs SET {PAUSE_JOB.sets}, pause_reason = :reason WHERE id = :id AND {PAU
 -- Resume a job.
 UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL WHERE id = :id AND {RESUME_JOB.applies} RETURNING id
 
--- name: resume_all
--- Resume the jobs of a tenant that were paused by a reason.
-UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL
-WHERE tenant = :tenant AND pause_reason = :reason AND {RESUME_JOB.applies} RETURNING id
-
 -- name: cancel
 -- Cancel a job.
 UPDATE jobs SET {CANCEL_JOB.sets}, pause_reason = NULL WHERE id = :id AND {CANCEL_JOB.applies} RETURNING id
+
+-- name: stop_sync
+-- End the listing of a sync, whose worker then stops.
+WITH ended AS (DELETE FROM runs WHERE id = :id RETURNING id)
+UPDATE syncs s SET phase = {RunPhase.CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE s.id = ended.id
 
 -- name: stop_reindex
 -- Start no further documents of a build that is being reindexed.
@@ -108,3 +134,23 @@ UPDATE collections SET reindexed_until = NULL WHERE id = :collection
 -- name: find_cancelling
 -- Find a job that is being cancelled.
 SELECT id FROM jobs WHERE state = {JobState.CANCELLING} AND ended_at IS NULL ORDER BY random() LIMIT 1
+
+-- name: forget
+-- Delete some jobs that ended before an age, with their budgets. Documents and costs keep the id. The newest job of a
+-- tenant is kept, because the numbers of jobs continue after it, and so is a job whose documents are processed again.
+WITH old AS (
+    SELECT j.id FROM jobs j
+    WHERE j.ended_at <= now() - CAST(:age AS interval)
+      AND EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant AND (n.created_at, n.id) > (j.created_at, j.id))
+      AND coalesce((SELECT sum(t.rows) FROM (
+              SELECT t.state, t.rows FROM tallies t
+              WHERE t.tenant = j.tenant AND t.counted = 'jobs' AND t.part = j.id::text
+              UNION ALL
+              SELECT t.state, t.change FROM tally_changes t
+              WHERE t.tenant = j.tenant AND t.counted = 'jobs' AND t.part = j.id::text) t
+          WHERE {UNFINISHED_DOCUMENTS:t}), 0) <= 0
+    LIMIT :limit FOR UPDATE SKIP LOCKED
+), budgets AS (
+    DELETE FROM budgets b USING old WHERE b.job_id = old.id
+)
+DELETE FROM jobs j USING old WHERE j.id = old.id RETURNING j.id

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shared.domain.jobs import JobState
+from shared.domain.jobs import JobState, PauseReason
 from shared.domain.lanes import Lane
 
 _PRIORITIES = 16  # lanes of one job; the numbers of jobs, from 1, are in the remaining bits of a smallint
@@ -58,12 +58,22 @@ def is_in_job_lane(aliases: str) -> str:
     return f"{row}.tenant = {job}.tenant AND {row}.lane >= {first} AND {row}.lane < {first} + {_PRIORITIES}"
 
 
+def is_in_live_job_lane(aliases: str) -> str:
+    """Return the same condition without the batch lane: workers generate the questions of these chunks."""
+    row, job = aliases.split()
+    first = f"{job}.number * {_PRIORITIES}"
+    return f"{row}.tenant = {job}.tenant AND {row}.lane >= {first} AND {row}.lane < {first} + {Lane.BATCH.value}"
+
+
 def is_paused(alias: str) -> str:
-    """Return the SQL condition that a row with a tenant and a lane belongs to a paused job."""
+    """Return the SQL condition that a row with a tenant and a lane belongs to a paused job.
+
+    The documents of a sync that waits for approval are processed: only its deletions wait.
+    """
     return f"""EXISTS (
         SELECT 1 FROM jobs j
         WHERE j.tenant = {alias}.tenant AND j.number = {alias}.lane / {_PRIORITIES} AND j.ended_at IS NULL
-          AND j.state = '{JobState.PAUSED}')"""
+          AND j.state = '{JobState.PAUSED}' AND j.pause_reason IS DISTINCT FROM '{PauseReason.APPROVAL}')"""
 
 
 FRAGMENTS: Mapping[str, Callable[..., str]] = {
@@ -73,5 +83,6 @@ FRAGMENTS: Mapping[str, Callable[..., str]] = {
     "is_interactive_lane": is_interactive,
     "bulk_lane": bulk,
     "is_in_job_lane": is_in_job_lane,
+    "is_in_live_job_lane": is_in_live_job_lane,
     "is_paused": is_paused,
 }

@@ -22,8 +22,9 @@ from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome,
 from shared.domain.questions import AcceptedQuestion
 from shared.domain.retry import Dead, Decision
 from shared.domain.stored import known_fields
-from shared.domain.usage import Cost, Usage
+from shared.domain.usage import Cost, Usage, UsageByTier, total
 from shared.domain.work import ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk, PaidReply
+from shared.ledger.model import tier_tokens
 from shared.ledger.model.collections import options_of
 
 
@@ -92,6 +93,7 @@ def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
 
 
 def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
+    by_tier = usage_by_tier(row)
     return ChunkToGenerate(
         lease=lease(row),
         document_id=row["document_id"],
@@ -103,11 +105,17 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         replies=replies(row["replies"]),
-        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        usage=total(by_tier),
         calls=row["calls"],
+        by_tier=by_tier,
         traceparent=row["traceparent"],
         job_id=row["job_id"],
     )
+
+
+def usage_by_tier(row: RowMapping) -> UsageByTier:
+    """Return the tokens of a chunk's calls by tier."""
+    return tier_tokens.decoded(row["tier_tokens"], row["prompt_tokens"], row["completion_tokens"])
 
 
 def chunk_to_index(row: RowMapping) -> ChunkToIndex:
@@ -173,7 +181,7 @@ def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
 def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
     return _rows(
         _lease(outcome.chunk.lease)
-        | _usage(outcome.usage, outcome.calls)
+        | _usage(outcome.usage, outcome.calls, outcome.by_tier)
         | {
             "content_key": _bytes(outcome.chunk.content_key),
             "tenant": outcome.chunk.tenant,
@@ -211,9 +219,11 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
     )
 
 
-def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
+def reply_rows(
+    chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int, by_tier: UsageByTier
+) -> dict[str, str]:
     reply = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
-    return _rows([_lease(chunk.lease) | _usage(usage, calls) | reply])
+    return _rows([_lease(chunk.lease) | _usage(usage, calls, by_tier) | reply])
 
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
@@ -258,7 +268,7 @@ def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
 def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
     return _rows(
         _lease(failure.lease)
-        | _usage(failure.usage, failure.calls)
+        | _usage(failure.usage, failure.calls, failure.by_tier)
         | _decision(failure.decision)
         | {
             "content_key": None if failure.content_key is None else _bytes(failure.content_key),
@@ -341,8 +351,13 @@ def _replies(replies: Sequence[PaidReply]) -> list[dict[str, Any]]:
     ]
 
 
-def _usage(usage: Usage, calls: int) -> dict[str, Any]:
-    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "calls": calls}
+def _usage(usage: Usage, calls: int, by_tier: UsageByTier) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "calls": calls,
+        "tier_tokens": tier_tokens.encoded(by_tier),
+    }
 
 
 def _decision(decision: Decision) -> dict[str, Any]:

@@ -54,11 +54,12 @@ jobs
     PAUSE_JOB            running -> paused
     RESUME_JOB           paused -> running
     CANCEL_JOB           running, paused -> cancelling
-    FINISH_JOB           running, paused, cancelling -> cancelled | done_with_errors | done
+    FINISH_JOB           running, paused, cancelling -> cancelled | failed | done_with_errors | done
 
 batches
     PLAN_BATCH           new -> planning
     PROBE                new -> planned
+    DIVIDE_BATCH         new -> planned
     SEAL_BATCH           planning -> planned
     UPLOAD_BATCH         planned -> creating
     UPLOAD_AGAIN         creating -> planned
@@ -271,12 +272,14 @@ CANCEL_JOB = _job((JobState.RUNNING, JobState.PAUSED), JobState.CANCELLING)
 FINISH_JOB = _job(
     (JobState.RUNNING, JobState.PAUSED, JobState.CANCELLING),
     JobState.CANCELLED,
+    JobState.FAILED,
     JobState.DONE_WITH_ERRORS,
     JobState.DONE,
 )
 
 PLAN_BATCH = _batch((None,), BatchState.PLANNING)
 PROBE = _batch((None,), BatchState.PLANNED)
+DIVIDE_BATCH = _batch((None,), BatchState.PLANNED)
 SEAL_BATCH = _batch((BatchState.PLANNING,), BatchState.PLANNED)
 UPLOAD_BATCH = _batch((BatchState.PLANNED,), BatchState.CREATING)
 UPLOAD_AGAIN = _batch((BatchState.CREATING,), BatchState.PLANNED)

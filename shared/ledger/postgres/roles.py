@@ -2,7 +2,8 @@
 
 An attacker who controls the API or a worker has the rights of its role: no programs or files of PostgreSQL's machine,
 no other role, no tables to drop. A parse worker processes untrusted files, so its role has fewer rights: it cannot read
-texts, questions or queries in the ledger, and cannot delete documents. An autoscaler has a role that reads one value.
+texts, questions or queries in the ledger. It brings the documents of sources up to date, and therefore can delete
+documents, too. An autoscaler has a role that reads one value.
 """
 
 from __future__ import annotations
@@ -26,13 +27,22 @@ _GRANTS = {
     "chunks": "SELECT, INSERT, UPDATE, DELETE",
     "chunk_contents": "SELECT (chunk_id, version), INSERT, DELETE",
     "chunk_questions": "SELECT (chunk_id, version), DELETE",
-    "accepted_questions": "SELECT (id, document_id, chunk_id, state)",
+    "accepted_questions": "SELECT (id, document_id, chunk_id, state), DELETE",  # of deleted documents
     # the right to update a column includes the right to lock the row
     "completions": "SELECT (content_key), UPDATE (unused_since)",
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
-    "tally_changes": "INSERT",
-    "jobs": "SELECT (tenant, number, state, ended_at)",  # which jobs are paused
+    "tallies": "SELECT",  # numbers of open chunks, which delay syncs
+    "tally_changes": "SELECT, INSERT",
+    # Which jobs are paused. A sync pauses its own job until its deletions are approved.
+    "jobs": "SELECT (id, tenant, number, state, pause_reason, ended_at), UPDATE (state, pause_reason)",
+    "runs": "SELECT, UPDATE, DELETE",
+    "sources": "SELECT",
+    "source_items": "SELECT, INSERT, UPDATE, DELETE",
+    "source_hints": "SELECT, UPDATE, DELETE",
+    "source_looks": "SELECT, UPDATE",
+    "source_notes": "SELECT, INSERT, UPDATE, DELETE",
+    "syncs": "SELECT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; rows contain no documents
     "webhooks": "SELECT (id, tenant, events, disabled_at)",  # which webhooks receive an event; not the secrets
     "webhook_deliveries": "INSERT",

@@ -42,9 +42,11 @@ SELECT g.build_id, g.build, g.request FROM gates g JOIN runs r ON r.id = g.id WH
 UPDATE gates g SET counts = CAST(:counts AS jsonb) FROM runs r WHERE g.id = :id AND r.id = g.id AND r.token = :token
 
 -- name: finish
--- Save the report of a claimed gate, which ends.
+-- Save the report of a claimed gate, which ends. Its last counts are in the report.
 WITH {ended}
-UPDATE gates g SET phase = {DONE}, report = CAST(:report AS jsonb), ended_at = now(), {clear}
+UPDATE gates g
+SET phase = {DONE}, report = CAST(:report AS jsonb), ended_at = now(), {clear},
+    counts = coalesce(CAST(:report AS jsonb) -> 'points', g.counts)
 FROM ended WHERE g.id = ended.id RETURNING g.build_id
 
 -- name: save_report

@@ -1,4 +1,4 @@
-"""Claims on runs: a run is queued, an index worker claims it under a lease, and another one follows if the worker dies.
+"""Claims on runs: a run is queued, a worker claims it under a lease, and another one follows if the worker dies.
 
 `runs` has a narrow row for each open run; the table of its kind has everything else. A claim is fair: it selects a
 run of the tenant with the fewest claimed runs. A worker that lost its lease cannot write a result, because each
@@ -18,6 +18,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict
+from shared.domain.jobs import JobState
 from shared.domain.runs import RunClaim, RunKind, RunPhase
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import AdvisoryLock, Database, lock
@@ -36,9 +37,11 @@ _TABLES: Mapping[RunKind, tuple[str, str]] = {
     RunKind.EVALUATION: ("evaluations", "request = NULL"),
     RunKind.GATE: ("gates", "request = '{}'"),
     RunKind.VERIFICATION: ("verifications", "after = NULL, intended = '[]', reopened = '[]'"),
+    RunKind.SYNC: ("syncs", "waiting = NULL"),
+    RunKind.LOOK: ("source_looks", "waiting = NULL"),
 }
 CLEARED = {kind: clear for kind, (_, clear) in _TABLES.items()}
-SQL = statements.load(__file__, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT))
+SQL = statements.load(__file__, most=str(_MOST), most_of_tenant=str(_MOST_OF_TENANT), paused=f"'{JobState.PAUSED}'")
 # The statements about a claimed run and its row in the table of its kind.
 _PHASES_OF = {
     kind: statements.load(Path(__file__).with_name("run_phases.sql"), PHASES, table=table, clear=clear, ended=ENDED)
@@ -66,15 +69,15 @@ async def withdraw(connection: AsyncConnection, run: UUID, tenant: str, collecti
     return bool(found.all())
 
 
-async def enqueue(connection: AsyncConnection, run: NewRun) -> None:
+async def enqueue(connection: AsyncConnection, run: NewRun, *, most: int = MOST_QUEUED) -> None:
     """Queue a run whose row is inserted in the same transaction. Concurrent requests may exceed the maximum.
 
     Raises:
-        Conflict: the tenant has the maximum number of queued runs of this kind.
+        Conflict: the tenant has `most` queued runs of this kind.
     """
     queue = {"tenant": run.tenant, "kind": run.kind}
-    if (await connection.execute(SQL.count_queued, queue)).scalar_one() >= MOST_QUEUED:
-        raise Conflict(f"This tenant has {MOST_QUEUED} queued {run.kind}s: wait until one starts, or delete one.")
+    if (await connection.execute(SQL.count_queued, queue)).scalar_one() >= most:
+        raise Conflict(f"This tenant has {most} queued {run.kind}s: wait until one starts, or delete one.")
     parameters = queue | {"id": run.id, "collection": run.collection, "embeddings": list(run.embeddings)}
     await connection.execute(SQL.insert, parameters)
 
@@ -95,10 +98,9 @@ class RunClaims:
         self._lease = lease
         self._embeddings = list(embeddings)
 
-    async def due(self) -> bool:
-        """Return whether a run may be claimed."""
-        (row,) = await self._database.rows(SQL.due)
-        return bool(row["exists"])
+    async def due(self) -> set[RunKind]:
+        """Return the kinds of the runs that may be claimed."""
+        return {RunKind(row["kind"]) for row in await self._database.rows(SQL.due)}
 
     async def claim(self, kinds: Some[RunKind]) -> RunClaim | None:
         """Claim the next run of these kinds; None if none may be claimed."""
@@ -122,11 +124,14 @@ class RunClaims:
         """Extend a claim; return False if the run was deleted or another worker has claimed it."""
         return bool(await self._database.rows(SQL.extend, of(claim) | {"lease": self._lease}))
 
-    async def release(self, claim: RunClaim) -> None:
-        """End a claim without a result: the run is queued again. A later claim is not affected."""
+    async def release(self, claim: RunClaim, *, pause: timedelta | None = None) -> None:
+        """End a claim without a result: the run is queued again, and not claimed before a pause is over.
+
+        A later claim is not affected.
+        """
         phases = _PHASES_OF[claim.kind]
         async with self._database.begin() as connection:
-            await connection.execute(phases.release, of(claim))
+            await connection.execute(phases.release, of(claim) | {"pause": pause})
 
     async def fail(self, claim: RunClaim, error: str) -> None:
         """End a run with the reason of its failure, unless another worker has claimed it."""

@@ -13,18 +13,22 @@ DELETE FROM runs WHERE id = :id AND tenant = :tenant AND collection = :collectio
 
 -- part: held
 -- The numbers of runs that workers work on.
-held AS (SELECT kind, tenant, count(*) AS runs FROM runs WHERE leased_until > now() GROUP BY kind, tenant)
+held AS (
+    SELECT kind, tenant, count(*) AS runs FROM runs WHERE leased_until > now() AND token IS NOT NULL
+    GROUP BY kind, tenant)
 
 -- part: claimable
--- Runs that may be claimed. A run waits while its tenant, or all tenants together, have the maximum number of its kind.
+-- Runs that may be claimed. A run waits while its job is paused, and while its tenant, or all tenants together, have the
+-- maximum number of its kind.
 FROM runs r LEFT JOIN held h ON h.kind = r.kind AND h.tenant = r.tenant
 WHERE (r.leased_until IS NULL OR r.leased_until <= now())
   AND coalesce(h.runs, 0) < {most_of_tenant}
   AND (SELECT coalesce(sum(k.runs), 0) FROM held k WHERE k.kind = r.kind) < {most}
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = r.id AND j.state = {paused})
 
 -- name: due
--- Return whether a run may be claimed.
-WITH {held} SELECT EXISTS (SELECT 1 {claimable})
+-- Return the kinds of the runs that may be claimed.
+WITH {held} SELECT DISTINCT r.kind {claimable}
 
 -- name: claim
 -- Claim a run of the tenant with the fewest claimed runs, the oldest first, if the worker serves all its embeddings.

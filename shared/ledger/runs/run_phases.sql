@@ -3,9 +3,10 @@
 UPDATE {table} SET phase = {RUNNING} WHERE id = :id
 
 -- name: release
--- Release a claim, so that another worker may claim the run.
+-- Release a claim, so that another worker may claim the run after a pause.
 WITH released AS (
-    UPDATE runs SET token = NULL, leased_by = NULL, leased_until = NULL WHERE id = :id AND token = :token RETURNING id)
+    UPDATE runs SET token = NULL, leased_by = NULL, leased_until = now() + CAST(:pause AS interval)
+    WHERE id = :id AND token = :token RETURNING id)
 UPDATE {table} t SET phase = {QUEUED} FROM released WHERE t.id = released.id
 
 -- name: fail

@@ -8,9 +8,10 @@ claims it like any row of work, and each of its transactions names the fencing t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import RowMapping, TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,7 +22,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.states import BatchState
-from shared.domain.usage import Usage
+from shared.domain.usage import Usage, total
 from shared.domain.work import ChunkToGenerate
 from shared.ledger.budgets import fragments
 from shared.ledger.budgets.holds import Bill
@@ -214,6 +215,7 @@ class Batches:
         *,
         output_file_id: str | None = None,
         error_file_id: str | None = None,
+        done: int | None = None,
         unanswered: Unanswered = Unanswered.AGAIN,
         error: str | None = None,
         token_limit: int | None = None,
@@ -224,6 +226,7 @@ class Batches:
             batch: the claimed batch.
             output_file_id: file with results; None if there is none.
             error_file_id: file with errors; None if there is none.
+            done: number of requests with a result; None if unknown.
             unanswered: next step of lines without a result.
             error: reason why the batch has failed.
             token_limit: the provider's limit of enqueued tokens, if that is the reason.
@@ -233,11 +236,52 @@ class Batches:
             batch,
             output_file_id=output_file_id,
             error_file_id=error_file_id,
+            done=done,
             unanswered=unanswered.value,
             error=error,
             token_limit=token_limit,
             after=timedelta(),
         )
+
+    async def failures(self, batch: Batch) -> int:
+        """Return the number of batches with the same root that have failed before."""
+        (row,) = await self._database.rows(SQL.failures, {"id": batch.id})
+        return int(row["failures"])
+
+    @again_after_collision
+    async def renew_leases(self, batch: Batch) -> None:
+        """Start the leases of the lines again, for batches into which they will be divided."""
+        last: int | None = 0
+        while last is not None:
+            parameters = {"id": batch.id, "after": last, "limit": _SLICE, "lease": _LINES_LEASE}
+            async with self._database.begin() as connection:
+                last = (await connection.execute(SQL.renew_leases, parameters)).scalar_one()
+
+    @again_after_collision
+    async def divide(self, batch: Batch, refused: Sequence[FailedAttempt], lines: int) -> bool:
+        """Settle refused lines of a rejected batch, and move the next ones to a new batch, which is due at once.
+
+        Args:
+            batch: the claimed batch, which the provider has ended.
+            refused: outcomes of lines that are the reason.
+            lines: number of lines to be moved.
+
+        Returns:
+            Whether more lines are left.
+
+        Raises:
+            LeaseLost: another process has claimed the batch; nothing is committed.
+        """
+        parameters = {"id": batch.id, "part": uuid4(), "limit": lines}
+        async with self._database.begin() as connection:
+            await _require(connection, SQL.lock_running, batch)
+            if refused:
+                await _settle_lines(connection, batch, refused)
+            if lines:
+                await connection.execute(SQL.divide, parameters)
+            left: int = (await connection.execute(SQL.count_settled, {"id": batch.id})).scalar_one()
+            await book_outcomes(connection, self._terms, refused)
+        return left > 0
 
     async def finish(self, batch: Batch, error: str | None) -> None:
         """Finish a batch whose lines are all settled."""
@@ -280,6 +324,14 @@ class Batches:
         found = await self._database.rows(SQL.sent_lines, {"id": batch.id, "tokens": sorted(tokens)})
         return {row["lease_token"]: _sent(row, batch.tenant) for row in found}
 
+    async def numbered(self, batch: Batch, numbers: Collection[int]) -> dict[int, SentLine]:
+        """Return lines of a batch whose lines are all unsettled, by their numbers in its file, from 1."""
+        assert batch.tenant is not None
+        if not numbers:
+            return {}
+        found = await self._database.rows(SQL.numbered_lines, {"id": batch.id, "numbers": sorted(numbers)})
+        return {row["number"]: _sent(row, batch.tenant) for row in found}
+
     async def unanswered(self, batch: Batch, limit: int) -> list[SentLine]:
         """Return some unsettled lines."""
         if batch.tenant is None:
@@ -309,20 +361,29 @@ class Batches:
         Raises:
             LeaseLost: another process has claimed the batch; nothing is committed.
         """
-        failed = [outcome.lease for outcome in outcomes if isinstance(outcome, FailedAttempt)]
-        tokens = [outcome.chunk.lease.token for outcome in outcomes if isinstance(outcome, GenerateOutcome)]
-        tokens += [lease.token for lease in failed]
-        offsets = {"output_bytes": output_bytes, "error_bytes": error_bytes, "tokens": tokens}
+        collected = {"output_bytes": output_bytes, "error_bytes": error_bytes, "lines": len(outcomes)}
         async with self._database.begin() as connection:
-            await _require(connection, SQL.collected, batch, offsets)
+            await _require(connection, SQL.collected, batch, collected | _billed(outcomes))
             if not outcomes:
                 return
-            await settle_generated(connection, outcomes)
-            if failed:
-                moved = rows.failed_line_rows(failed, live) | {"rounds": _ROUNDS}
-                await connection.execute(SQL.move_to_live, moved)
-            await connection.execute(SQL.delete_lines, {"id": batch.id, "tokens": tokens})
+            await _settle_lines(connection, batch, outcomes, live)
             await book_outcomes(connection, self._terms, outcomes)
+
+
+async def _settle_lines(
+    connection: AsyncConnection,
+    batch: Batch,
+    outcomes: Sequence[GenerateOutcome | FailedAttempt],
+    live: Collection[int] = (),
+) -> None:
+    """Settle lines as a worker's outcomes, and delete them; `book_outcomes` is the end of the transaction."""
+    failed = [outcome.lease for outcome in outcomes if isinstance(outcome, FailedAttempt)]
+    tokens = [outcome.chunk.lease.token for outcome in outcomes if isinstance(outcome, GenerateOutcome)]
+    tokens += [lease.token for lease in failed]
+    await settle_generated(connection, outcomes)
+    if failed:
+        await connection.execute(SQL.move_to_live, rows.failed_line_rows(failed, live) | {"rounds": _ROUNDS})
+    await connection.execute(SQL.delete_lines, {"id": batch.id, "tokens": tokens})
 
 
 async def _require(
@@ -342,6 +403,11 @@ def _held(batch: Batch) -> dict[str, Any]:
     return {"id": batch.id, "token": batch.token}
 
 
+def _billed(outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> dict[str, int]:
+    """Return the tokens that the provider has charged for these outcomes."""
+    return asdict(sum((outcome.cost.usage for outcome in outcomes if outcome.cost is not None), Usage()))
+
+
 def _batch(row: RowMapping) -> Batch:
     values = dict(row) | {"state": BatchState(row["state"]), "unanswered": Unanswered(row["unanswered"])}
     return Batch(**values)
@@ -355,14 +421,16 @@ def _content(row: RowMapping) -> LineContent:
 
 
 def _sent(row: RowMapping, tenant: str) -> SentLine:
+    by_tier = rows.usage_by_tier(row)
     return SentLine(
         lease=rows.lease(row),
         document_id=row["document_id"],
         tenant=tenant,
         collection_id=row["collection_id"],
         content_key=row["content_key"],
-        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        usage=total(by_tier),
         calls=row["calls"],
+        by_tier=by_tier,
         questions=row["questions"],
         job_id=row["job_id"],
     )

@@ -67,7 +67,7 @@ WHERE b.id = (SELECT b.id FROM batches b
                      OR b.created_at <= now() - CAST(:lines_lease AS interval))
               ORDER BY b.due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING b.id, b.tenant, b.model, b.state, b.lines, b.bytes, b.created_at, b.file_id, b.provider_id,
-          b.output_file_id, b.error_file_id, b.output_bytes, b.error_bytes, b.done, b.unanswered, b.error,
+          b.output_file_id, b.error_file_id, b.output_bytes, b.error_bytes, b.settled, b.done, b.unanswered, b.error,
           now() - b.tried_at AS since_tried, now() - b.added_at AS since_added,
           now() - b.submitted_at AS since_submitted, now() - b.progressed_at AS since_progress,
           b.cancelled_at IS NOT NULL AS cancelled, b.provider <> :provider AS foreign, b.lease_token AS token
@@ -102,9 +102,11 @@ WITH added AS (
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS v(id uuid, version int, token bigint, document_id uuid, collection_id uuid, content_key bytea,
               questions int)
-    RETURNING 1
+    RETURNING job_id
 )
-UPDATE batches SET lines = lines + (SELECT count(*) FROM added), bytes = bytes + :bytes, added_at = now()
+UPDATE batches
+SET lines = lines + (SELECT count(*) FROM added), bytes = bytes + :bytes, added_at = now(),
+    job_ids = ARRAY(SELECT unnest(job_ids) UNION SELECT a.job_id FROM added a WHERE a.job_id IS NOT NULL)
 {held}
 
 -- name: enqueued
@@ -180,20 +182,64 @@ SET progressed_at = CASE WHEN done = :done THEN progressed_at ELSE now() END, do
 -- Record the end of a batch; its lines are settled next.
 UPDATE batches
 SET {END_BATCH.sets}, output_file_id = :output_file_id, error_file_id = :error_file_id, unanswered = :unanswered,
-    error = :error, token_limit = :token_limit, progressed_at = now(), {released}
+    done = coalesce(:done, done), error = :error, token_limit = :token_limit, progressed_at = now(), {released}
 {held} AND {END_BATCH.applies} RETURNING id
+
+-- name: failures
+-- Count the batches with the root of a batch that have failed.
+SELECT count(*) AS failures FROM batches b JOIN batches f ON coalesce(f.root_id, f.id) = coalesce(b.root_id, b.id)
+WHERE b.id = :id AND f.error IS NOT NULL
+
+-- name: renew_leases
+-- Start the leases of some lines again, and return the token of the last one; null if there are none.
+WITH next AS MATERIALIZED (
+    SELECT token, chunk_id, version FROM batch_lines WHERE batch_id = :id AND token > :after ORDER BY token LIMIT :limit
+), renewed AS (
+    UPDATE chunks c SET due_at = now() + CAST(:lease AS interval) FROM next n
+    WHERE c.id = n.chunk_id AND c.version = n.version AND c.lease_token = n.token AND c.leased_by IS NOT NULL
+      AND {TO_GENERATE:c}
+)
+SELECT max(token) FROM next
+
+-- name: lock_running
+-- Lock a batch that the provider has.
+SELECT id FROM batches {held} AND state = {BatchState.RUNNING} FOR UPDATE
+
+-- name: divide
+-- Move the first lines of a batch to a new one, which has the same cancellation.
+WITH next AS MATERIALIZED (
+    SELECT token FROM batch_lines WHERE batch_id = :id ORDER BY token LIMIT :limit
+), made AS (
+    INSERT INTO batches (id, root_id, tenant, provider, model, state, lines, bytes, job_ids, cancelled_at)
+    SELECT :part, coalesce(b.root_id, b.id), b.tenant, b.provider, b.model, {DIVIDE_BATCH.target}, n.lines,
+           b.bytes * n.lines / greatest(b.lines, 1), b.job_ids, b.cancelled_at
+    FROM batches b CROSS JOIN (SELECT count(*) AS lines FROM next) n WHERE b.id = :id AND n.lines > 0
+)
+UPDATE batch_lines l SET batch_id = :part FROM next n WHERE l.token = n.token
+
+-- name: count_settled
+-- Count the lines that a batch does not have any more; return the number of the others.
+UPDATE batches b SET settled = b.lines - n.lines
+FROM (SELECT count(*)::int AS lines FROM batch_lines WHERE batch_id = :id) n
+WHERE b.id = :id
+RETURNING n.lines
 
 -- part: sent
 -- Lines with the earlier costs of their chunks.
 SELECT l.token AS lease_token, l.chunk_id AS id, l.version, l.document_id, l.collection_id, l.job_id, l.content_key, l.questions,
        coalesce(c.prompt_tokens, 0) AS prompt_tokens, coalesce(c.completion_tokens, 0) AS completion_tokens,
-       coalesce(c.calls, 0) AS calls
+       coalesce(c.calls, 0) AS calls, c.tier_tokens
 FROM batch_lines l LEFT JOIN chunks c ON c.id = l.chunk_id AND c.version = l.version
 WHERE l.batch_id = :id
 
 -- name: sent_lines
 -- Read the lines with these tokens that are not settled.
 {sent} AND l.token = ANY(CAST(:tokens AS bigint[]))
+
+-- name: numbered_lines
+-- Read lines by their numbers in the file, none of which is settled.
+SELECT n.* FROM (SELECT s.*, row_number() OVER (ORDER BY s.lease_token) AS number FROM ({sent}) s) n
+WHERE n.number = ANY(CAST(:numbers AS bigint[]))
 
 -- name: unanswered_lines
 -- Read some lines that are not settled.
@@ -203,7 +249,11 @@ WHERE l.batch_id = :id
 -- Record the collected part of the result files, in the transaction that settles the lines in it.
 UPDATE batches
 SET output_bytes = :output_bytes, error_bytes = :error_bytes,
-    settled = settled + cardinality(CAST(:tokens AS bigint[]))
+    settled = settled + :lines,
+    billed_prompt_tokens = billed_prompt_tokens + :prompt_tokens,
+    billed_completion_tokens = billed_completion_tokens + :completion_tokens,
+    billed_cached_tokens = billed_cached_tokens + :cached_tokens,
+    billed_written_tokens = billed_written_tokens + :written_tokens
 {held} AND {FINISH_BATCH.applies} RETURNING id
 
 -- name: delete_lines

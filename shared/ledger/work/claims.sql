@@ -124,7 +124,7 @@ AND NOT EXISTS (
 -- A claim of more chunks would lease and release them. A budget of a collection or a job without room excludes only its
 -- chunks.
 rooms AS MATERIALIZED (
-    SELECT b.tenant, min(CASE WHEN {budget_has_no_room:b} THEN 0 ELSE {budget_room:b} / b.needs END) AS chunks
+    SELECT b.tenant, min({budget_calls:b}) AS chunks
     FROM (SELECT DISTINCT tenant FROM lanes) t JOIN budgets b ON b.tenant = t.tenant
     WHERE b.collection IS NULL AND b.job_id IS NULL OR NOT ({budget_has_no_room:b})
     GROUP BY b.tenant
@@ -150,7 +150,7 @@ FROM once, documents d JOIN collections l ON l.id = d.collection_id
 WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
 RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, d.job_id, l.options,
           (SELECT t.content {content_row}) AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens,
-          w.completion_tokens, w.calls,
+          w.completion_tokens, w.calls, w.tier_tokens,
           (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
           EXISTS (SELECT 1 FROM budgets) AS has_budgets,
           (SELECT v.traceparent FROM document_versions v

@@ -15,7 +15,8 @@ from shared.ledger.model import counters, states
 from shared.ledger.postgres import statements
 from shared.ledger.postgres.database import Database
 
-_ALL = {"has_due": "TRUE", "has_leased": "TRUE"}
+_MOST_EXAMINED = 200_000  # oldest chunks of a lane whose budgets are looked up, if one is used up
+_ALL = {"has_due": "TRUE", "has_leased": "TRUE", "has_room": "TRUE", "examined": ":most"}
 _UNDIVIDED = _ALL | {"models": "", "of_model": "TRUE"}
 _OF_MODEL = _ALL | {
     "table": "chunks",
@@ -34,6 +35,8 @@ _INDEXES = {
         "is_open": "{TO_GENERATE:w}",
         "has_due": "{is_live_lane:p} AND {lane_has_room:p}",
         "has_leased": "{is_live_lane:w}",
+        "has_room": "{part_has_room:w}",
+        "examined": str(_MOST_EXAMINED),
     },
     "texts": _OF_MODEL | {"is_open": "{TO_INDEX_TEXT:w}"},
     "questions": _OF_MODEL | {"is_open": "{TO_INDEX_QUESTIONS:w}"},

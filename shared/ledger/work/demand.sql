@@ -1,5 +1,6 @@
 -- part: open_rows
--- The open rows of an index by tenant: due rows, counted up to a limit in each lane, and leased rows.
+-- The open rows of an index by tenant: due rows, counted up to a limit in each lane, and leased rows. Rows that cannot be
+-- claimed now are left out among the oldest ones.
 SELECT * FROM (
     WITH RECURSIVE lanes(tenant, lane) AS (
         (SELECT w.tenant, w.lane FROM {{argument}_table} w WHERE {{argument}_is_open}
@@ -13,10 +14,12 @@ SELECT * FROM (
     SELECT p.tenant, d.due, 0::bigint AS leased
     FROM lanes p {{argument}_models} CROSS JOIN LATERAL (
         SELECT count(*) AS due FROM (
-            SELECT 1 FROM {{argument}_table} w
-            WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
-              AND w.due_at <= now()
-            ORDER BY w.due_at LIMIT :most) counted) d
+            SELECT 1 FROM (
+                SELECT w.* FROM {{argument}_table} w
+                WHERE {{argument}_is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {{argument}_of_model}
+                  AND w.due_at <= now()
+                ORDER BY w.due_at LIMIT {{argument}_examined}) w
+            WHERE {{argument}_has_room} LIMIT :most) counted) d
     WHERE {{argument}_has_due} AND NOT {is_paused:p}) due
 UNION ALL
 SELECT w.tenant, 0, count(*) FROM {{argument}_table} w
@@ -31,9 +34,13 @@ SELECT tenant, sum(due)::bigint AS due, sum(leased)::bigint AS leased
 -- Count the documents to parse by tenant.
 {sums} FROM ({open_rows:documents}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
 
+-- part: calls_in_budgets
+-- The number of calls for which the budgets of a tenant have room; null without such budgets.
+(SELECT min({budget_calls:b}) FROM budgets b WHERE b.tenant = r.tenant AND b.collection IS NULL AND b.job_id IS NULL)
+
 -- name: generate
--- Count the chunks to generate by tenant.
-{sums} FROM ({open_rows:chunks}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
+-- Count the chunks to generate by tenant; due ones only as far as the budgets have room.
+SELECT tenant, least(sum(due), {calls_in_budgets})::bigint AS due, sum(leased)::bigint AS leased FROM ({open_rows:chunks}) r GROUP BY tenant HAVING sum(due) + sum(leased) > 0
 
 -- name: index
 -- Count the chunks to index by tenant.

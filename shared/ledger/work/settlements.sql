@@ -99,13 +99,14 @@ WHERE jsonb_array_length(excluded.replies) >= jsonb_array_length(p.replies)
 -- The replies of a chunk.
 jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, content_key bytea, tenant text, replies jsonb,
-         prompt_tokens int, completion_tokens int, calls int)
+         prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
 
 -- part: spent
 -- The costs of a chunk. `v` has the sum, so that a settlement can be applied twice.
 prompt_tokens = greatest({argument}.prompt_tokens, v.prompt_tokens),
 completion_tokens = greatest({argument}.completion_tokens, v.completion_tokens),
-calls = greatest({argument}.calls, v.calls)
+calls = greatest({argument}.calls, v.calls),
+tier_tokens = CASE WHEN v.calls > {argument}.calls THEN v.tier_tokens ELSE {argument}.tier_tokens END
 
 -- name: keep_replies
 -- Store the replies of a chunk that needs more calls, and add their costs.
@@ -153,7 +154,7 @@ UPDATE chunks c
 SET {generated},
     {spent:c}
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS v(id uuid, version int, token bigint, prompt_tokens int, completion_tokens int, calls int)
+    AS v(id uuid, version int, token bigint, prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
 WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {SETTLE_GENERATED.applies:c}
 
 -- name: settle_same_content
@@ -209,7 +210,7 @@ now() + make_interval(secs => v.after_seconds)
 -- The failed attempts whose claims hold, and which are not recorded yet.
 FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS v(id uuid, version int, token bigint, error text, dead boolean, after_seconds float, burned int,
-         prompt_tokens int, completion_tokens int, calls int)
+         prompt_tokens int, completion_tokens int, calls int, tier_tokens int[])
 WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 
 -- part: lost_leases

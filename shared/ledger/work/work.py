@@ -26,7 +26,7 @@ from shared.domain.rates import Rates
 from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
 from shared.domain.tiers import Tier
-from shared.domain.usage import Cost, Usage
+from shared.domain.usage import Cost, Usage, with_cost
 from shared.domain.work import (
     ChunkToGenerate,
     ChunkToIndex,
@@ -245,9 +245,9 @@ class Work:
         fits = True
         async with self._database.begin() as connection:
             await costs.hold_erasures(connection, [chunk.tenant])
-            kept = await connection.execute(SQL.keep_replies, rows.reply_rows(chunk, replies, usage, calls))
-            held = kept.scalars().all()
             cost = generate_cost(chunk, following.model, usage, calls, tier)
+            row = rows.reply_rows(chunk, replies, usage, calls, with_cost(chunk.by_tier, cost))
+            held = (await connection.execute(SQL.keep_replies, row)).scalars().all()
             await costs.record(connection, [cost])
             if chunk.reserve is not None:
                 bill = _bill(chunk.lease.token, cost)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import ParamSpec, TypeVar
 
 import tenacity
 
 from shared.domain.errors import LeaseLost, Misconfigured, Transient
 
+P = ParamSpec("P")
+R = TypeVar("R")
 TIMEOUT = timedelta(minutes=2)  # of one request with its retries
 _PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
@@ -31,9 +34,14 @@ def retried_until(is_hopeless: Callable[[], bool]) -> tenacity.AsyncRetrying:
     )
 
 
-retried = tenacity.retry(
-    retry=tenacity.retry_if_exception(is_retried),
-    stop=tenacity.stop_before_delay(TIMEOUT),
-    wait=_pause,
-    reraise=True,
-)
+def retried_for(timeout: timedelta) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of coroutine functions that are retried for a time."""
+    return tenacity.retry(
+        retry=tenacity.retry_if_exception(is_retried),
+        stop=tenacity.stop_before_delay(timeout),
+        wait=_pause,
+        reraise=True,
+    )
+
+
+retried = retried_for(TIMEOUT)

@@ -10,8 +10,10 @@ import httpx
 import orjson
 
 from shared.domain.webhooks import Delivery, DeliveryAttempt, DueDelivery
-from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.addresses import parse, resolve
 from shared.maintenance.webhooks.signature import signed_headers
+from shared.outside.addresses import ForbiddenAddress
+from shared.outside.requests import new_client, pinned
 
 _KEPT_BYTES = 1024
 _SUCCESS = range(200, 300)
@@ -28,10 +30,7 @@ class Sender:
     def __init__(self, *, private: bool, timeout: timedelta = timedelta(seconds=10)) -> None:
         self._private = private
         self._seconds = timeout.total_seconds()
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=0
-        )  # each to an address that was just checked
-        self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=self._seconds)
+        self._client = new_client(self._seconds)
 
     async def send(self, due: DueDelivery) -> DeliveryAttempt:
         """Make one attempt; any failure is part of its result."""
@@ -53,13 +52,8 @@ class Sender:
         address = await resolve(parts, private=self._private)
         body = body_of(due.delivery)
         headers = signed_headers(due.secret, message_id(due.delivery), int(time.time()), body)
-        request = self._client.build_request(
-            "POST",
-            httpx.URL(due.url).copy_with(host=address),
-            content=body,
-            headers={"host": parts.netloc, "content-type": "application/json", "user-agent": "foreask", **headers},
-            extensions={"sni_hostname": parts.hostname or ""},  # the certificate is the name's, not the address's
-        )
+        headers |= {"content-type": "application/json", "user-agent": "foreask"}
+        request = pinned(self._client, "POST", parts, address, headers=headers, content=body)
         reply = await self._client.send(request, stream=True)
         try:
             kept = await _start_of(reply)

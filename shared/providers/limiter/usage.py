@@ -43,6 +43,7 @@ async def read(
 
     flex_until = shared.get("flex_until", 0) if "flex_dry" in shared else 0
     flex_pause = timedelta(seconds=max(0.0, flex_until / 1000 - now))
+    flex_dry = timedelta(seconds=max(0.0, now - shared.get("flex_dry", now * 1000) / 1000))
 
     def use(kind: LimitUnit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
@@ -58,6 +59,8 @@ async def read(
             latency=timedelta(milliseconds=shared["took"]) if "took" in shared else None,
             in_flight_lowered=limit is not None and "lowered" in shared,
             flex_pause=flex_pause,
+            flex_dry=flex_dry,
+            flex_limit=max(1, int(shared["flex"])) if {"flex", "flex_until"} <= shared.keys() else None,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]

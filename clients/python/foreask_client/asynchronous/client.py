@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.asynchronous.batches import BatchesApi
 from foreask_client.asynchronous.budgets import BudgetsApi
 from foreask_client.asynchronous.builds import BuildsApi
 from foreask_client.asynchronous.collections import CollectionsApi
@@ -11,6 +12,7 @@ from foreask_client.asynchronous.evaluations import EvaluationsApi
 from foreask_client.asynchronous.jobs import JobsApi
 from foreask_client.asynchronous.operator import OperatorApi
 from foreask_client.asynchronous.queries import QueriesApi
+from foreask_client.asynchronous.sources import SourcesApi
 from foreask_client.asynchronous.tenant import TenantApi
 
 
@@ -20,6 +22,8 @@ class AsyncClient(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
+    SourcesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foreask_client.synchronous.batches import BatchesApi
 from foreask_client.synchronous.budgets import BudgetsApi
 from foreask_client.synchronous.builds import BuildsApi
 from foreask_client.synchronous.collections import CollectionsApi
@@ -11,6 +12,7 @@ from foreask_client.synchronous.evaluations import EvaluationsApi
 from foreask_client.synchronous.jobs import JobsApi
 from foreask_client.synchronous.operator import OperatorApi
 from foreask_client.synchronous.queries import QueriesApi
+from foreask_client.synchronous.sources import SourcesApi
 from foreask_client.synchronous.tenant import TenantApi
 
 
@@ -20,6 +22,8 @@ class Client(
     CollectionsApi,
     BuildsApi,
     JobsApi,
+    BatchesApi,
+    SourcesApi,
     EvaluationsApi,
     DeadLettersApi,
     TenantApi,

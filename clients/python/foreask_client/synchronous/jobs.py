@@ -34,7 +34,12 @@ class JobsApi(Connection):
         return self.send(post("/v1/jobs", Job, body))
 
     def jobs(self, *, kind: str | None = None) -> Iterator[Job]:
-        """List jobs, newest first: of all kinds, or only `load`, `reindex`, `build`, `evaluation` or `erasure`."""
+        """List jobs, newest first.
+
+        Args:
+            kind: only jobs of this kind: `load`, `sync`, `reindex`, `build`, `evaluation`, `gate`,
+                `verification` or `erasure`; None for all.
+        """
         return self.items(Pages("/v1/jobs", given({"kind": kind}), Job.model_validate))
 
     def job(self, job_id: str) -> Job:
@@ -50,14 +55,14 @@ class JobsApi(Connection):
         return self.send(post(f"{_path(job_id)}/close", Job, repeatable=True))
 
     def pause_job(self, job_id: str) -> Job:
-        """Pause a load or a reindex: its documents are not parsed, and no questions are generated."""
+        """Pause a load, a sync or a reindex: its documents are not parsed, and no questions are generated."""
         return self.send(post(f"{_path(job_id)}/pause", Job, repeatable=True))
 
     def resume_job(self, job_id: str) -> Job:
         return self.send(post(f"{_path(job_id)}/resume", Job, repeatable=True))
 
     def cancel_job(self, job_id: str) -> Job:
-        """Cancel a load or a reindex: its queued documents are discarded, and documents in progress are finished."""
+        """Cancel a load, a sync or a reindex: its queued documents are discarded, and others are finished."""
         return self.send(post(f"{_path(job_id)}/cancel", Job, repeatable=True))
 
 

@@ -1,0 +1,69 @@
+// Batches at the provider, with their progress, and a button to cancel them.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { get, post } from "../api.js";
+import { redraw } from "../store.js";
+import { bar } from "./bars.js";
+import { ago, count, money, plural, size } from "./format.js";
+import { notify } from "./notice.js";
+import { may } from "./permissions.js";
+
+const SHOWN = 10;
+const NEXT = /** @type {Record<string, string>} */ ({
+  planning: "Chunks are added until no further one arrives for a while, or the batch is full.",
+  planned: "Its file is uploaded next.",
+  creating: "The provider has its file, and is asked to start it.",
+  running: "The provider works on it, for up to 24 hours.",
+  collecting: "Its results are being stored.",
+});
+const CANCELLED = "It is being cancelled: results that the provider has by then are stored.";
+const CANCELLABLE = ["planning", "planned", "creating", "running"];
+const COLOURS = /** @type {Record<string, string>} */ ({ done: "ready", failed: "failed" });
+
+/** @type {{items: Api["BatchView"][]}} */
+const seen = { items: [] };
+
+/** Read the newest batches; they are not shown if that fails. */
+export async function readBatches() {
+  seen.items = await get(`/v1/batches?limit=${SHOWN}`).then((page) => page.items, () => seen.items);
+}
+
+/** @param {Api["BatchView"]} batch */
+async function cancel(batch) {
+  try {
+    await post(`/v1/batches/${batch.id}/cancel`);
+    await readBatches();
+    redraw();
+  } catch (problem) {
+    notify(problem.message);
+  }
+}
+
+/** Render the newest batches; nothing if the tenant has none. */
+export function batches() {
+  if (!seen.items.length) return nothing;
+  return html`<h2>Batches</h2><ul role="list" class="jobs">${repeat(seen.items, (/** @type {Api["BatchView"]} */ each) => each.id, one)}</ul>`;
+}
+
+/** @param {Api["BatchView"]} batch */
+function one(batch) {
+  const name = `Batch of ${plural(batch.lines, "request")}`;
+  const isOpen = CANCELLABLE.includes(batch.state);
+  const next = isOpen && batch.cancelled_at ? CANCELLED : NEXT[batch.state];
+  const done = Math.max(batch.done, batch.settled);
+  return html`<li class="card" aria-label=${name}>
+    <p class="bar-line"><span class="grow"><strong>${name}</strong>
+        <span class="soft small">${batch.state} \u00b7 planned ${ago(batch.created_at)}${batch.ended_at ? ` \u00b7 ended ${ago(batch.ended_at)}` : ""}</span></span>
+      ${isOpen && !batch.cancelled_at && may("write") ? button(batch, name) : nothing}</p>
+    ${bar(batch.lines ? done / batch.lines : 0, COLOURS[batch.state] ?? "working")}
+    <p class="soft small number">${count(batch.done)} done at the provider \u00b7 ${count(batch.settled)} settled \u00b7 ${size(batch.bytes)}${batch.cost === null ? "" : ` \u00b7 ${money(batch.cost)}`}</p>
+    ${next ? html`<p class="small">${next}</p>` : nothing}
+    ${batch.error ? html`<p class="bad small" dir="auto">${batch.error}</p>` : nothing}</li>`;
+}
+
+/** @param {Api["BatchView"]} batch @param {string} name */
+function button(batch, name) {
+  const question = "Cancel this batch? Its results are stored; other requests go to the next batch.";
+  return html`<button class="quiet" aria-label=${`Cancel: ${name}`} @click=${() => confirm(question) && cancel(batch)}>Cancel</button>`;
+}

@@ -1,0 +1,98 @@
+-- part: columns
+-- The columns of a source `s`.
+s.id, s.tenant, s.collection, s.name, s.kind, s.uri, s.options, s.secret_name, s.schedule, s.time_zone,
+s.max_delete_share, s.created_at
+
+-- part: not_removed
+-- A source that is not being removed.
+s.removed_at IS NULL
+
+-- name: lock_of_tenant
+-- Lock the sources of a tenant against additions until the transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('sources:' || :tenant, 0))
+
+-- name: find_any
+-- Find a source, even if it is being removed.
+SELECT s.removed_at IS NOT NULL AS removing FROM sources s WHERE s.tenant = :tenant AND s.name = :name
+
+-- name: count
+-- Count the sources of a tenant.
+SELECT count(*) FROM sources WHERE tenant = :tenant
+
+-- name: insert
+-- Insert a source.
+INSERT INTO sources AS s (id, tenant, collection, name, kind, uri, options, secret_name, schedule, time_zone,
+                          max_delete_share, next_at)
+VALUES (:id, :tenant, :collection, :name, :kind, :uri, CAST(:options AS jsonb), :secret_name, :schedule, :time_zone,
+        :max_delete_share, :next_at)
+RETURNING {columns}
+
+-- name: page
+-- List the sources of a tenant after a name.
+SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing FROM sources s
+WHERE s.tenant = :tenant AND s.name > :after AND (CAST(:collection AS text) IS NULL OR s.collection = :collection)
+ORDER BY s.name LIMIT :limit
+
+-- name: find
+-- Read a source.
+SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing FROM sources s
+WHERE s.tenant = :tenant AND s.name = :name
+
+-- name: lock
+-- Lock a source that is not being removed.
+SELECT {columns}, s.next_at, false AS removing FROM sources s
+WHERE s.tenant = :tenant AND s.name = :name AND {not_removed} FOR UPDATE
+
+-- name: has_items
+-- Return whether a source has an item.
+SELECT EXISTS (SELECT 1 FROM source_items WHERE source_id = :id)
+
+-- name: change
+-- Change a locked source.
+UPDATE sources s
+SET uri = :uri, options = CAST(:options AS jsonb), secret_name = :secret_name, schedule = :schedule,
+    time_zone = :time_zone, max_delete_share = :max_delete_share, next_at = :next_at
+WHERE s.id = :id RETURNING {columns}
+
+-- name: due
+-- List the sources whose next scheduled sync is due.
+SELECT {columns} FROM sources s WHERE s.next_at <= now() AND {not_removed} ORDER BY s.next_at LIMIT :limit
+
+-- name: schedule
+-- Record the next scheduled sync, unless the schedule has changed meanwhile.
+UPDATE sources s SET next_at = :next_at
+WHERE s.id = :id AND s.schedule IS NOT DISTINCT FROM :schedule AND s.next_at <= now()
+
+-- name: mark_removed
+-- Hide a locked source.
+UPDATE sources SET removed_at = now(), removed_with_documents = :with_documents, next_at = NULL WHERE id = :id
+
+-- name: stop_runs
+-- End the listings of a source and the run of its hints, whose workers then stop.
+WITH ended AS (
+    DELETE FROM runs WHERE id = :id OR id IN (SELECT y.id FROM syncs y WHERE y.source_id = :id) RETURNING id)
+UPDATE syncs y SET phase = {CANCELLED}, waiting = NULL, ended_at = now() FROM ended WHERE y.id = ended.id
+
+-- name: end_waiting
+-- End the wait of a source's job for approval: it ends when its documents are processed.
+UPDATE jobs SET {RESUME_JOB.sets}, pause_reason = NULL
+WHERE tenant = :tenant AND kind = {JobKind.SYNC} AND idempotency_key = :key AND ended_at IS NULL
+  AND pause_reason = {PauseReason.APPROVAL}
+
+-- name: lock_removed
+-- Lock a source that is being removed.
+SELECT {columns}, s.removed_with_documents FROM sources s
+WHERE NOT ({not_removed}) ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: first_keys
+-- List the first keys of a source.
+SELECT key FROM source_items WHERE source_id = :id ORDER BY key LIMIT :limit
+
+-- name: delete_items
+-- Delete items of a source.
+DELETE FROM source_items WHERE source_id = :id AND key = ANY(CAST(:keys AS text[]))
+
+-- name: delete
+-- Delete a source without items, and its syncs.
+WITH syncs_of AS (DELETE FROM syncs WHERE source_id = :id)
+DELETE FROM sources WHERE id = :id

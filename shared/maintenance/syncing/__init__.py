@@ -1,0 +1,1 @@
+"""Syncing: the documents of a source are brought up to date with its listing."""

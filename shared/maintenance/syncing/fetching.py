@@ -1,0 +1,175 @@
+"""Fetching: the content of entries is read from the source, and stored as the bytes of their documents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from shared.domain.collections import Collection
+from shared.domain.document_fields import content_hash, filename_of, media_type_of
+from shared.domain.documents import NewDocument
+from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unreadable
+from shared.domain.filterable import require_fit
+from shared.domain.lanes import Lane
+from shared.domain.sources import RefusedEntry, SourceDefinition
+from shared.ledger.sources.listings import SyncedDocument
+from shared.maintenance.syncing.merge import PartLimits, is_storable, shown
+from shared.sources.source import Entry, Item
+from shared.storage.uploads import Upload, Uploads
+
+_CONCURRENT = 8
+_SMALL_BYTES = 256 << 10  # larger documents are separate objects, so that their deletion rewrites no pack
+_MOST_METADATA_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The fetched entries of a part in their order; `refused` have no document."""
+
+    documents: Sequence[SyncedDocument]
+    refused: Sequence[RefusedEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """Fetches entries of one source.
+
+    Args:
+        read: `fetch` of the source, with retries.
+        max_bytes: maximum size of a document.
+        limits: assumed size of an entry without a size, and the bytes that are in memory at a time.
+    """
+
+    read: Callable[..., Awaitable[Item]]
+    definition: SourceDefinition
+    collection: Collection
+    uploads: Uploads
+    max_bytes: int
+    limits: PartLimits
+
+    async def fetch(self, entries: Sequence[Entry], new: set[str]) -> Fetched:
+        """Fetch and store entries, some of them concurrently. Entries that do not exist any more are left out.
+
+        Args:
+            entries: entries in order.
+            new: keys of entries without an item.
+
+        Raises:
+            Unavailable: the source or the store of uploads is unavailable.
+        """
+        room = _Room(_CONCURRENT, self.limits.fetched_bytes)
+        tasks = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(entry, room)) for entry in entries]
+        except BaseExceptionGroup as errors:  # one error is enough: its class determines the next step
+            raise errors.exceptions[0] from None
+        read = [task.result() for task in tasks]
+        uploads = iter(await self._packed([each for each in read if isinstance(each, _Read)]))
+        documents = [self._document(each, next(uploads), new) for each in read if isinstance(each, _Read)]
+        return Fetched(documents, [each for each in read if isinstance(each, RefusedEntry)])
+
+    async def _one(self, entry: Entry, room: _Room) -> _Read | RefusedEntry | None:
+        """Read an entry; store it at once if it is large. None: it does not exist any more."""
+        try:
+            if (entry.size_bytes or 0) > self.max_bytes:
+                raise TooLarge(f"It has {entry.size_bytes:,} bytes; a document has at most {self.max_bytes:,}.")
+            async with room.taken(self.limits.size_of(entry)):
+                item = await self.read(entry, max_bytes=self.max_bytes)
+                fields = _fields(item, self.collection)
+                if len(item.content) <= _SMALL_BYTES:
+                    return _Read(entry, item.version, fields, item.content, None)
+                upload = await self.uploads.store_bytes(item.content, max_bytes=self.max_bytes)
+                return _Read(entry, item.version, fields, b"", upload)
+        except NotFound:
+            return None
+        except (TooLarge, Unreadable, InvalidInput) as error:
+            return RefusedEntry(shown(entry.key), error.message)
+
+    async def _packed(self, read: Sequence[_Read]) -> list[Upload]:
+        """Store the small contents as one pack; return the upload of each entry."""
+        small = [each.content for each in read if each.upload is None]
+        packed = iter(await self.uploads.store_pack(small) if small else ())
+        return [each.upload or next(packed) for each in read]
+
+    def _document(self, read: _Read, upload: Upload, new: set[str]) -> SyncedDocument:
+        document = NewDocument(
+            collection=self.collection,
+            external_id=self.definition.external_id(read.entry.key),
+            ready_questions=None,
+            upload=upload.name,
+            size_bytes=upload.size_bytes,
+            content_hash=content_hash({"content": upload.sha256.hex(), **read.fields, "questions": None}),
+            lane=Lane.BULK,
+            **read.fields,
+        )
+        return SyncedDocument(read.entry.key, read.version, document, is_new=read.entry.key in new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A read entry; its content is empty if it is stored already."""
+
+    entry: Entry
+    version: str
+    fields: Mapping[str, Any]
+    content: bytes
+    upload: Upload | None
+
+
+class _Room:
+    """Room for concurrent reads, by their number and their bytes; one read is always possible."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self._number = number
+        self._size = size
+        self._taken = list[int]()
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Wait for room, and take it within the block."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._fits(size))
+            self._taken.append(size)
+        try:
+            yield
+        finally:
+            self._taken.remove(size)
+            async with self._changed:
+                self._changed.notify_all()
+
+    def _fits(self, size: int) -> bool:
+        return not self._taken or (len(self._taken) < self._number and sum(self._taken) + size <= self._size)
+
+
+def _fields(item: Item, collection: Collection) -> dict[str, Any]:
+    """Return the descriptive fields of a document, as an upload has them.
+
+    Raises:
+        InvalidInput: the content is empty, or a field cannot be stored or does not fit the collection.
+    """
+    if not item.content:
+        raise InvalidInput("It is empty.")
+    title = (item.title or "").strip() or None
+    encoded = orjson.dumps(dict(item.metadata), default=_refuse)
+    if "\\u0000" in encoded.decode() or not is_storable(f"{title}{item.version}{item.filename}"):
+        raise InvalidInput("Its title, filename, version or metadata contain the character NUL, or are not valid text.")
+    if len(encoded) > _MOST_METADATA_BYTES:
+        raise InvalidInput(f"Its metadata has more than {_MOST_METADATA_BYTES:,} bytes.")
+    require_fit(collection.options.filterable, item.metadata)
+    return {
+        "filename": filename_of(item.filename),
+        "media_type": media_type_of(item.media_type),
+        "title": title,
+        "metadata": dict(item.metadata),
+    }
+
+
+def _refuse(value: object) -> None:
+    raise InvalidInput(f"Its metadata contains a value of the type {type(value).__name__}, which JSON has not.")

@@ -1,0 +1,1 @@
+"""Requests to servers that tenants name: their addresses are checked, and connections use the checked address."""

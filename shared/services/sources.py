@@ -1,0 +1,62 @@
+"""The sources that the operator allows: they are checked by the API, and opened by parse workers with their secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from shared.domain.sources import SourceDefinition
+from shared.settings import Settings
+from shared.sources.opening import check, open_source
+from shared.sources.pages.source import Web
+from shared.sources.roots import Roots
+from shared.sources.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAccess:
+    """The allowed addresses and the secrets of sources in the settings of a process.
+
+    Args:
+        settings: settings of the process.
+        web: returns the dependencies of a source of pages; only parse workers open sources.
+    """
+
+    settings: Settings
+    web: Callable[[SourceDefinition], Web] | None = None
+
+    def require(
+        self, tenant: str, kind: str, uri: str, options: Mapping[str, Any], *, secret_name: str | None = None
+    ) -> None:
+        """Check the definition of a source, without reading it.
+
+        The API needs no secrets. If it has some, a name is checked, too.
+
+        Raises:
+            InvalidInput: the address is not allowed, an option cannot be used, or no secret has this name.
+        """
+        check(kind, uri, options, self._roots_of(tenant))
+        if secret_name and self.settings.source_secrets:
+            self.settings.source_secret(secret_name)
+
+    def open(self, definition: SourceDefinition) -> Source:
+        """Open a source; nothing is read yet.
+
+        Raises:
+            InvalidInput: the secret does not exist.
+            Misconfigured: the address is not allowed any more, or the secret cannot be used.
+        """
+        name = definition.secret_name
+        return open_source(
+            definition.kind,
+            definition.uri,
+            definition.options,
+            roots=self._roots_of(definition.tenant),
+            secret=None if name is None else self.settings.source_secret(name),
+            web=None if self.web is None else partial(self.web, definition),
+        )
+
+    def _roots_of(self, tenant: str) -> Roots:
+        return Roots(self.settings.roots_of(tenant))

@@ -1,0 +1,1 @@
+"""Sources: corpora outside foreask, such as a folder, a bucket or a site, which syncs list and read."""

@@ -1,0 +1,111 @@
+"""The files of a tree, in the order of their keys."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dulwich.objects import ObjectID, Tree
+
+from shared.domain.errors import Unavailable
+from shared.sources.files import COMPONENT
+from shared.sources.keys import problem_of, stand_in
+
+_CACHED = 64  # folders
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A file or folder.
+
+    Args:
+        key: its complete path; a path that cannot be a key is replaced.
+        id: id of its content.
+        is_folder: whether its content is a tree.
+        refused: why it cannot be read; None if it can.
+    """
+
+    key: str
+    id: ObjectID
+    is_folder: bool
+    refused: str | None = None
+
+    @property
+    def order(self) -> bytes:
+        """Its rank: a folder precedes and follows the same keys as the files in it."""
+        return (f"{self.key}/" if self.is_folder else self.key).encode()
+
+
+class TreeWalk:
+    """Finds files below a folder.
+
+    Args:
+        read_tree: returns the tree of an id.
+        root: id of the folder's tree.
+        path: the folder's path, empty or without slashes at its ends.
+    """
+
+    def __init__(self, read_tree: Callable[[ObjectID], Tree], root: ObjectID, path: str = "") -> None:
+        self._nodes = lru_cache(_CACHED)(lambda tree, prefix: _nodes(read_tree(tree), prefix))
+        self._root = root
+        self._prefix = f"{path}/" if path else ""
+
+    def files(self, after: str = "") -> Iterator[Node]:
+        """Yield the files that follow a key, in the order of the keys' UTF-8 bytes."""
+        last = after.encode()
+        for node in self._below(self._root, self._prefix, last):
+            # In a folder with a path of almost the maximum size, several replaced keys may be the same.
+            if node.key.encode() > last:
+                yield node
+                last = node.key.encode()
+
+    def find(self, key: str) -> Node | None:
+        """Return the file or folder with a key."""
+        if not key.startswith(self._prefix) or problem_of(key):
+            return None
+        node: Node | None = Node("", self._root, is_folder=True)
+        end = len(self._prefix)
+        while node is not None and node.is_folder and end <= len(key):
+            start, end = end, key.find("/", end) + 1 or len(key) + 1
+            nodes, path = self._nodes(node.id, key[:start]), key[: end - 1]
+            node = nodes.get(path.encode()) or nodes.get(f"{path}/".encode())
+        return node if end > len(key) else None
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders at the top."""
+        return [node.key for node in self._nodes(self._root, self._prefix).values() if node.is_folder]
+
+    def _below(self, tree: ObjectID, prefix: str, after: bytes) -> Iterator[Node]:
+        for order, node in self._nodes(tree, prefix).items():
+            if not node.is_folder:
+                yield node
+            elif order > after or after.startswith(order):
+                yield from self._below(node.id, f"{node.key}/", after)
+
+
+def _nodes(tree: Tree, prefix: str) -> dict[bytes, Node]:
+    """Return the files and folders of a tree by their rank, in its order.
+
+    Git sorts a tree as if the name of each folder ended in a slash, which is the order of the bytes of complete paths.
+    It is sorted again, because replaced keys have other ranks.
+
+    Raises:
+        Unavailable: a name contains a slash or is empty, which Git never writes.
+    """
+    nodes = dict[bytes, Node]()
+    for name, mode, content_id in tree.iteritems():
+        if b"/" in name or not name:
+            raise Unavailable("The repository has an invalid tree: run git fsck in it.", component=COMPONENT)
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            node = _node(name.decode(errors="surrogateescape"), prefix, content_id, is_folder=stat.S_ISDIR(mode))
+            nodes[node.order] = node
+    return dict(sorted(nodes.items()))
+
+
+def _node(name: str, prefix: str, content_id: ObjectID, *, is_folder: bool) -> Node:
+    """Return a file or folder; a folder that cannot be a part of keys becomes a single refused file."""
+    if problem := problem_of(prefix + name):
+        return Node(stand_in(name, prefix), content_id, is_folder=False, refused=problem)
+    return Node(prefix + name, content_id, is_folder)

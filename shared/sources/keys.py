@@ -1,0 +1,39 @@
+"""Keys of entries, also of names that cannot be keys."""
+
+from __future__ import annotations
+
+import hashlib
+
+from shared.sources.source import MOST_KEY_BYTES
+
+_DIGEST = 12  # hexadecimal digits
+
+
+def problem_of(key: str) -> str | None:
+    """Return why a text cannot be a key, as a sentence; None if it can."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        return "Its name is not UTF-8: rename it."
+    if "\0" in key:
+        return "Its name contains the character NUL: rename it."
+    if size > MOST_KEY_BYTES:
+        return f"Its name has {size:,} bytes, and a name may have {MOST_KEY_BYTES:,}: shorten it."
+    return None
+
+
+def stand_in(name: str, prefix: str = "", suffix: str = "") -> str:
+    """Return a key for an entry whose name cannot be a key, so that the entry can be reported.
+
+    Names that differ have different keys, except by chance or if the prefix leaves no space.
+
+    Args:
+        name: the name, with surrogate escapes if it is not UTF-8.
+        prefix: first part of the key, such as a folder.
+        suffix: last part of the key.
+    """
+    raw = name.encode(errors="surrogateescape")
+    label = "~" + hashlib.sha256(raw).hexdigest()[:_DIGEST] + suffix
+    space = MOST_KEY_BYTES - len(prefix.encode())
+    shown = raw.decode(errors="replace").replace("\0", "\ufffd").encode()[: max(0, space - len(label))]
+    return prefix + shown.decode(errors="ignore") + label[:space]

@@ -1,0 +1,276 @@
+"""A folder of an object store as a source: each object is a document, whose key is its name below the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from posixpath import basename
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import obstore
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from pydantic import Field, ValidationError
+
+from shared.buckets.connection import Bucket, is_missing, is_refusal, open_bucket, reason_of
+from shared.domain.errors import Misconfigured
+from shared.sources.addresses import Address
+from shared.sources.files import COMPONENT, FileSource, OpenFile, not_found, too_large, unavailable
+from shared.sources.keys import problem_of, stand_in
+from shared.sources.options import FileOptions, Options
+from shared.sources.source import Entry, Item
+
+K = TypeVar("K", bound="_Secret")
+
+_PAGE = 1_000  # keys of a list request
+_PIECE_BYTES = 8 << 20
+_MODIFIED = "modified:"  # start of a version without an entity tag
+_OUT_OF_ORDER = (
+    "The store lists {key} after {last}: it does not list names in the order of their bytes, or two names differ only"
+    " in slashes."
+)
+
+
+class BucketOptions(Options):
+    """Location of a bucket."""
+
+    region: str | None = Field(
+        None, pattern=r"^[a-z0-9-]{1,40}$", description="region of a public bucket in S3; default: us-east-1"
+    )
+
+
+class ObjectOptions(FileOptions, BucketOptions):
+    """Selection of objects, and the location of their bucket."""
+
+
+class _Secret(Options):
+    ambient: bool = Field(default=False, description="whether the credentials of foreask's own processes are used")
+
+
+class S3Secret(_Secret):
+    """Access to S3 or a compatible server."""
+
+    endpoint: str | None = Field(None, pattern="^https?://", description="URL of the server; default: Amazon's")
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+
+
+class GoogleSecret(_Secret):
+    """Access to Google Cloud Storage."""
+
+    service_account_key: str | None = Field(None, description="content of the service account's JSON file")
+
+
+class AzureSecret(_Secret):
+    """Access to Azure Blob Storage."""
+
+    account: str | None = Field(None, description="name of the storage account")
+    endpoint: str | None = Field(None, pattern="^https?://", description="URL of the server; default: Azure's")
+    account_key: str | None = None
+    sas_token: str | None = None
+
+
+class ObjectSource(FileSource):
+    """The objects below a prefix of a bucket.
+
+    Args:
+        bucket: the bucket with the prefix.
+        options: selection of its objects.
+    """
+
+    def __init__(self, bucket: Bucket, options: FileOptions) -> None:
+        self._bucket = bucket
+        self._options = options
+
+    async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
+        last = after
+        with _converted():
+            async for page in obstore.list(self._bucket, offset=after or None, chunk_size=_PAGE):
+                for found in page:
+                    key = found["path"]
+                    # obstore ignores slashes at the end of an offset, so the first page can start earlier
+                    if key <= after or (found["size"] == 0 and await self._is_marker(key, last)):
+                        continue
+                    if key <= last:
+                        raise _misconfigured(_OUT_OF_ORDER.format(key=key, last=last))
+                    last = key
+                    if self._options.selects(key):
+                        yield _entry(found)
+
+    async def find(self, key: str) -> Entry | None:
+        if problem_of(key) or not self._options.selects(key):
+            return None
+        with _converted():
+            try:
+                return _entry(await obstore.head_async(self._bucket, key) | {"path": key})
+            except ValueError:  # no object can have this name
+                return None
+            except FileNotFoundError:
+                await self._require_bucket()
+                return None
+
+    async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
+        with _converted():
+            found = await self._get(entry)
+            if found.meta["size"] > max_bytes:
+                raise too_large(found.meta["size"], max_bytes)
+            content = bytes(await found.bytes_async())
+        return Item(content, _version(found.meta), filename=basename(entry.key))
+
+    @asynccontextmanager
+    async def opened(self, entry: Entry) -> AsyncIterator[OpenFile]:
+        with tempfile.TemporaryFile(prefix="foreask-source-") as file:
+            with _converted():
+                found = await self._get(entry)
+                async for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+                    await asyncio.to_thread(file.write, piece)
+            file.seek(0)
+            yield OpenFile(file, _version(found.meta))
+
+    async def _get(self, entry: Entry) -> obstore.GetResult:
+        """Request the listed version of an object, or the current one if the object has changed."""
+        tag = None if entry.version.startswith(_MODIFIED) else f'"{entry.version}"'
+        try:
+            try:
+                return await obstore.get_async(self._bucket, entry.key, options={"if_match": tag} if tag else None)
+            except PreconditionError:
+                return await obstore.get_async(self._bucket, entry.key)
+        except (FileNotFoundError, ValueError):
+            await self._require_bucket()
+            raise not_found(entry.key) from None
+
+    async def _is_marker(self, key: str, last: str) -> bool:
+        """Return whether an empty object marks a folder: its name ends with a slash, which obstore removes.
+
+        Args:
+            key: its name without the slash.
+            last: name of the object before it in the listing.
+        """
+        if key <= last:
+            return True
+        try:
+            await obstore.head_async(self._bucket, key)
+        except FileNotFoundError:
+            return True
+        return False
+
+    async def _require_bucket(self) -> None:
+        """Check that a missing object is not a missing bucket."""
+        async for _ in obstore.list(self._bucket, chunk_size=1):
+            return
+
+
+def open_objects(address: Address, options: ObjectOptions, secret: Mapping[str, str]) -> ObjectSource:
+    """Return the source at an address; nothing is read yet.
+
+    Without a secret, requests are not signed. The variables of foreask's own store, such as `AWS_ACCESS_KEY_ID`, are
+    used only if the secret says so: a tenant's source must not read with the operator's rights.
+
+    Args:
+        address: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+        options: options of the source.
+        secret: fields of `S3Secret`, `GoogleSecret` or `AzureSecret`.
+
+    Raises:
+        Misconfigured: the secret cannot be used.
+    """
+    configure = {"s3": _s3, "gs": _google, "az": _azure}[address.scheme]
+    url = f"{address.scheme}://{address.host}/{quote(address.path)}"
+    try:
+        return ObjectSource(open_bucket(url, **configure(secret, options)), options)
+    except ValueError as error:
+        raise _misconfigured(f"The secret cannot be used: {error}.") from None
+
+
+def _s3(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
+    given = _read(S3Secret, secret)
+    if given.ambient:
+        return {"options": _set(aws_region=given.region or options.region, aws_endpoint_url=given.endpoint)}
+    region = given.region or options.region or "us-east-1"
+    fixed = {"aws_region": region, "aws_endpoint_url": given.endpoint or f"https://s3.{region}.amazonaws.com"}
+    if given.access_key_id is None or given.secret_access_key is None:
+        return {"options": fixed | {"aws_skip_signature": "true"}}
+    # A provider of credentials, because obstore would add the variable AWS_SESSION_TOKEN to a key without a token.
+    credentials = {
+        "access_key_id": given.access_key_id,
+        "secret_access_key": given.secret_access_key,
+        "token": given.session_token,
+        "expires_at": None,
+    }
+    return {"options": fixed, "credentials": lambda: credentials}
+
+
+def _google(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
+    del options
+    given = _read(GoogleSecret, secret)
+    if given.ambient:
+        return {"options": {}}
+    key = given.service_account_key
+    return {"options": {"google_skip_signature": "true"} if key is None else {"google_service_account_key": key}}
+
+
+def _azure(secret: Mapping[str, str], options: ObjectOptions) -> dict[str, Any]:
+    del options
+    given = _read(AzureSecret, secret)
+    if given.account is None:
+        raise _misconfigured("A source in Azure needs a secret with the storage account: account.")
+    named = _set(azure_storage_account_name=given.account, azure_storage_endpoint=given.endpoint)
+    keys = _set(azure_storage_account_key=given.account_key, azure_storage_sas_token=given.sas_token)
+    return {"options": named | (keys or ({} if given.ambient else {"azure_skip_signature": "true"}))}
+
+
+def _set(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _read(kind: type[K], secret: Mapping[str, str]) -> K:
+    try:
+        return kind.model_validate(dict(secret))
+    except ValidationError as error:
+        names = ", ".join(str(problem["loc"][0]) for problem in error.errors(include_input=False))
+        fields = ", ".join(kind.model_fields)
+        raise _misconfigured(f"The secret has invalid fields: {names}. Its fields are {fields}.") from None
+
+
+def _entry(found: Any) -> Entry:
+    key = found["path"]
+    if problem := problem_of(key):
+        return Entry(stand_in(key), "", refused=problem)
+    return Entry(key, _version(found), found["size"], None if found["size"] else "It is empty.")
+
+
+def _version(found: Any) -> str:
+    """Return the entity tag; without one, the generation or the time with the size.
+
+    Quotation marks are removed, because some stores write them in replies but not in listings; the time has whole
+    seconds, because replies have no more.
+    """
+    if found["e_tag"]:
+        return str(found["e_tag"]).removeprefix("W/").strip('"')
+    return f"{_MODIFIED}{found['version'] or int(found['last_modified'].timestamp())}-{found['size']}"
+
+
+@contextmanager
+def _converted() -> Iterator[None]:
+    """Convert errors of the store."""
+    try:
+        yield
+    except InvalidPathError as error:
+        name = str(error).partition("\n")[0]
+        raise _misconfigured(
+            f"The bucket has an object whose name cannot be listed ({name}): rename it, or choose a folder without it."
+        ) from None
+    except (BaseError, OSError) as error:
+        if is_missing(error):
+            raise _misconfigured("The bucket does not exist.") from error
+        if is_refusal(error):
+            raise _misconfigured("The store refuses the credentials, or they may not list and read.") from error
+        raise unavailable(f"The bucket cannot be read: {reason_of(error)}.") from error
+
+
+def _misconfigured(problem: str) -> Misconfigured:
+    return Misconfigured(problem, component=COMPONENT)

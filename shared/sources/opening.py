@@ -1,0 +1,232 @@
+"""Kinds of sources: which addresses they have, how their options are checked, and how they are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from shared.domain.errors import InvalidInput, Misconfigured
+from shared.sources.addresses import BUCKETS, Address
+from shared.sources.files import COMPONENT, FileSource
+from shared.sources.folder import FolderSource
+from shared.sources.git.repositories import GitOptions, GitSource
+from shared.sources.objects import ObjectOptions, open_objects
+from shared.sources.options import FileOptions, Options, read_options
+from shared.sources.pages import source as pages
+from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, PageOptions, SitemapOptions
+from shared.sources.pages.source import Web
+from shared.sources.postgres.options import PostgresOptions
+from shared.sources.postgres.rows import PostgresSource
+from shared.sources.roots import Roots, without_links
+from shared.sources.rows import RowOptions, RowSource, is_table
+from shared.sources.source import Source
+
+P = TypeVar("P", bound=Options)
+W = TypeVar("W", bound=PageOptions)
+
+_URI = "uri"  # field of every secret: the addresses for which it may be used
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Means to read a source, apart from its address.
+
+    Args:
+        secret: fields of its secret.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
+    """
+
+    secret: Mapping[str, str]
+    web: Callable[[], Web] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[P]):
+    """A kind of source.
+
+    Args:
+        schemes: schemes of its addresses.
+        options: model of its options.
+        open: opens a source of an address; nothing is read yet.
+        claims: whether it opens an address with one of its schemes.
+        is_usual: whether an address that it claims usually has this kind, if its owner names none.
+        resolve: returns the address that is checked and opened.
+    """
+
+    schemes: tuple[str, ...]
+    options: type[P]
+    open: Callable[[Address, P, Access], Source]
+    claims: Callable[[Address], bool] = lambda _: True
+    is_usual: Callable[[Address], bool] = lambda _: True
+    resolve: Callable[[Address], Address] = without_links
+
+
+def _open_folder(address: Address, options: FileOptions, access: Access) -> FileSource:
+    del access
+    return FolderSource(Path("/", *address.segments), options)
+
+
+def _open_objects(address: Address, options: ObjectOptions, access: Access) -> FileSource:
+    return open_objects(address, options, access.secret)
+
+
+def _open_rows(address: Address, options: RowOptions, access: Access) -> Source:
+    folder, name = _table_of(address)
+    single = None if "*" in name else name
+    include = () if single else (name,)
+    selection = ObjectOptions(include=include, exclude=options.exclude, hidden=True, region=options.region)
+    open_files = _open_folder if folder.scheme == "file" else _open_objects
+    return RowSource(open_files(folder, selection, access), options, single)
+
+
+def _open_repository(address: Address, options: GitOptions, access: Access) -> Source:
+    return GitSource(address.uri, options, access.secret)
+
+
+def _open_database(address: Address, options: PostgresOptions, access: Access) -> Source:
+    return PostgresSource(address.uri, options, access.secret)
+
+
+def _pages(options: type[W], open_pages: Callable[[str, W, Web], Source], *endings: str) -> Kind[W]:
+    """Return a kind of pages, which an address usually has if its path ends like this."""
+
+    def open_source_of_pages(address: Address, options: W, access: Access) -> Source:
+        if access.web is None:
+            raise Misconfigured("Only parse workers read pages.", component=COMPONENT)
+        return open_pages(address.uri, options, access.web())
+
+    return Kind(
+        ("https", "http"),
+        options,
+        open_source_of_pages,
+        is_usual=lambda address: address.path.lower().endswith(endings or ("",)),
+    )
+
+
+def _table_of(address: Address) -> tuple[Address, str]:
+    """Return the folder of an address of tables, and the name or pattern below it."""
+    patterns = [index for index, segment in enumerate(address.segments) if "*" in segment]
+    start = patterns[0] if patterns else len(address.segments) - 1
+    folder, name = address.segments[:start], "/".join(address.segments[start:])
+    uri = f"{address.scheme}://{address.host}/{quote('/'.join(folder))}"
+    return Address(uri, address.scheme, address.host, folder), name
+
+
+def _resolve_table(address: Address) -> Address:
+    """Return the address without links in its folder. A table keeps its name, whose ending shows its format."""
+    folder, name = _table_of(address)
+    return replace(address, segments=(*without_links(folder).segments, *name.split("/")))
+
+
+def _is_table(address: Address) -> bool:
+    return bool(address.segments) and is_table(address.segments[-1])
+
+
+def _is_folder(address: Address) -> bool:
+    return not any("*" in segment for segment in address.segments)
+
+
+# An address whose owner names no kind has the first kind that claims it and is usual for it.
+KINDS: Mapping[str, Kind[Any]] = {
+    "rows": Kind(("file", *BUCKETS), RowOptions, _open_rows, _is_table, resolve=_resolve_table),
+    "folder": Kind(("file",), FileOptions, _open_folder, _is_folder),
+    "objects": Kind(BUCKETS, ObjectOptions, _open_objects, _is_folder),
+    "git": Kind(("git+https", "git+http"), GitOptions, _open_repository),
+    "postgresql": Kind(("postgresql",), PostgresOptions, _open_database),
+    "sitemap": _pages(SitemapOptions, pages.open_sitemap, "sitemap.xml", "sitemap.xml.gz", "sitemap_index.xml"),
+    "rss": _pages(FeedOptions, pages.open_feed, ".rss", ".atom", "feed.xml", "rss.xml", "atom.xml"),
+    "list": _pages(ListOptions, pages.open_list, ".txt"),
+    "crawl": _pages(CrawlOptions, pages.open_crawl),
+}
+
+
+def kind_of(uri: str) -> str:
+    """Return the name of the kind of source that an address has.
+
+    Raises:
+        InvalidInput: the address is malformed, or no kind has its scheme.
+    """
+    address = Address.parse(uri)
+    for name, kind in KINDS.items():
+        if address.scheme in kind.schemes and kind.claims(address) and kind.is_usual(address):
+            return name
+    schemes = dict.fromkeys(scheme for kind in KINDS.values() for scheme in kind.schemes)
+    if address.scheme in schemes:
+        sentence = (
+            "A pattern is possible at the end of an address of tables only: use the option include=*.md for files."
+        )
+        raise InvalidInput(sentence, field="uri")
+    sentence = f"A source cannot have the scheme {address.scheme}: the schemes are {', '.join(schemes)}."
+    raise InvalidInput(sentence, field="uri")
+
+
+def check(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> None:
+    """Check the definition of a source, without reading it.
+
+    Raises:
+        InvalidInput: the address is malformed or not allowed, or an option cannot be used; `field` names the part.
+    """
+    _checked(kind, uri, options, roots)
+
+
+def open_source(
+    kind: str,
+    uri: str,
+    options: Mapping[str, Any],
+    *,
+    roots: Roots,
+    secret: Mapping[str, str] | None = None,
+    web: Callable[[], Web] | None = None,
+) -> Source:
+    """Open a source; nothing is read yet.
+
+    Args:
+        kind: its kind, a name in `KINDS`.
+        uri: its address.
+        options: its options.
+        roots: allowed addresses of its tenant, which are checked again because the operator may have removed one.
+        secret: fields of its secret; None if it has none.
+        web: returns the dependencies of sources of pages; None if the process reads no pages.
+
+    Raises:
+        Misconfigured: `check` refuses it now, or the secret cannot be used.
+    """
+    try:
+        address, read = _checked(kind, uri, options, roots)
+        source: Source = KINDS[kind].open(address, read, Access(_fields_of(secret, address), web))
+    except InvalidInput as error:
+        raise Misconfigured(error.message, component=COMPONENT) from error
+    return source
+
+
+def _checked(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> tuple[Address, Options]:
+    if kind not in KINDS:
+        raise InvalidInput(f"There is no kind {kind}; the kinds are {', '.join(KINDS)}.", field="kind")
+    address = Address.parse(uri)
+    if address.scheme not in KINDS[kind].schemes or not KINDS[kind].claims(address):
+        raise InvalidInput(f"A source of the kind {kind} cannot have this address.", field="uri")
+    address = KINDS[kind].resolve(address)
+    roots.require(address)
+    return address, read_options(KINDS[kind].options, options)
+
+
+def _fields_of(secret: Mapping[str, str] | None, address: Address) -> dict[str, str]:
+    """Return the fields of a secret without its address.
+
+    A secret names the addresses for which it may be used, because tenants name secrets in their sources: without the
+    address, a tenant could read with the credentials of another one.
+
+    Raises:
+        Misconfigured: the secret may not be used for this address.
+    """
+    if secret is None:
+        return {}
+    if _URI not in secret:
+        problem = f'The secret needs the field {_URI}, such as "{_URI}": "s3://bucket/", for its addresses.'
+        raise Misconfigured(problem, component=COMPONENT)
+    if not address.is_below(Address.parse(secret[_URI])):
+        raise Misconfigured(f"The secret may not be used for {address.uri}.", component=COMPONENT)
+    return {name: value for name, value in secret.items() if name != _URI}

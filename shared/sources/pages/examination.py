@@ -1,0 +1,192 @@
+"""One page: requested and read by itself, before it is compared with others."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from posixpath import basename
+from urllib.parse import unquote
+
+from shared.domain.errors import Unreadable
+from shared.sources.pages.crawl_state import Visit
+from shared.sources.pages.extraction import Extractor, PageText
+from shared.sources.pages.memory import Note, Outcome
+from shared.sources.pages.reading.addresses import digest_of, path_of
+from shared.sources.pages.reading.facts import PageFacts, facts_of, rules_of_header
+from shared.sources.pages.soft_errors import SoftErrors
+from shared.sources.pages.texts import Texts
+from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Reply, Visitor
+
+HTML = ("text/html", "application/xhtml+xml")
+MARKDOWN = "text/markdown"
+_OK, _NOT_MODIFIED, _REDIRECTS = 200, 304, range(300, 400)
+_GONE = (404, 410)
+_SERVER_ERRORS = (429, *range(500, 600))
+_DOCUMENTS = (
+    *HTML,
+    "application/pdf",
+    "application/rtf",
+    "application/epub+zip",
+    "application/msword",
+    "application/vnd.ms-excel",
+    "application/vnd.ms-powerpoint",
+    "text/plain",
+    "text/markdown",
+    "text/x-markdown",
+    "text/csv",
+    "text/x-rst",
+    "text/rtf",
+)
+_STILL_UNREADABLE = "The page could not be read, and has not changed since."
+_NAMED = (".pdf", ".docx", ".xlsx", ".pptx", ".odt", ".ods", ".epub", ".rtf", ".doc", ".xls", ".ppt", ".md", ".txt")
+_FAMILIES = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
+
+
+class Examiner:
+    """Examines pages.
+
+    Args:
+        visitor: sends requests.
+        extractor: reads texts.
+        texts: folder of files for the extractor.
+    """
+
+    def __init__(self, visitor: Visitor, extractor: Extractor, texts: Texts) -> None:
+        self._visitor = visitor
+        self._extractor = extractor
+        self._texts = texts
+        self._soft_errors = SoftErrors(self._text_at)
+
+    async def examine(self, address: str, note: Note | None) -> Visit:
+        """Visit a page, and return the result.
+
+        Args:
+            address: address of the page.
+            note: note of its last visit; None: it is downloaded in any case.
+
+        Raises:
+            Unavailable: robots.txt cannot be read.
+            Transient: its text cannot be read now.
+        """
+        if not self._visitor.permits(address):
+            return refusal(NOT_PERMITTED, note)
+        if not await self._visitor.allows(address):
+            return Visit(Outcome.FORBIDDEN)
+        try:
+            reply = await self._visitor.get(
+                address, note.conditions if note else {}, wants=partial(_is_wanted, address)
+            )
+        except PageError as error:
+            return refusal(str(error), note, fault=error.fault == "server")
+        if reply.status == _NOT_MODIFIED and note:
+            reason = _STILL_UNREADABLE if note.outcome is Outcome.REFUSED else None
+            return Visit(note.outcome, reason, text_hash=note.text_hash, note=note, unchanged=True)
+        return await self._visit_of(address, reply, note)
+
+    async def _visit_of(self, address: str, reply: Reply, note: Note | None) -> Visit:
+        if reply.status in _REDIRECTS:
+            return _redirected(address, reply, note)
+        if reply.status in _GONE:
+            return Visit(Outcome.MISSING, note=Note(Outcome.MISSING))
+        if reply.status != _OK:
+            fault = reply.status in _SERVER_ERRORS
+            return refusal(f"The server answers with status {reply.status}.", note, fault=fault)
+        if not reply.wanted:
+            return Visit(Outcome.UNSUPPORTED, _unsupported(reply), note=Note(Outcome.UNSUPPORTED))
+        return await self._read(address, reply, note)
+
+    async def _read(self, address: str, reply: Reply, note: Note | None) -> Visit:
+        facts = _facts(address, reply)
+        other = facts.canonical if facts.canonical != address else None
+        found = Visit(Outcome.HIDDEN, note=_note(Outcome.HIDDEN, reply), links=facts.links)
+        if not facts.rules.index:
+            return found
+        try:
+            page = await self._extract(address, reply)
+        except Unreadable as error:
+            kept = _note(Outcome.REFUSED, reply, note.text_hash if note else None)
+            return refusal(f"The page cannot be read: {error.message}.", kept, links=facts.links)
+        if await self._soft_errors.contains(address, page.text):
+            return Visit(Outcome.MISSING, note=_note(Outcome.MISSING, reply))
+        text_hash = hash_of(page.text)
+        is_html = page.media_type in HTML
+        return Visit(
+            Outcome.LISTED,
+            note=_note(Outcome.LISTED, reply, text_hash, other),
+            text_hash=text_hash,
+            content=page.text.encode() if is_html else reply.body,
+            media_type=MARKDOWN if is_html else reply.headers.get("content-type") or page.media_type,
+            title=page.title,
+            links=facts.links,
+            target=other,
+        )
+
+    async def _extract(self, address: str, reply: Reply) -> PageText:
+        media_type = reply.headers.get("content-type")
+        with self._texts.scratch(reply.body) as path:
+            return await self._extractor(path, filename=filename_of(address), media_type=media_type)
+
+    async def _text_at(self, address: str) -> str | None:
+        """Return the text that a server sends for an address, if it sends one."""
+        if not self._visitor.permits(address) or not await self._visitor.allows(address):
+            return None
+        try:
+            reply = await self._visitor.get(address, wants=partial(_is_wanted, address))
+            return (await self._extract(address, reply)).text if reply.wanted else None
+        except (PageError, Unreadable):
+            return None
+
+
+def refusal(reason: str, note: Note | None, *, links: tuple[str, ...] = (), fault: bool = False) -> Visit:
+    """Return the visit of a page that cannot be read now. It keeps its text and, unless they were read, its links."""
+    text_hash = note.text_hash if note else None
+    return Visit(Outcome.REFUSED, reason, note, text_hash, links=links, unchanged=not links, fault=fault)
+
+
+def hash_of(text: str) -> str:
+    """Return the hash of a text; white space does not matter."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:32]
+
+
+def filename_of(address: str) -> str | None:
+    """Return the last segment of an address's path, which may show the format."""
+    return unquote(basename(path_of(address).partition("?")[0])) or None
+
+
+def _redirected(address: str, reply: Reply, note: Note | None) -> Visit:
+    target = reply.redirect_from(address)
+    if target is None:
+        return refusal(f"The server answers with status {reply.status}, without a usable address.", note)
+    return Visit(Outcome.MOVED, note=Note(Outcome.MOVED), target=target)
+
+
+def _facts(address: str, reply: Reply) -> PageFacts:
+    if _media_type(reply) in HTML:
+        return facts_of(reply.body, address, reply.headers)
+    return PageFacts(rules=rules_of_header(reply.headers))
+
+
+def _note(outcome: Outcome, reply: Reply, text_hash: str | None = None, canonical: str | None = None) -> Note:
+    return Note(
+        outcome,
+        text_hash,
+        etag=reply.headers.get("etag"),
+        modified=reply.headers.get("last-modified"),
+        canonical=digest_of(canonical) if canonical else None,
+    )
+
+
+def _media_type(reply: Reply) -> str:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _is_wanted(address: str, reply: Reply) -> bool:
+    """Return whether a reply is a document; if its type says nothing, the name decides."""
+    media_type = _media_type(reply)
+    if media_type in ("", "application/octet-stream", "binary/octet-stream"):
+        return address.partition("?")[0].lower().endswith(_NAMED)
+    return media_type in _DOCUMENTS or media_type.startswith(_FAMILIES)
+
+
+def _unsupported(reply: Reply) -> str:
+    return f"Pages of the type {_media_type(reply)[:100] or 'unknown'} are not read."

@@ -1,0 +1,190 @@
+"""Plans: the addresses with which a run starts, and the addresses to which it may lead."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.sources.files import COMPONENT
+from shared.sources.pages.bodies import BadBody, BodyTooLarge, is_packed, unpacked
+from shared.sources.pages.options import CrawlOptions, PageOptions
+from shared.sources.pages.reading import lists
+from shared.sources.pages.reading.addresses import is_trap, normal, origin_of, path_of
+from shared.sources.pages.visitor import NOT_PERMITTED, PageError, Visitor
+
+T = TypeVar("T")
+
+_MOST_BYTES = 50 * 1024 * 1024  # of a sitemap, by its protocol
+_MOST_SITEMAPS = 50_000  # of an index, by its protocol
+_MOST_REDIRECTS = 5
+_OK = 200
+_NEVER = 1 << 30
+
+
+class Plan(ABC):
+    """A plan.
+
+    Args:
+        start: normal address of the list, sitemap, feed or first page.
+        options: selection of pages.
+    """
+
+    depth = 0
+    same_pattern = _NEVER
+    keeps_known = False
+    """Whether pages of earlier runs are visited, too."""
+
+    starts_with_page = False
+    """Whether the first address is a page, without which nothing can be listed."""
+
+    reports_unsupported = True
+    """Whether a page of an unsupported type is refused; a crawl ignores it, because links lead to pictures, too."""
+
+    def __init__(self, start: str, options: PageOptions) -> None:
+        self.start = start
+        self.options = options
+
+    @abstractmethod
+    def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        """Yield the first normal addresses.
+
+        Raises:
+            Unavailable: they cannot be read now.
+            Misconfigured: they cannot be read until the source is changed.
+        """
+
+    def place(self, address: str) -> str | None:
+        """Return the address under which a page is visited; None if the source does not contain it."""
+        return address if self.options.selects(address) else None
+
+
+class ListPlan(Plan):
+    """Pages of a list; they may be on any host."""
+
+    async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        content, base = await read_file(visitor, self.start)
+        for address in _parsed(self.start, lambda: list(lists.read_list(content, base))):
+            yield address
+
+
+class FeedPlan(Plan):
+    """Pages of the entries of a feed; they may be on any host. Entries that the feed no longer has are visited, too."""
+
+    keeps_known = True
+
+    async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        content, base = await read_file(visitor, self.start)
+        for address in _parsed(self.start, lambda: lists.read_feed(content, base)):
+            yield address
+
+
+class SitemapPlan(Plan):
+    """Pages of a sitemap, on the sitemap's host. Of a site's address, robots.txt names the sitemaps."""
+
+    def place(self, address: str) -> str | None:
+        return super().place(address) if _host(address) == _host(self.start) else None
+
+    async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        waiting, seen = await self._first(visitor), set[str]()
+        while waiting:
+            address = waiting.pop()
+            if address in seen:
+                continue
+            seen.add(address)
+            content, base = await read_file(visitor, address)
+            sitemap = _parsed(address, lambda: lists.read_sitemap(content, base))  # noqa: B023 - called at once
+            waiting += [found for found in sitemap.sitemaps if _host(found) == _host(self.start)]
+            if len(seen) + len(waiting) > _MOST_SITEMAPS:
+                raise _misconfigured(f"{self.start} has more than {_MOST_SITEMAPS:,} sitemaps: use one of them.")
+            for page in sitemap.pages:
+                yield page
+
+    async def _first(self, visitor: Visitor) -> list[str]:
+        if path_of(self.start) != "/":
+            return [self.start]
+        named = [address for address in await visitor.sitemaps(self.start) if _host(address) == _host(self.start)]
+        return named or [f"{origin_of(self.start)}/sitemap.xml"]
+
+
+class CrawlPlan(Plan):
+    """Pages of one host to which links lead from the first one."""
+
+    starts_with_page = True
+    reports_unsupported = False
+
+    def __init__(self, start: str, options: CrawlOptions) -> None:
+        super().__init__(start, options)
+        self.depth = options.depth
+        self.same_pattern = options.same_pattern
+        self._prefix = options.prefix or path_of(start).partition("?")[0].rpartition("/")[0] + "/"
+        if not path_of(start).startswith(self._prefix):
+            raise InvalidInput(f"The start is not below the prefix {self._prefix}: change one of them.", field="prefix")
+
+    async def seeds(self, visitor: Visitor) -> AsyncIterator[str]:
+        if not await visitor.allows(self.start):
+            raise _misconfigured(f"robots.txt of the host forbids reading {self.start}.")
+        yield self.start
+
+    def place(self, address: str) -> str | None:
+        if _host(address) != _host(self.start):
+            return None
+        address = origin_of(self.start) + path_of(address)  # http:// and https:// are one site
+        if not path_of(address).startswith(self._prefix) or is_trap(address):
+            return None
+        return address if address == self.start else super().place(address)
+
+
+async def read_file(visitor: Visitor, address: str) -> tuple[bytes, str]:
+    """Return the content of a list, sitemap or feed, and the address to which its redirects led.
+
+    Raises:
+        Unavailable: it cannot be read now; an unread list would look like deletions.
+        Misconfigured: robots.txt forbids reading it.
+    """
+    for _ in range(_MOST_REDIRECTS):
+        if not visitor.permits(address):
+            raise _misconfigured(f"{address} cannot be read: {NOT_PERMITTED}")
+        if not await visitor.allows(address):
+            raise _misconfigured(f"robots.txt of the host forbids reading {address}.")
+        try:
+            reply = await visitor.get(address, max_bytes=_MOST_BYTES)
+            if reply.status == _OK:
+                return (unpacked(reply.body, _MOST_BYTES) if is_packed(reply.body) else reply.body), address
+        except PageError as error:
+            kind = Unavailable if error.fault == "server" else Misconfigured
+            raise kind(f"{address} cannot be read: {error}", component=COMPONENT) from error
+        except (BadBody, BodyTooLarge) as error:
+            raise _misconfigured(f"{address} cannot be unpacked, or has more than {_MOST_BYTES:,} bytes.") from error
+        if (target := reply.redirect_from(address)) is None:
+            raise Unavailable(f"{address} answers with status {reply.status}.", component=COMPONENT)
+        address = target
+    raise _misconfigured(f"{address} is reached only after more than {_MOST_REDIRECTS} redirects.")
+
+
+def start_of(uri: str) -> str:
+    """Return the normal form of a source's address.
+
+    Raises:
+        InvalidInput: a page cannot have this address.
+    """
+    address = normal(uri)
+    if address is None:
+        raise InvalidInput("The address must have the form https://example.org/docs/, without a password.", field="uri")
+    return address
+
+
+def _parsed(address: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except lists.BadList as error:
+        raise _misconfigured(f"{address} cannot be used: {error}.") from error
+
+
+def _host(address: str) -> str:
+    return origin_of(address).partition("://")[2]
+
+
+def _misconfigured(message: str) -> Misconfigured:
+    return Misconfigured(message, component=COMPONENT)

@@ -1,0 +1,161 @@
+"""Pages of the web as a source: a document's key is the address of its page, its version the hash of its text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+
+from shared.domain.errors import ForeaskError, NotFound, TooLarge, Unavailable, Unreadable
+from shared.sources.files import COMPONENT
+from shared.sources.pages.crawl import Crawl
+from shared.sources.pages.crawl_state import CrawlState, Visit
+from shared.sources.pages.examination import MARKDOWN, Examiner, filename_of
+from shared.sources.pages.extraction import Extractor
+from shared.sources.pages.memory import Memory, NoMemory, Outcome
+from shared.sources.pages.options import CrawlOptions, FeedOptions, ListOptions, SitemapOptions
+from shared.sources.pages.plans import CrawlPlan, FeedPlan, ListPlan, Plan, SitemapPlan, start_of
+from shared.sources.pages.reading.addresses import normal
+from shared.sources.pages.texts import Texts
+from shared.sources.pages.visitor import Manners, Visitor
+from shared.sources.source import Entry, Item, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The dependencies of a source of pages.
+
+    Args:
+        extractor: reads texts in a confined process.
+        memory: notes of the source.
+        manners: behaviour towards servers.
+        permits: whether the operator allows an address for the tenant. A list may name any host, and a redirect, too.
+    """
+
+    extractor: Extractor
+    memory: Memory = field(default_factory=NoMemory)
+    manners: Manners = field(default_factory=Manners)
+    permits: Callable[[str], bool] = lambda _: True
+
+
+class PageSource(Source):
+    """Pages of the web.
+
+    The first listing makes a run, which takes a second or more per page: without the end of the run there is no order,
+    and no first page of each text. A later listing of the same object has the same run, and continues it if it has
+    failed. Pages that were downloaded during the run are fetched from a temporary folder.
+    """
+
+    def __init__(self, plan: Plan, web: Web) -> None:
+        self._plan = plan
+        self._web = web
+        self._texts = Texts()
+        self._state = CrawlState(self._texts.folder)
+        self._visitor = Visitor(web.manners, web.permits)
+        self._examiner = Examiner(self._visitor, web.extractor, self._texts)
+        self._loaded: asyncio.Task[None] | None = None
+        self._crawl = Crawl(plan, self._state, self._visitor, self._examiner, self._texts)
+        self._run: asyncio.Task[None] | None = None
+        self._found: dict[str, Visit] = {}
+
+    async def aclose(self) -> None:
+        tasks = [task for task in (self._loaded, self._run) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._visitor.aclose()
+        self._state.close()
+        self._texts.remove()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of pages by outcome, such as `duplicate`."""
+        return self._state.counts()
+
+    async def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
+        await self._load()
+        if self._run is None or _has_failed(self._run):
+            self._run = asyncio.create_task(self._crawl.run(self._web.memory))
+        await asyncio.shield(self._run)
+        for address, text_hash, size_bytes, reason in self._state.entries(after):
+            yield Entry(address, text_hash or "", size_bytes, refused=reason)
+
+    async def fetch(self, entry: Entry, *, max_bytes: int) -> Item:
+        item = self._downloaded(entry.key, entry.version) or await self._download(entry.key)
+        if len(item.content) > max_bytes:
+            raise TooLarge(f"The page has {len(item.content):,} bytes, more than the {max_bytes:,} allowed.")
+        return item
+
+    async def find(self, key: str) -> Entry | None:
+        address = normal(key)
+        if address != key or self._plan.place(key) != key:
+            return None
+        await self._load()
+        visit = await self._examiner.examine(key, self._state.known_note(key))
+        if visit.outcome is Outcome.REFUSED:
+            return Entry(key, visit.text_hash or "", refused=visit.reason)
+        if visit.outcome is not Outcome.LISTED or self._state.has_earlier(key, visit.text_hash or ""):
+            return None
+        self._found[key] = replace(visit, content=None)
+        if visit.content is not None and visit.text_hash:
+            self._texts.store(visit.text_hash, visit.content)
+        return Entry(key, visit.text_hash or "", visit.size_bytes)
+
+    async def _load(self) -> None:
+        """Load the notes, once."""
+        if self._loaded is None or _has_failed(self._loaded):
+            self._loaded = asyncio.create_task(self._state.load(self._web.memory))
+        await asyncio.shield(self._loaded)
+
+    def _downloaded(self, key: str, version: str) -> Item | None:
+        found = self._found.get(key)
+        document = (found.media_type, found.title) if found else self._state.document(key)
+        content = self._texts.read(version)
+        return None if content is None or document is None else _item(key, version, content, *document)
+
+    async def _download(self, key: str) -> Item:
+        visit = await self._examiner.examine(key, None)
+        if visit.content is not None and visit.text_hash:
+            return _item(key, visit.text_hash, visit.content, visit.media_type, visit.title)
+        raise _error(key, visit)
+
+
+def open_list(uri: str, options: ListOptions, web: Web) -> Source:
+    """Return the pages of a list at this address.
+
+    Raises:
+        InvalidInput: the address or an option is wrong.
+    """
+    return PageSource(ListPlan(start_of(uri), options), web)
+
+
+def open_sitemap(uri: str, options: SitemapOptions, web: Web) -> Source:
+    """Return the pages of a sitemap, or of the sitemaps of a site; raises as `open_list`."""
+    return PageSource(SitemapPlan(start_of(uri), options), web)
+
+
+def open_feed(uri: str, options: FeedOptions, web: Web) -> Source:
+    """Return the pages of a feed; raises as `open_list`."""
+    return PageSource(FeedPlan(start_of(uri), options), web)
+
+
+def open_crawl(uri: str, options: CrawlOptions, web: Web) -> Source:
+    """Return the pages to which links lead from this address; raises as `open_list`."""
+    return PageSource(CrawlPlan(start_of(uri), options), web)
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _item(key: str, version: str, content: bytes, media_type: str | None, title: str | None) -> Item:
+    filename = None if media_type == MARKDOWN else filename_of(key)
+    return Item(content, version, filename, title, media_type, metadata={"url": key})
+
+
+def _error(key: str, visit: Visit) -> ForeaskError:
+    """Return the error of a page that has no document now."""
+    if visit.outcome is not Outcome.REFUSED:
+        return NotFound(f"{key} is not a page any more.")
+    reason = visit.reason or ""
+    return Unavailable(reason, component=COMPONENT) if visit.fault else Unreadable(reason)

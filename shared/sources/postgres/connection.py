@@ -1,0 +1,166 @@
+"""The connection to a database of rows. It needs the right SELECT only."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from shared.domain.errors import InvalidInput, Misconfigured, Unavailable
+from shared.sources.files import COMPONENT
+from shared.sources.postgres.options import DatabaseAddress, PostgresOptions, TlsMode
+
+_CONNECT_SECONDS = 10
+_SESSION = Path(__file__).with_name("session.sql").read_text(encoding="utf-8")
+_NO_TLS = "rejected SSL upgrade"  # words of asyncpg, whose error has no class of its own
+# Errors that every attempt would get, a class before its base. The sentences of the server are about names; a sentence
+# about values would quote a row.
+_PROBLEMS = (
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "The server {host} rejects the login of {user}: check the secret of the source.",
+    ),
+    (asyncpg.InvalidCatalogNameError, "The server {host} has no database {database}."),
+    (asyncpg.InsufficientPrivilegeError, "The user {user} needs the right SELECT: {sentence}."),
+    (
+        asyncpg.UndefinedTableError,
+        "In the database {database} {sentence}. The option schema names the schema of a table.",
+    ),
+    (asyncpg.ReadOnlySQLTransactionError, "The query must only read: {sentence}."),
+    (asyncpg.FeatureNotSupportedError, "The query must be a single SELECT: {sentence}."),
+    (asyncpg.SyntaxOrAccessError, "The database {database} rejects the statement: {sentence}."),
+    (asyncpg.DataError, "The database {database} cannot compute a value of a row: {kind}."),
+)
+_FIELDS = {"username", "password", "ca"}
+
+
+class DatabaseConnection:
+    """One connection to a database, which is opened by its first use and again after a loss.
+
+    A transaction sets its settings itself, and no statement is prepared for longer, so that poolers can be used.
+
+    Args:
+        uri: `postgresql://host:port/database`.
+        options: user, TLS and timeout.
+        secret: `password`, and optionally `username` and `ca`, the certificates of the authority as PEM.
+
+    Raises:
+        InvalidInput: the address or the secret cannot be used.
+    """
+
+    def __init__(self, uri: str, options: PostgresOptions, secret: Mapping[str, str]) -> None:
+        self._address = DatabaseAddress.parse(uri)
+        self._timeout_seconds = options.timeout_seconds
+        self._user, self._password = secret.get("username", options.user), secret.get("password", "")
+        if self._user is None or secret.keys() - _FIELDS:
+            raise InvalidInput(
+                "The secret of a table has the fields username and password, and optionally ca (certificates as PEM).",
+                field="secret",
+            )
+        self._tls = _tls(options.sslmode, secret.get("ca"))
+        self._connection: Any = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Any]:
+        """Start a transaction that cannot write. All its statements see the same state of the database.
+
+        Raises:
+            Misconfigured: the server refuses the login or a statement.
+            Unavailable: the server cannot be reached, or is too slow.
+        """
+        try:
+            with self._errors():
+                connection = await self._connected()
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    await connection.execute(_SESSION.format(timeout_milliseconds=self._timeout_seconds * 1_000))
+                    yield connection
+        except Unavailable:
+            await self.aclose()  # asyncpg may not have noticed the loss yet
+            raise
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()  # a clean end would wait for the server
+
+    async def _connected(self) -> Any:
+        if self._connection is None or self._connection.is_closed():
+            # Every argument is given, because asyncpg takes missing ones from PG* variables and files of the user.
+            self._connection = await asyncpg.connect(
+                host=self._address.host,
+                port=self._address.port,
+                database=self._address.database,
+                user=self._user,
+                password=self._password,
+                ssl=self._tls,
+                direct_tls=False,
+                target_session_attrs="any",
+                krbsrvname="postgres",
+                gsslib="gssapi",
+                server_settings={"application_name": "foreask"},
+                statement_cache_size=0,
+                timeout=_CONNECT_SECONDS,
+                command_timeout=self._timeout_seconds + _CONNECT_SECONDS,
+            )
+        return self._connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Convert the errors of asyncpg."""
+        try:
+            yield
+        except ssl.SSLCertVerificationError as error:
+            raise _wrong(
+                f"The certificate of {self._address.host} is not valid: {error.verify_message}. Add its authority to"
+                " the secret as ca, or set sslmode=require to encrypt without checking the server."
+            ) from error
+        except asyncpg.QueryCanceledError as error:
+            raise self._unavailable(
+                f"did not answer within {self._timeout_seconds} seconds: raise timeout_seconds, or add an index"
+            ) from error
+        except asyncpg.PostgresError as error:
+            if problem := self._problem(error):
+                raise _wrong(problem) from error
+            raise self._unavailable(f"cannot be read: {type(error).__name__}") from None
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
+            if _NO_TLS in str(error):
+                raise _wrong(
+                    f"The server {self._address.host} offers no TLS: set sslmode=disable if you trust its network."
+                ) from error
+            raise self._unavailable(f"cannot be reached: {type(error).__name__}") from error
+
+    def _problem(self, error: asyncpg.PostgresError) -> str | None:
+        """Return the problem that an operator must solve; None if another attempt may succeed."""
+        problem = next((problem for kind, problem in _PROBLEMS if isinstance(error, kind)), None)
+        return problem and problem.format(
+            host=self._address.host,
+            database=self._address.database,
+            user=self._user,
+            sentence=error.args[0],
+            kind=type(error).__name__,
+        )
+
+    def _unavailable(self, problem: str) -> Unavailable:
+        return Unavailable(f"The server {self._address.host} {problem}.", component=COMPONENT)
+
+
+def _wrong(message: str) -> Misconfigured:
+    return Misconfigured(message, component=COMPONENT)
+
+
+def _tls(mode: TlsMode, ca: str | None) -> ssl.SSLContext | bool:
+    """Return the settings of TLS; False: none. There is no mode that falls back to an unencrypted connection."""
+    if mode == "disable":
+        return False
+    try:
+        context = ssl.create_default_context(cadata=ca)
+    except (ssl.SSLError, ValueError):
+        raise InvalidInput("The field ca of the secret does not contain certificates as PEM.", field="secret") from None
+    context.check_hostname = mode == "verify-full"
+    if mode == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return context

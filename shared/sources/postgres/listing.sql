@@ -1,0 +1,9 @@
+-- The rows without an id, and then the rows whose ids follow $1, in the order of the bytes of their ids. The order of a
+-- collation depends on the database, and the order of "C" on its encoding.
+SELECT id, version, size_bytes
+FROM (
+    SELECT {id}::text AS id, {version} AS version, coalesce(octet_length({text}::text), 0) AS size_bytes
+    FROM {rows} AS source
+) AS entry
+WHERE id IS NULL OR id = '' OR convert_to(id, 'UTF8') > convert_to($1, 'UTF8')
+ORDER BY convert_to(id, 'UTF8') NULLS FIRST

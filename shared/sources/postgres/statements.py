@@ -1,0 +1,118 @@
+"""The statements that list and read the rows of a table or query.
+
+Only names that the database reported are used as identifiers, quoted; all values are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.domain.errors import Misconfigured
+from shared.sources.files import COMPONENT
+from shared.sources.postgres.options import PostgresOptions
+
+_LISTING = Path(__file__).with_name("listing.sql").read_text(encoding="utf-8")
+_ROW = Path(__file__).with_name("row.sql").read_text(encoding="utf-8")
+_NAMED = 30  # columns that an error names
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresStatements:
+    """The statements.
+
+    Args:
+        listing: takes the key after which it starts; returns `id`, `version` and `size_bytes`.
+        row: takes a key, the maximum size of the content, and the names of the metadata; returns `version`,
+            `size_bytes`, `content`, `title` and `metadata`.
+    """
+
+    listing: str
+    row: str
+
+
+async def statements_of(connection: Any, options: PostgresOptions) -> PostgresStatements:
+    """Return the statements for a table or query, whose columns the database reports.
+
+    Raises:
+        Misconfigured: a column does not exist, or the query is not a single SELECT.
+        asyncpg.PostgresError: the database rejects the table or query.
+    """
+    rows = _quoted_table(options) if options.query is None else await _query(connection, options.query)
+    described = (await connection.prepare(f"SELECT * FROM {rows} AS source LIMIT 0")).get_attributes()  # noqa: S608
+    types = {attribute.name: attribute.type for attribute in described}
+    _require_columns(options, types)
+    values = {
+        "rows": rows,
+        "id": _column(options.id),
+        "text": _column(options.text),
+        "title": f"{_column(options.title)}::text" if options.title else "NULL",
+        "metadata": ", ".join(f"${3 + i}::text, {_column(name)}" for i, name in enumerate(options.metadata)),
+        "is_same": _is_same(options.id, types[options.id]),
+        "version": _version(options),
+    }
+    return PostgresStatements(_LISTING.format(**values), _ROW.format(**values))
+
+
+async def _query(connection: Any, query: str) -> str:
+    """Return a query as a table, after the database has accepted it as one statement.
+
+    Raises:
+        Misconfigured: it returns no rows.
+        asyncpg.PostgresError: it is not a single statement.
+    """
+    statement = query.strip().rstrip(";")
+    if not (await connection.prepare(statement)).get_attributes():
+        raise _wrong("The query must be a SELECT.")
+    return f"(\n{statement}\n)"  # a comment at its end ends with its line
+
+
+def _require_columns(options: PostgresOptions, types: Mapping[str, Any]) -> None:
+    for column, option in options.columns().items():
+        if column not in types:
+            raise _wrong(
+                f"There is no column {column!r}, which the option {option} names. The columns are:"
+                f" {', '.join(list(types)[:_NAMED])}."
+            )
+    if types[options.text].name == "bytea":
+        raise _wrong(
+            f"The column {options.text!r} contains bytes, not text: decode it in a query, such as"
+            f" convert_from({options.text}, 'UTF8')."
+        )
+
+
+def _version(options: PostgresOptions) -> str:
+    """Return the expression of a row's version. Without a column it is a hash of all used ones."""
+    if options.version:
+        version = f"coalesce({_column(options.version)}::text, '')"
+    else:
+        used = ", ".join(map(_column, options.columns()))
+        version = f"encode(sha256(convert_to(ROW({used})::text, 'UTF8')), 'hex')"
+    return f"'{options.fingerprint()}-' || {version}"
+
+
+def _is_same(column: str, kind: Any) -> str:
+    """Return the condition that a column has the value whose text is $1."""
+    if kind.kind != "scalar":
+        return "TRUE"
+    return f"{_column(column)} = CAST($1::text AS {_quoted(kind.schema)}.{_quoted(kind.name)})"
+
+
+def _column(name: str) -> str:
+    return f"source.{_quoted(name)}"
+
+
+def _quoted_table(options: PostgresOptions) -> str:
+    assert options.table is not None
+    return f"{_quoted(options.schema_name)}.{_quoted(options.table)}"
+
+
+def _quoted(name: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _wrong(message: str) -> Misconfigured:
+    return Misconfigured(message, component=COMPONENT)

@@ -1,0 +1,285 @@
+"""Tables: files of JSON lines or Parquet whose rows are documents. A table may be larger than memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import orjson
+
+from shared.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+Json = dict[str, Any]
+
+JSON_LINES = (".jsonl", ".ndjson")
+LONGEST_LINE = 64 * 1024 * 1024  # the server rejects documents of this size anyway
+_FIRST_LINES = 100
+_BLOCK = 1024 * 1024
+_PARQUET_BATCH = 500
+_IDS = ("_id", "id", "external_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a document. None means the column with the usual name, if it exists.
+
+    Args:
+        id: column of the external id.
+        text: column of the text.
+        title: column of the title.
+        metadata: columns of the metadata.
+        questions: column of the ready-made questions, each row a list of texts or objects.
+    """
+
+    id: str | None = None
+    text: str | None = None
+    title: str | None = None
+    metadata: tuple[str, ...] = ()
+    questions: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that are read."""
+        given = (self.id, self.text, self.title, self.questions, *self.metadata)
+        return [name for name in dict.fromkeys(given) if name is not None]
+
+    def among(self, names: Sequence[str], where: str, hint: str) -> Columns:
+        """Return the columns of a table with these column names; missing columns get their usual names.
+
+        Args:
+            names: names of the table's columns.
+            where: name of the table, for the error message.
+            hint: sentence that says how columns are named, for the error message.
+
+        Raises:
+            InvalidInput: a column does not exist.
+        """
+        existing = set(names)
+        found = replace(
+            self,
+            id=self.id or next((name for name in _IDS if name in existing), None),
+            text=self.text or "text",
+            title=self.title or ("title" if "title" in existing else None),
+        )
+        missing = [name for name in found.names if name not in existing]
+        if missing and names:
+            message = f"{where} has no column {', '.join(missing)}; it has {', '.join(names)}. {hint}"
+            raise InvalidInput(message, field="columns")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: a document in the form of the API, or the reason why it is not valid.
+
+    Args:
+        number: its number, from 1; of JSON lines, the number of its line.
+        document: its document; None if it is not valid.
+        rejection: the reason, as a sentence; None if it is valid.
+        id: its id; None if it has no valid one.
+    """
+
+    number: int
+    document: Json | None = None
+    rejection: str | None = None
+    id: str | None = None
+
+
+class Truncated(InvalidInput):
+    """A file that is truncated; `rows` is the number of rows before the end."""
+
+    def __init__(self, name: str | Path, rows: int) -> None:
+        super().__init__(f"{name} is truncated after line {rows:,}. The lines before the end were uploaded.")
+        self.rows = rows
+
+
+def row_of_line(number: int, line: bytes | None, columns: Columns, name: str) -> Row:
+    """Return the row of a line.
+
+    Args:
+        number: number of the line.
+        line: the line; None if it is too long.
+        columns: columns of the table.
+        name: name of the table, from which a row without an id column gets its id.
+    """
+    if line is None:
+        return Row(number, rejection=f"It has more than {LONGEST_LINE:,} bytes.")
+    try:
+        values = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return Row(number, rejection=f"It is not JSON: {error}.")
+    if not isinstance(values, dict):
+        return Row(number, rejection="It is not a JSON object.")
+    return row_of(number, values, columns, name)
+
+
+def row_of(number: int, values: Mapping[str, Any], columns: Columns, name: str) -> Row:
+    """Return the row with these values, as `row_of_line`."""
+    key = None
+    try:
+        key = _id(values, columns.id) or f"{name}:{number}"
+        return Row(number, _document(key, values, columns), id=key)
+    except ValueError as error:
+        return Row(number, rejection=str(error), id=key)
+
+
+def names_in(file: BinaryIO) -> list[str]:
+    """Return the names in the first lines, which may have different names."""
+    names: dict[str, None] = {}
+    with suppress(Truncated):  # raised when its rows are read
+        for _, line in islice(lines_of(file, ""), _FIRST_LINES):
+            with suppress(orjson.JSONDecodeError):
+                values = orjson.loads(line or b"")
+                names |= dict.fromkeys(values) if isinstance(values, dict) else {}
+    return list(names)
+
+
+def lines_of(file: BinaryIO, name: str | Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line that is not empty, with its number, and None instead of a line that is too long.
+
+    Raises:
+        Truncated: a compressed file is truncated.
+    """
+    number = 0
+    while True:
+        try:
+            line = file.readline(LONGEST_LINE + 1)
+            whole = len(line) <= LONGEST_LINE
+            if not whole:
+                _skip_line(file, line)
+        except (EOFError, OSError, zlib.error):
+            raise Truncated(name, number) from None
+        if not line:
+            return
+        number += 1
+        if not whole:
+            yield number, None
+        elif line.strip():
+            yield number, line
+
+
+def unpacked(file: BinaryIO, suffix: str) -> BinaryIO:
+    """Return a reader of the bytes of a file that may be compressed.
+
+    Args:
+        file: the file, at its start.
+        suffix: last suffix of its name; `.gz` and `.zst` are compressed.
+
+    Raises:
+        ModuleNotFoundError: pyarrow, which reads `.zst`, is not installed.
+    """
+    if suffix == ".gz":
+        return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+    if suffix == ".zst":
+        from pyarrow import CompressedInputStream, PythonFile  # noqa: PLC0415 - an optional package
+
+        stream = CompressedInputStream(PythonFile(_Kept(file), mode="r"), "zstd")
+        return cast("BinaryIO", io.BufferedReader(stream, _BLOCK))
+    return file
+
+
+def open_parquet(file: Path | BinaryIO, name: str | Path) -> ParquetFile:
+    """Return a Parquet file.
+
+    Raises:
+        InvalidInput: it is not Parquet.
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415
+
+    try:
+        return ParquetFile(file)
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{name} cannot be read as Parquet: {error}", field="paths") from error
+
+
+def parquet_rows(file: ParquetFile, columns: Columns, name: str) -> Iterator[Row]:
+    """Yield the rows of a Parquet file, whose row groups are read one after another."""
+    number = 0
+    for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns.names):
+        for values in batch.to_pylist():
+            number += 1
+            yield row_of(number, values, columns, name)
+
+
+class _Kept(io.RawIOBase):
+    """Reads a file, and leaves it open when the reader is closed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def _skip_line(file: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = file.readline(_BLOCK)
+
+
+def _document(key: str, values: Mapping[str, Any], columns: Columns) -> Json:
+    """Return the document of a row.
+
+    Raises:
+        ValueError: the row is not a valid document; the message is the reason.
+    """
+    text = values.get(columns.text or "text")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"It has no text in the column {columns.text}.")
+    document: Json = {"external_id": key, "text": text}
+    title = values.get(columns.title) if columns.title else None
+    if isinstance(title, str) and title.strip():
+        document["title"] = title
+    metadata = {key: _plain(key, values[key]) for key in columns.metadata if values.get(key) is not None}
+    if metadata:
+        document["metadata"] = metadata
+    questions = values.get(columns.questions) if columns.questions else None
+    if questions is not None:
+        if not isinstance(questions, list):
+            raise ValueError(f"The column {columns.questions} does not contain a list of questions.")
+        document["questions"] = questions
+    return document
+
+
+def _id(values: Mapping[str, Any], column: str | None) -> str | None:
+    if column is None:
+        return None
+    value = values.get(column)
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"It has no name in the column {column}.")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as JSON."""
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        raise ValueError(f"The column {name} contains bytes, which JSON cannot represent.")  # noqa: TRY004 - the row is rejected
+    if isinstance(value, list):
+        return [_plain(name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(name, item) for key, item in value.items()}
+    return value

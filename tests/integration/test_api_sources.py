@@ -1,0 +1,568 @@
+"""Sources over HTTP: a folder is added, synced, approved, hinted and removed, and the scheduler starts its syncs."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+from structlog.testing import capture_logs
+
+from api.schemas.sources import HintReply, SourcePage, SourceView, SyncPage, SyncView, WithheldView
+from shared.domain.runs import RUNS_OF_PARSERS, RunKind
+from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.looking import Looking
+from shared.services.sources import SourceAccess
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.sources import make_older
+from tests.support.waiting import eventually
+from workers.scheduler import start_due_syncs
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with two documents."""
+    folder = tmp_path / "wiki"
+    folder.mkdir()
+    write(folder, "leave.md", "Employees get thirty days of leave.")
+    write(folder, "travel/expenses.md", "Expenses are paid within a week.")
+    return folder
+
+
+@pytest.fixture
+def allowed(settings, tmp_path):
+    """Return settings that allow folders of the test, and one bucket."""
+    return settings.model_copy(update={"source_roots": {"*": (f"file://{tmp_path}", "s3://corpus/handbook")}})
+
+
+@pytest.fixture
+async def client(services, allowed, provider):
+    async with calling(allowed, services) as client:
+        yield client
+
+
+class ParseWorker:
+    """Does all due syncs and looks, as a parse worker."""
+
+    def __init__(self, services, settings, web=None):
+        syncing = services.syncing_of(SourceAccess(settings, web).open)
+        self._services = services
+        self._syncing = replace(syncing, limits=replace(syncing.limits, timeout=timedelta(seconds=0.5)))
+
+    async def run(self):
+        looking = Looking(self._services.ledger.hints, self._syncing)
+        runner = Runner(self._services.ledger.runs, {RunKind.SYNC: self._syncing.work, RunKind.LOOK: looking.work})
+        await runner.take()
+        await eventually(lambda: runner.claimed == 0)
+        await runner.aclose()
+        await self._services.ledger.jobs.settle()
+
+    async def sync(self, client, name="wiki"):
+        """Sync a source to its end, and return the sync."""
+        reply = await client.post(f"/v1/sources/{name}/sync")
+        assert reply.status_code == 202, reply.text
+        await self.run()
+        return (await syncs(client, name))[0]
+
+
+@pytest.fixture
+def worker(services, allowed):
+    return ParseWorker(services, allowed)
+
+
+def write(folder, key, content):
+    path = folder / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+async def add(client, folder, *, status=201, headers=None, **fields):
+    body = {"name": "wiki", "collection": "handbook", "uri": f"file://{folder}", **fields}
+    reply = await client.post("/v1/sources", json=body, headers=headers)
+    assert reply.status_code == status, reply.text
+    return SourceView.model_validate_json(reply.content) if status == 201 else reply.json()
+
+
+async def shown(client, name="wiki"):
+    reply = await client.get(f"/v1/sources/{name}")
+    assert reply.status_code == 200, reply.text
+    return SourceView.model_validate_json(reply.content)
+
+
+async def syncs(client, name="wiki"):
+    reply = await client.get(f"/v1/sources/{name}/syncs")
+    assert reply.status_code == 200, reply.text
+    return SyncPage.model_validate_json(reply.content).items
+
+
+async def withheld(client, name="wiki"):
+    return WithheldView.model_validate_json((await client.get(f"/v1/sources/{name}/withheld")).content)
+
+
+async def hint(client, body, *, status=202, name="wiki"):
+    reply = await client.post(f"/v1/sources/{name}/hints", json=body)
+    assert reply.status_code == status, reply.text
+    return HintReply.model_validate_json(reply.content) if status == 202 else reply.json()
+
+
+async def names(client):
+    return sorted(each["external_id"] for each in (await client.get("/v1/documents")).json()["items"])
+
+
+async def remove_in_background(services):
+    while await services.ledger.sources.continue_removal():
+        pass
+
+
+def many(folder, count):
+    for number in range(count):
+        write(folder, f"old/{number:03}.md", f"Rule number {number} of the handbook.")
+
+
+# --- definitions ---
+
+
+async def test_added_source_is_listed_with_its_next_sync(client, folder):
+    added = await add(client, folder, options={"include": ["*.md"]}, schedule="0 3 * * *", time_zone="Europe/Berlin")
+
+    assert (added.kind, added.options, added.newest_sync, added.removing) == (
+        "folder",
+        {"include": ["*.md"]},
+        None,
+        False,
+    )
+    assert added.next_sync_at is not None
+    page = SourcePage.model_validate_json((await client.get("/v1/sources?collection=handbook")).content)
+    assert page.items == [added] == [await shown(client)]
+    assert (await client.get("/v1/sources?collection=other")).json()["items"] == []
+
+
+async def test_list_of_sources_has_pages(client, folder):
+    for name in ("c", "a", "b"):
+        await add(client, folder, name=name)
+
+    first = (await client.get("/v1/sources?limit=2")).json()
+    second = (await client.get("/v1/sources", params={"limit": 2, "cursor": first["next_cursor"]})).json()
+
+    assert [each["name"] for each in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert second["next_cursor"] is None
+
+
+async def test_second_source_of_same_name_is_refused(client, folder):
+    await add(client, folder)
+
+    assert "another name" in (await add(client, folder, collection="other", status=409))["detail"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "sentence"),
+    [
+        ({"uri": "file:///etc"}, "uri", "FOREASK_SOURCE_ROOTS"),
+        ({"uri": "s3://corpus"}, "uri", "FOREASK_SOURCE_ROOTS"),
+        ({"uri": "ftp://host/folder"}, "uri", "ftp"),
+        ({"kind": "carrier-pigeon"}, "kind", "carrier-pigeon"),
+        ({"options": {"includes": "*.md"}}, "options.includes", "include"),
+        ({"schedule": "0 0 30 2 *"}, "schedule", "0 0 30 2"),
+        ({"time_zone": "Berlin"}, "time_zone", "Europe/Berlin"),
+        ({"max_delete_share": 1.5}, "max_delete_share", "less than or equal to 1"),
+        ({"name": "Wiki/2"}, "name", "pattern"),
+    ],
+)
+async def test_unusable_definition_is_refused_by_field(client, folder, fields, field, sentence):
+    problem = await add(client, folder, status=422, **fields)
+
+    assert (problem["field"], sentence in problem["detail"]) == (field, True), problem
+    assert (await client.get("/v1/sources")).json()["items"] == []
+
+
+async def test_unknown_secret_is_refused_among_known_secrets(client, services, allowed, folder):
+    secret = {"secret_name": "bucket"}
+    assert (await add(client, folder, **secret)).secret_name == secret["secret_name"]
+
+    known = allowed.model_copy(update={"source_secrets": {"OTHER": SecretStr('{"uri": "s3://corpus/"}')}})
+    async with calling(known, services) as other:
+        assert (await add(other, folder, name="b", **secret, status=422))["field"] == "secret_name"
+
+
+async def test_changes_keep_absent_values_and_remove_null(client, folder):
+    await add(client, folder, schedule="0 3 * * *", options={"include": ["*.md"]})
+
+    reply = await client.patch("/v1/sources/wiki", json={"max_delete_share": 0.5})
+    assert reply.status_code == 200, reply.text
+    changed = await shown(client)
+    assert (changed.schedule, changed.options, changed.max_delete_share) == ("0 3 * * *", {"include": ["*.md"]}, 0.5)
+    assert (await client.patch("/v1/sources/wiki", json={"schedule": None})).status_code == 200
+    assert ((await shown(client)).schedule, (await shown(client)).next_sync_at) == (None, None)
+    for body in ({"uri": None}, {"uri": "file:///etc"}, {"schedule": "never"}, {"name": "other"}):
+        assert (await client.patch("/v1/sources/wiki", json=body)).status_code == 422
+
+
+async def test_filter_of_synced_source_changes_with_confirmation(client, folder, worker):
+    await add(client, folder)
+    change = {"options": {"exclude": ["travel/*"]}}
+    await worker.sync(client)
+
+    refused = await client.patch("/v1/sources/wiki", json=change)
+    assert (refused.status_code, "confirm" in refused.json()["detail"]) == (409, True)
+    assert (await client.patch("/v1/sources/wiki", json=change | {"confirm": True})).status_code == 200
+    assert (await worker.sync(client)).missing == 1
+
+
+# --- syncs ---
+
+
+async def test_sync_follows_additions_edits_and_deletions(client, services, folder, worker):
+    await add(client, folder)
+    first = await worker.sync(client)
+    assert (first.phase, first.seen, first.created, first.error) == ("done", 2, 2, None)
+    assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
+    await work(services)
+
+    write(folder, "leave.md", "Employees get thirty-two days of leave.")
+    write(folder, "parking.md", "Parking is free.")
+    second = await worker.sync(client)
+    assert (second.created, second.changed, second.unchanged) == (1, 1, 1)
+
+    (folder / "parking.md").unlink()
+    for deleted in (0, 0):  # a single listing deletes nothing, and neither does a second one at once
+        assert ((await worker.sync(client)).missing, (await shown(client)).newest_sync.deleted) == (1, deleted)
+    await make_older(services)
+    assert (await worker.sync(client)).deleted == 1
+    assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
+
+
+async def test_job_of_sync_ends_with_its_documents(client, services, folder, worker):
+    await add(client, folder)
+    reply = await client.post("/v1/sources/wiki/sync")
+    started = SyncView.model_validate_json(reply.content)
+    assert (reply.headers["location"], started.phase) == (f"/v1/jobs/{started.id}", "queued")
+
+    second = await client.post("/v1/sources/wiki/sync")
+    assert (second.status_code, second.json()["job_id"]) == (409, str(started.id))
+
+    await worker.run()
+    job = (await client.get(f"/v1/jobs/{started.id}")).json()
+    assert (job["kind"], job["state"], job["collection"], job["total"]) == ("sync", "running", "handbook", 2)
+    await work(services)
+    await services.ledger.jobs.settle()
+    jobs = (await client.get("/v1/jobs?kind=sync")).json()["items"]
+    assert [(each["id"], each["state"], each["done"]) for each in jobs] == [(str(started.id), "done", 2)]
+
+
+async def test_next_sync_starts_after_a_failure(client, folder, worker):
+    await add(client, folder)
+    folder.rename(folder.with_name("moved"))
+
+    failed = await worker.sync(client)
+    assert (failed.phase, "cannot be read" in failed.error) == ("failed", True)
+
+    folder.with_name("moved").rename(folder)
+    assert (await worker.sync(client)).phase == "done"
+
+
+async def test_withheld_deletions_wait_for_approval(client, services, folder, worker):
+    many(folder, 30)
+    await add(client, folder)
+    await worker.sync(client)
+    for number in range(20):
+        (folder / f"old/{number:03}.md").unlink()
+    await worker.sync(client)
+    await make_older(services)
+
+    refused = await worker.sync(client)
+
+    assert (refused.withheld, refused.deleted) == (20, 0)
+    waiting = await withheld(client)
+    keys = [f"old/{number:03}.md" for number in range(20)]
+    assert (waiting.job_id, waiting.deletions, waiting.items, waiting.keys) == (refused.id, 20, 32, keys)
+    job = (await client.get(f"/v1/jobs/{refused.id}")).json()
+    assert (job["state"], job["pause_reason"]) == ("paused", "approval")
+    status = (await client.get("/v1/status")).json()
+    assert status["withheld"] == [
+        {"source": "wiki", "collection": "handbook", "job_id": str(refused.id), "deletions": 20}
+    ]
+
+
+async def test_approval_is_an_upper_bound(client, services, folder, worker):
+    many(folder, 30)
+    await add(client, folder)
+    await worker.sync(client)
+    for number in range(20):
+        (folder / f"old/{number:03}.md").unlink()
+    await worker.sync(client)
+    await make_older(services)
+    await worker.sync(client)
+
+    assert (await client.post("/v1/sources/wiki/approve", json={"deletions": 0})).status_code == 422
+    assert (await client.post("/v1/sources/wiki/approve", json={"deletions": 19})).status_code == 202
+    await worker.run()
+    assert (await withheld(client)).deletions == 20
+
+    reply = await client.post("/v1/sources/wiki/approve", json={"deletions": 20})
+    assert (reply.status_code, reply.json()["approved"]) == (202, 20)
+    await worker.run()
+    assert (await shown(client)).newest_sync.deleted == 20
+    assert len(await names(client)) == 12
+    assert (await withheld(client)).model_dump() == {"job_id": None, "deletions": 0, "items": 12, "keys": []}
+    again = await client.post("/v1/sources/wiki/approve", json={"deletions": 20})
+    assert (again.status_code, "wait for approval" in again.json()["detail"]) == (409, True)
+
+
+async def test_withheld_deletions_send_an_event(services, allowed, folder, worker, provider):
+    local = allowed.model_copy(update={"webhooks_private": True})
+    async with calling(local, services) as client:
+        body = {"url": "http://127.0.0.1:9/", "events": ["sync.withheld"]}
+        hook = (await client.post("/v1/webhooks", json=body)).json()["id"]
+        many(folder, 12)
+        await add(client, folder)
+        for _ in range(3):
+            await client.post("/v1/sources/wiki/sync")
+            await worker.run()
+            for path in folder.glob("old/*"):
+                path.unlink()
+            await make_older(services)
+        (event,) = (await client.get(f"/v1/webhooks/{hook}/deliveries")).json()["items"]
+
+        job = str((await withheld(client)).job_id)
+        expected = {"source": "wiki", "collection": "handbook", "job_id": job, "deletions": 12, "items": 14}
+        assert (event["type"], event["data"]) == ("sync.withheld", expected)
+
+
+# --- removal ---
+
+
+@pytest.mark.parametrize(("documents", "left"), [("keep", 2), ("delete", 0)])
+async def test_removal_keeps_or_deletes_documents(client, services, folder, worker, documents, left):  # noqa: PLR0917
+    await add(client, folder)
+    await client.post("/v1/documents", json={"text": "Another document.", "external_id": "own.md"})
+    await worker.sync(client)
+    await hint(client, {"keys": ["leave.md"]})
+    assert (await client.delete("/v1/sources/wiki")).status_code == 422
+
+    reply = await client.delete(f"/v1/sources/wiki?documents={documents}")
+    assert (reply.status_code, reply.json()["removing"]) == (202, True)
+    assert (await client.post("/v1/sources/wiki/sync")).status_code == 404
+    await hint(client, {"keys": ["leave.md"]}, status=404)
+    await remove_in_background(services)
+
+    assert (await client.get("/v1/sources/wiki")).status_code == 404
+    assert len(await names(client)) == left + 1
+    async with services.database.begin() as connection:
+        for table in ("source_items", "source_hints", "source_looks", "syncs"):
+            assert (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 0
+    if documents == "keep":  # the documents are adopted, and not duplicated
+        await add(client, folder)
+        assert (await worker.sync(client)).unchanged == 2
+
+
+# --- hints ---
+
+
+async def test_hinted_entries_are_read_without_a_listing(client, services, folder, worker, wakes):
+    await add(client, folder)
+    await worker.sync(client)
+    write(folder, "leave.md", "Employees get forty days of leave.")
+    write(folder, "new.md", "A new rule.")
+    write(folder, "unhinted.md", "Another new rule.")
+
+    reply = await hint(client, {"keys": ["leave.md", "new.md", "travel/expenses.md", "new.md"]})
+
+    assert (reply.accepted, reply.ignored, "syncs" in wakes) == (3, 0, True)
+    await worker.run()
+    assert await names(client) == ["wiki/leave.md", "wiki/new.md", "wiki/travel/expenses.md"]
+    documents = (await client.get("/v1/documents")).json()["items"]
+    assert {each["external_id"]: each["version"] for each in documents}["wiki/leave.md"] == 2
+    assert await services.ledger.runs.due() & RUNS_OF_PARSERS == set()
+    assert (await worker.sync(client)).unchanged == 3
+
+
+async def test_hint_of_missing_entry_deletes_nothing(client, services, folder, worker):
+    await add(client, folder)
+    await worker.sync(client)
+    (folder / "leave.md").unlink()
+    await make_older(services)
+
+    for _ in range(3):
+        await hint(client, {"keys": ["leave.md", "never.md"]})
+        await worker.run()
+        await make_older(services)
+    assert await names(client) == ["wiki/leave.md", "wiki/travel/expenses.md"]
+
+    assert (await worker.sync(client)).deleted == 0  # the first listing that lacks it
+    await make_older(services)
+    assert (await worker.sync(client)).deleted == 1
+
+
+async def test_hint_of_restored_entry_ends_its_absence(client, services, folder, worker):
+    await add(client, folder)
+    await worker.sync(client)
+    (folder / "leave.md").rename(folder / ".leave")
+    await worker.sync(client)
+    (folder / ".leave").rename(folder / "leave.md")
+    await hint(client, {"keys": ["leave.md"]})
+    await worker.run()
+    (folder / "leave.md").unlink()
+    await make_older(services)
+
+    assert ((await worker.sync(client)).deleted, await names(client)) == (
+        0,
+        ["wiki/leave.md", "wiki/travel/expenses.md"],
+    )
+
+
+async def test_names_outside_the_source_are_ignored_and_counted(client, folder):
+    await add(client, "", name="bucket", uri="s3://corpus/handbook")
+    await add(client, folder)
+    records = [
+        {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}}
+        for bucket, key in (
+            ("corpus", "handbook/leave.md"),
+            ("corpus", "handbook/"),
+            ("corpus", "handbook2/leave.md"),
+            ("other", "handbook/travel.md"),
+        )
+    ]
+
+    assert (await hint(client, {"Records": records}, name="bucket")).model_dump() == {"accepted": 1, "ignored": 3}
+    assert (await hint(client, {"Records": records})).model_dump() == {"accepted": 0, "ignored": 4}
+    assert (await hint(client, {"keys": ["a" * 1025, "b.md"]})).model_dump() == {"accepted": 1, "ignored": 1}
+
+
+async def test_too_many_or_unknown_hints_are_refused(client, services, folder):
+    await add(client, folder)
+
+    assert "1,001" in (await hint(client, {"keys": [str(n) for n in range(1001)]}, status=413))["detail"]
+    assert (await hint(client, {"keys": ["é" * 510 + str(n) for n in range(1000)]})).accepted == 1000
+    assert "Send" in (await hint(client, {"objects": ["leave.md"]}, status=422))["detail"]
+    await hint(client, {"keys": ["leave.md"]}, status=404, name="other")
+    reply = await client.post("/v1/sources/wiki/hints", content=b"{", headers={"content-type": "application/json"})
+    assert reply.status_code == 400
+    reply = await client.post("/v1/sources/wiki/hints", content=b"{}", headers={"content-type": "text/html"})
+    assert reply.status_code == 415
+
+
+async def test_subscription_of_sns_is_logged_and_not_confirmed(client, folder):
+    await add(client, folder)
+    body = {"Type": "SubscriptionConfirmation", "SubscribeURL": "https://sns.example.org/?Token=1"}
+    headers = {"content-type": "text/plain; charset=UTF-8"}
+
+    with capture_logs() as logs:
+        reply = await client.post("/v1/sources/wiki/hints", content=json.dumps(body), headers=headers)
+
+    assert (reply.status_code, reply.json()) == (202, {"accepted": 0, "ignored": 0})
+    (line,) = [each for each in logs if each["event"] == "subscription.unconfirmed"]
+    assert (line["source"], line["url"]) == ("wiki", "https://sns.example.org/?Token=1")
+
+
+async def test_hint_during_listing_is_looked_up_again(client, services, folder, worker):
+    await add(client, folder)
+    await worker.sync(client)
+    await client.post("/v1/sources/wiki/sync")
+    listing = await services.ledger.runs.claim({RunKind.SYNC})
+    write(folder, "leave.md", "Employees get fifty days of leave.")
+    await hint(client, {"keys": ["leave.md"]})
+    await worker.run()
+
+    async with services.database.begin() as connection:
+        hints = await connection.execute(text("SELECT hinted_key, looked_at IS NOT NULL FROM source_hints"))
+        assert hints.all() == [("leave.md", True)]
+    assert not await services.ledger.hints.reopen()
+    await services.ledger.runs.release(listing)
+    await worker.run()
+    assert await services.ledger.hints.reopen()
+    await worker.run()
+    async with services.database.begin() as connection:
+        assert (await connection.execute(text("SELECT count(*) FROM source_hints"))).scalar_one() == 0
+
+
+async def test_failed_look_is_repeated_later(client, services, folder, worker):
+    await add(client, folder)
+    await worker.sync(client)
+    write(folder, "new.md", "A new rule.")
+    folder.rename(folder.with_name("moved"))
+    await hint(client, {"keys": ["new.md"]})
+    await worker.run()
+    folder.with_name("moved").rename(folder)
+    assert not await services.ledger.hints.reopen()  # it waits after a failure
+
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE source_looks SET ended_at = ended_at - interval '10 minutes'"))
+    assert await services.ledger.hints.reopen()
+    await worker.run()
+
+    assert "wiki/new.md" in await names(client)
+
+
+# --- schedules ---
+
+
+async def due_since(services, hours):
+    async with services.database.begin() as connection:
+        await connection.execute(text(f"UPDATE sources SET next_at = now() - interval '{hours} hours'"))
+
+
+async def test_missed_times_start_one_sync(client, services, folder, worker):
+    await add(client, folder, schedule="0 * * * *")
+    await due_since(services, 50)
+
+    assert await start_due_syncs(services)
+    await worker.run()
+    assert not await start_due_syncs(services)
+
+    assert [each.phase for each in await syncs(client)] == ["done"]
+    assert (await shown(client)).next_sync_at > (await syncs(client))[0].created_at
+
+
+async def test_open_sync_is_not_queued_up(client, services, folder, worker):
+    await add(client, folder, schedule="0 * * * *")
+    await client.post("/v1/sources/wiki/sync")
+    await due_since(services, 1)
+
+    assert await start_due_syncs(services)
+    assert not await start_due_syncs(services)
+    await worker.run()
+
+    assert len(await syncs(client)) == 1
+
+
+async def test_source_being_removed_is_not_started(client, services, folder):
+    await add(client, folder, schedule="0 * * * *")
+    await due_since(services, 1)
+    await client.delete("/v1/sources/wiki?documents=keep")
+
+    assert not await start_due_syncs(services)
+
+
+# --- keys ---
+
+
+async def test_tenants_cannot_see_each_others_sources(services, allowed, folder, worker, provider):
+    async with calling(with_keys(allowed), services) as client:
+        alice, bob = as_tenant("alice"), as_tenant("bob")
+        await add(client, folder, headers=alice)
+        await add(client, folder, headers=bob, name="own")
+        assert [each["name"] for each in (await client.get("/v1/sources", headers=bob)).json()["items"]] == ["own"]
+        for method, path, body in (
+            ("GET", "", None),
+            ("GET", "/syncs", None),
+            ("GET", "/withheld", None),
+            ("POST", "/sync", None),
+            ("POST", "/approve", {"deletions": 1}),
+            ("POST", "/hints", {"keys": ["leave.md"]}),
+            ("PATCH", "", {"schedule": None}),
+            ("DELETE", "?documents=delete", None),
+        ):
+            reply = await client.request(method, f"/v1/sources/wiki{path}", headers=bob, json=body)
+            assert (reply.status_code, reply.json().get("detail", "").startswith("There is no source")) == (404, True)
+        await client.post("/v1/sources/wiki/sync", headers=alice)
+        await worker.run()
+        assert (await client.get("/v1/documents", headers=bob)).json()["items"] == []
+        assert len((await client.get("/v1/documents", headers=alice)).json()["items"]) == 2
+
+
+async def test_roots_of_one_tenant_are_closed_to_another(services, settings, folder, provider):
+    own = settings.model_copy(update={"source_roots": {"alice": (f"file://{folder}",)}})
+    async with calling(with_keys(own), services) as client:
+        await add(client, folder, headers=as_tenant("alice"))
+        await add(client, folder, headers=as_tenant("bob"), status=422)

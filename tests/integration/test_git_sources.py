@@ -1,0 +1,495 @@
+"""Git repositories as sources, over HTTP from git's own server, and in folders."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
+from shared.sources.git.repositories import GitOptions, GitSource
+from shared.sources.source import Entry
+from tests.support.corpora import GitCorpus, listed
+from tests.support.git_server import GitFolder, GitServer
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a2146" * 8 + b"\nsize 12345\n"
+LARGE = b"The harbour opens at six. " * 100
+LOGIN = ("someone", "the-secret-token")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Return the folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, temporary):
+    (tmp_path / "served").mkdir()
+    return GitFolder(tmp_path / "served" / "corpus.git")
+
+
+@pytest.fixture
+def server(folder):
+    with GitServer(folder.folder.parent).running() as server:
+        yield server
+
+
+@pytest.fixture
+def protected(folder):
+    with GitServer(folder.folder.parent, LOGIN).running() as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "partial clone", "complete clone"])
+def corpus(request, folder, server):
+    if request.param == "complete clone":
+        folder._git("config", "uploadpack.allowFilter", "false")
+    return GitCorpus(folder, None if request.param == "folder" else server)
+
+
+@pytest.fixture
+async def keys_of(corpus):
+    async def keys(**options):
+        source = corpus.source(**options)
+        try:
+            return [entry.key for entry in await listed(source)]
+        finally:
+            await source.aclose()
+
+    return keys
+
+
+async def test_ref_selects_branch_tag_or_commit(corpus, folder, keys_of):
+    folder.write("one", LARGE)
+    first = folder.commit()
+    folder.tag("v1", first)
+    folder.write("two", LARGE)
+    folder.commit()
+    folder.write("three", LARGE)
+    folder.commit("drafts/next")
+
+    assert await keys_of() == ["one", "two"]
+    for ref in ("v1", "refs/tags/v1", first):
+        assert await keys_of(ref=ref) == ["one"]
+    for ref in ("drafts/next", "refs/heads/drafts/next"):
+        assert await keys_of(ref=ref) == ["one", "three", "two"]
+
+
+async def test_branch_precedes_tag_of_same_name(corpus, folder, keys_of):
+    folder.write("tagged", LARGE)
+    folder.tag("same", folder.commit())
+    folder.write("branched", LARGE)
+    folder.commit("same")
+
+    assert await keys_of(ref="same") == ["branched", "tagged"]
+
+
+@pytest.mark.parametrize("ref", ["nowhere", "refs/heads/nowhere", "0" * 40, "1" * 40])
+async def test_unknown_ref_names_existing_ones(corpus, folder, keys_of, ref):
+    folder.write("one", LARGE)
+    folder.tag("v1", folder.commit())
+
+    with pytest.raises(Misconfigured, match=r"no branch, tag or commit '.*It has the refs: main, v1\."):
+        await keys_of(ref=ref)
+
+
+async def test_shortened_commit_is_explained(corpus, folder, keys_of):
+    folder.write("one", LARGE)
+
+    with pytest.raises(Misconfigured, match="The id of a commit must be complete"):
+        await keys_of(ref=folder.commit()[:10])
+
+
+async def test_repository_without_commits_is_error(corpus, keys_of):
+    with pytest.raises(Misconfigured, match="It has no commits"):
+        await keys_of()
+
+
+async def test_path_and_patterns_select_files(corpus, folder, keys_of):
+    for key in ("docs/a.md", "docs/b.txt", "docs/deep/c.md", "docs.md", "docs/.hidden/d.md", "other/e.md"):
+        folder.write(key, LARGE)
+    folder.commit()
+
+    assert await keys_of(path="/docs/") == ["docs/a.md", "docs/b.txt", "docs/deep/c.md"]
+    assert await keys_of(path="docs", include="*.md", exclude="deep/*") == ["docs/a.md"]
+    assert await keys_of(path="docs/deep") == ["docs/deep/c.md"]
+    assert await keys_of(path="docs/.hidden") == ["docs/.hidden/d.md"]
+    assert await keys_of(include="*.md", hidden=True) == [
+        *("docs.md", "docs/.hidden/d.md", "docs/a.md", "docs/deep/c.md", "other/e.md")
+    ]
+    for path in ("Docs", "docs.md", "docs/a.md"):
+        with pytest.raises(Misconfigured, match=r"no folder '.*At the top it has: docs, other\."):
+            await keys_of(path=path)
+
+
+async def test_excluded_file_is_not_found(corpus, folder):
+    folder.write("a.md", LARGE)
+    folder.write("a.txt", LARGE)
+    folder.commit()
+    source = corpus.source(include="*.md")
+
+    assert await source.find("a.txt") is None
+    with pytest.raises(NotFound):
+        await source.fetch(Entry("a.txt", "1"), max_bytes=10_000)
+    await source.aclose()
+
+
+async def test_links_and_submodules_are_left_out(corpus, folder, keys_of):
+    folder.write("a.md", LARGE)
+    folder.write("script", LARGE, "100755")
+    folder.write("link", b"a.md", "120000")
+    folder.write("module", b"1" * 40, "160000")
+    folder.commit()
+
+    assert await keys_of() == ["a.md", "script"]
+
+
+async def test_pointer_of_lfs_is_refused(corpus, folder):
+    folder.write("film.mp4", POINTER)
+    folder.write("text.md", LARGE)
+    folder.commit()
+    source = corpus.source()
+
+    film, text = await listed(source)
+    assert "Git LFS" in film.refused
+    assert text.refused is None
+    assert (await source.find("film.mp4")) == film
+    with pytest.raises(Unreadable, match="Git LFS"):
+        await source.fetch(film, max_bytes=10_000)
+    await source.aclose()
+
+
+async def test_unusable_names_are_refused_in_order(corpus, folder):
+    for name in (b"a", b"caf\xe9.md", b"caf\xe8.md", b"caf\xc3\xa9.md", b"d\xff/x", b"d\xff/y", b"z"):
+        folder.write(name, LARGE)
+    folder.write(b"/".join([b"n" * 200] * 6), LARGE)
+    folder.commit()
+    source = corpus.source()
+
+    entries = await listed(source)
+    keys = [entry.key.encode() for entry in entries]
+    assert keys == sorted(set(keys))
+    assert all(len(key) <= 1_024 for key in keys)
+    assert [entry.key for entry in entries if entry.refused is None] == ["a", "café.md", "z"]
+    reasons = sorted(entry.refused[:25] for entry in entries if entry.refused)
+    assert reasons == ["Its name has 1,205 bytes,", *["Its name is not UTF-8: re"] * 3]
+    for entry in entries:
+        assert [e.key for e in await listed(source, entry.key)] == [
+            key.decode() for key in keys if key > entry.key.encode()
+        ]
+    await source.aclose()
+
+
+async def test_item_has_commit_path_and_link(folder, server):
+    folder.write("docs/a b.md", LARGE)
+    commit = folder.commit()
+    source = GitCorpus(folder, server).source(link="https://example.org/{commit}/{path}")
+
+    (entry,) = await listed(source)
+    item = await source.fetch(entry, max_bytes=10_000)
+
+    assert (item.filename, item.title, item.media_type) == ("a b.md", None, None)
+    assert item.metadata == {
+        "commit": commit,
+        "path": "docs/a b.md",
+        "url": f"https://example.org/{commit}/docs/a%20b.md",
+    }
+    await source.aclose()
+
+
+async def test_source_stays_at_its_first_commit(corpus, folder):
+    folder.write("a", LARGE)
+    folder.commit()
+    source = corpus.source()
+    assert await source.find("b") is None
+
+    folder.write("b", LARGE)
+    folder.commit()
+
+    assert [entry.key for entry in await listed(source)] == ["a"]
+    await source.aclose()
+
+
+@pytest.mark.parametrize(
+    "secret", [{"token": LOGIN[1], "username": LOGIN[0]}, {"username": LOGIN[0], "password": LOGIN[1]}]
+)
+async def test_protected_repository_is_read_with_secret(folder, protected, secret):
+    folder.write("a", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, protected).source(secret)
+
+    (entry,) = await listed(source)
+    assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
+    await source.aclose()
+
+
+@pytest.mark.parametrize("secret", [{}, {"token": "another-secret"}])
+async def test_refused_secret_is_reported_not_shown(folder, protected, secret, caplog):
+    caplog.set_level(0)
+    folder.write("a", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, protected).source(secret)
+
+    with pytest.raises(
+        Misconfigured, match=r"gives no access to the repository \(status 401\): check the secret"
+    ) as caught:
+        await listed(source)
+
+    assert "another-secret" not in f"{caught.value!r} {caplog.text} {vars(source)}"
+    await source.aclose()
+
+
+async def test_redirect_to_other_server_carries_no_credentials(folder, server, protected):
+    folder.write("a", LARGE)
+    folder.commit()
+    protected.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
+    source = GitCorpus(folder, protected).source({"token": LOGIN[1]})
+
+    with pytest.raises(Misconfigured, match=r"redirects to http://127\.0\.0\.1"):
+        await listed(source)
+
+    assert protected.requests
+    assert server.requests == []
+    await source.aclose()
+
+
+async def test_redirect_within_server_is_followed(folder, server):
+    folder.write("a", LARGE)
+    folder.commit()
+    tail = "info/refs?service=git-upload-pack"
+    server.answers["/renamed.git/info/refs"] = (301, {"Location": f"{server.url}/corpus.git/{tail}"})
+    source = GitSource(f"git+{server.url}/renamed.git", GitOptions(), {})
+
+    (entry,) = await listed(source)
+    assert (await source.fetch(entry, max_bytes=10_000)).content == LARGE
+    await source.aclose()
+
+
+async def test_endless_redirects_are_an_error(folder, server):
+    server.answers["/corpus.git/info/refs"] = (302, {"Location": f"{server.url}/corpus.git/info/refs"})
+    source = GitCorpus(folder, server).source()
+
+    with pytest.raises(Unavailable, match="cannot be read"):
+        await listed(source)
+    await source.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(403, Misconfigured), (404, Misconfigured), (429, Unavailable), (503, Unavailable)]
+)
+async def test_status_of_server_decides_error(folder, server, status, kind):
+    server.answers["/corpus.git/info/refs"] = (status, {"Retry-After": "7"})
+    source = GitCorpus(folder, server).source()
+
+    with pytest.raises(Unavailable) as caught:
+        await listed(source)
+
+    assert type(caught.value) is kind
+    assert kind is Misconfigured or caught.value.retry_after.total_seconds() == 7
+    await source.aclose()
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 1_000, 3_000])
+async def test_cut_connection_is_error_without_leftovers(folder, server, temporary, size):
+    for number in range(300):
+        folder.write(f"{number}", b"%d" % number)
+    folder.commit()
+    server.cut_after = size
+    source = GitCorpus(folder, server).source()
+
+    with pytest.raises(Unavailable):
+        await listed(source)
+
+    assert list(temporary.iterdir()) == []
+    await source.aclose()
+
+
+async def test_other_content_than_git_is_error(folder, server):
+    server.answers["/corpus.git/info/refs"] = (200, {"Content-Type": "text/html"})
+    source = GitCorpus(folder, server).source()
+
+    with pytest.raises(Unavailable):
+        await listed(source)
+    await source.aclose()
+
+
+async def test_unreachable_server_is_error(folder, server):
+    source = GitSource("git+http://127.0.0.1:9/corpus.git", GitOptions(), {})
+
+    with pytest.raises(Unavailable, match="cannot be read"):
+        await listed(source)
+    await source.aclose()
+
+
+async def test_lost_repository_is_not_a_missing_file(folder, server):
+    folder.write("a", LARGE)
+    folder.commit()
+    corpus = GitCorpus(folder, server)
+    source = corpus.source()
+    (entry,) = await listed(source)
+
+    await corpus.disappear()
+
+    with pytest.raises(Unavailable):
+        await source.fetch(entry, max_bytes=10_000)
+    await source.aclose()
+
+
+async def test_first_sync_needs_few_requests(folder, server):
+    for number in range(600):
+        folder.write(f"{number:04}", LARGE + b"%d" % number)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+
+    for entry in await listed(source):
+        item = await source.fetch(entry, max_bytes=10_000)
+        assert item.content == LARGE + entry.key.lstrip("0").encode() or entry.key == "0000"
+
+    assert server.fetches() <= 30
+    await source.aclose()
+
+
+async def test_single_changes_are_fetched_alone(folder, server):
+    for number in range(600):
+        folder.write(f"{number:04}", LARGE + b"%d" % number)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+
+    changed = (await listed(source))[::100]
+    for entry in changed:
+        await source.fetch(entry, max_bytes=10_000)
+
+    assert sum(reply.count for reply in source._repository._contents) <= 6
+    await source.aclose()
+
+
+async def test_history_is_not_fetched(folder, server):
+    folder.write("a", b"old")
+    first = folder.commit()
+    folder.write("a", b"new")
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+
+    await listed(source)
+
+    assert first.encode() not in source._repository._trees.store
+    assert len(list(source._repository._trees.store)) == 3
+    await source.aclose()
+
+
+async def test_temporary_files_are_deleted_when_closed(folder, server, temporary):
+    for number in range(20):
+        folder.write(f"{number:04}", LARGE + b"%d" % number)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+    for entry in await listed(source):
+        await source.fetch(entry, max_bytes=10_000)
+    assert 1 <= len(list(temporary.iterdir())) <= 3
+
+    await source.aclose()
+
+    assert list(temporary.iterdir()) == []
+
+
+async def test_large_reply_is_an_error(folder, server, monkeypatch):
+    monkeypatch.setattr("shared.sources.git.remote._MAX_PACK_BYTES", 100)
+    folder.write("a", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+
+    with pytest.raises(Misconfigured, match="does not support partial clones"):
+        await listed(source)
+    await source.aclose()
+
+
+async def test_file_beyond_memory_is_too_large_alone(folder, server, monkeypatch):
+    for name, size in (("a", 2_000), ("b", 2_000), ("c", 200_000), ("d", 2_000)):
+        folder.write(name, name.encode() * size)
+    folder.commit()
+    monkeypatch.setattr("shared.sources.git.remote._MAX_OBJECT_BYTES", 100_000)
+    source = GitCorpus(folder, server).source()
+
+    outcomes = []
+    for entry in await listed(source):
+        try:
+            outcomes.append(len((await source.fetch(entry, max_bytes=10_000_000)).content))
+        except Exception as error:  # noqa: BLE001 - compared below
+            outcomes.append(type(error).__name__)
+
+    assert outcomes == [2_000, 2_000, "TooLarge", 2_000]
+    await source.aclose()
+
+
+async def test_closed_source_stops_its_download(folder, server):
+    folder.write("a", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+    source._repository.stop()
+
+    with pytest.raises(Unavailable):
+        await listed(source)
+    await source.aclose()
+
+
+async def test_folder_that_reads_another_repository_is_refused(folder, tmp_path):
+    folder.write("a", LARGE)
+    folder.commit()
+    shared = tmp_path / "shared"
+    folder._git("clone", "--quiet", "--shared", str(folder.folder), str(shared))
+    worktree = tmp_path / "worktree"
+    folder._git("worktree", "add", "--quiet", str(worktree), "main")
+
+    for each in (shared, worktree):
+        source = GitSource(f"git+file://{each}", GitOptions(), {})
+        with pytest.raises(Misconfigured, match="reads objects of another folder"):
+            await listed(source)
+        await source.aclose()
+
+
+async def test_folder_with_checkout_is_read(folder, tmp_path):
+    folder.write("a", LARGE)
+    folder.commit()
+    clone = tmp_path / "a clone"
+    folder._git("clone", "--quiet", "--no-local", str(folder.folder), str(clone))
+    source = GitSource(f"git+file://{tmp_path}/a%20clone", GitOptions(), {})
+
+    assert [entry.key for entry in await listed(source)] == ["a"]
+    await source.aclose()
+
+
+async def test_damaged_repository_is_an_error(folder):
+    folder.write("a", LARGE)
+    folder.commit()
+    for path in Path(folder.folder).glob("objects/**/*"):
+        if path.is_file():
+            path.chmod(0o600)
+            path.write_bytes(path.read_bytes()[:-30])
+    source = GitCorpus(folder, None).source()
+
+    with pytest.raises(Unavailable):
+        await listed(source)
+    await source.aclose()
+
+
+async def test_listing_and_closing_can_overlap(folder, server, temporary):
+    folder.write("a", LARGE)
+    folder.commit()
+    source = GitCorpus(folder, server).source()
+    listing = asyncio.create_task(listed(source))
+    await asyncio.sleep(0)
+
+    await source.aclose()
+    listing.cancel()
+    await asyncio.gather(listing, return_exceptions=True)
+
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("secret", [{"password": "x"}, {"username": "x"}, {"tokn": "x"}, {"token": "x", "other": "y"}])
+def test_unusable_secret_is_rejected(secret):
+    with pytest.raises(InvalidInput, match="the field token, or the fields username and password"):
+        GitSource("git+https://example.org/a.git", GitOptions(), secret)

@@ -1,0 +1,510 @@
+"""Tables and queries of PostgreSQL as sources."""
+
+import asyncio
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from pydantic import ValidationError
+
+from shared.domain.errors import InvalidInput, Misconfigured, NotFound, Unavailable, Unreadable
+from shared.sources.postgres.options import PostgresOptions
+from shared.sources.postgres.rows import PostgresSource
+from shared.sources.source import Entry
+from tests.support.corpora import PASSWORD, READER, TableCorpus, database, listed
+from tests.support.waiting import eventually
+
+LOGIN = {"username": READER, "password": PASSWORD}
+
+
+@pytest.fixture
+async def corpus(settings):
+    async with database(settings.database_url.get_secret_value()) as (url, owner):
+        yield TableCorpus(url, owner, table="article")
+
+
+@pytest.fixture
+async def open_source(corpus):
+    opened = []
+
+    def open_one(secret=None, **options):
+        opened.append(corpus.source(secret, **options))
+        return opened[-1]
+
+    yield open_one
+    for source in opened:
+        await source.aclose()
+
+
+async def make(corpus, columns, *rows):
+    """Create the table `thing`."""
+    await corpus.owner.execute(f"CREATE TABLE thing ({columns}); GRANT SELECT ON thing TO {READER}")
+    for row in rows:
+        places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+        await corpus.owner.execute(f"INSERT INTO thing VALUES ({places})", *row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "missing"),
+    [
+        ("bigint", [9, 10, -1, 2], ["09", " 9", "9.0", "nine", "1" * 40]),
+        ("uuid", ["0" * 8 + "-0000-0000-0000-00000000000" + end for end in "a1"], ["x", "0" * 32]),
+        ("numeric", [1, 10, 2], ["1.0", "x"]),
+        ("varchar(10)", ["b", "a "], ["a"]),
+        ("date", [datetime(2026, 3, 1, tzinfo=UTC).date()], ["2026-3-1", "2026-02-31", "yesterday"]),
+        ("text[]", [["a", "b"]], ["{a, b}"]),
+    ],
+)
+async def test_ids_of_any_type_follow_byte_order(corpus, open_source, kind, values, missing):
+    await make(corpus, f"id {kind}, body text", *((value, "text") for value in values))
+    source = open_source(table="thing", id="id")
+
+    entries = await listed(source)
+
+    keys = [entry.key for entry in entries]
+    assert len(keys) == len(values)
+    assert keys == sorted(keys, key=str.encode)
+    for entry in entries:
+        assert await source.find(entry.key) == entry
+    for key in missing:
+        assert await source.find(key) is None
+        with pytest.raises(NotFound):
+            await source.fetch(Entry(key, "1"), max_bytes=9)
+
+
+async def test_row_becomes_item_with_title_and_metadata(corpus, open_source):
+    columns = (
+        'id int, "Body ""of"" it" text, title text, price numeric, tags text[], "at" timestamptz, note text, more jsonb'
+    )
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    await make(corpus, columns, (1, "<p>Six.</p>", "Hours", 2.5, ["a", "b"], at, None, '{"x": [1]}'))
+    metadata = "price, tags, at, note, more"
+    options = {"table": "thing", "id": "id", "text": 'Body "of" it', "title": "title", "metadata": metadata}
+    source = open_source(format="html", **options)
+
+    item = await source.fetch(Entry("1", ""), max_bytes=100)
+
+    assert (item.content, item.title, item.media_type, item.filename) == (b"<p>Six.</p>", "Hours", "text/html", None)
+    assert item.metadata == {"price": 2.5, "tags": ["a", "b"], "at": "2026-03-01T12:00:00+00:00", "more": {"x": [1]}}
+
+
+async def test_hash_covers_used_columns_only(corpus, open_source):
+    await make(corpus, "id int, body text, title text, views int", (1, "text", "title", 1))
+
+    async def version(**options):
+        (entry,) = await listed(open_source(table="thing", id="id", title="title", **options))
+        return entry.version
+
+    before = await version()
+    await corpus.owner.execute("UPDATE thing SET views = 2")
+    assert await version() == before
+    for change in ("title = NULL", "title = ''", "body = 'text2'"):
+        await corpus.owner.execute(f"UPDATE thing SET {change}")
+        previous, before = before, await version()
+        assert before != previous
+    assert await version(metadata="views") != before
+    assert await version(format="html") != before
+
+
+async def test_version_does_not_depend_on_settings_of_role(corpus, open_source):
+    await make(corpus, "id int, body text, at timestamptz", (1, "text", datetime(2026, 3, 1, tzinfo=UTC)))
+    options = {"table": "thing", "id": "id", "metadata": "at"}
+    before = await listed(open_source(**options))
+
+    await corpus.owner.execute(
+        f"ALTER ROLE {READER} SET timezone = 'Asia/Tokyo'; ALTER ROLE {READER} SET datestyle = 'German'"
+    )
+
+    assert await listed(open_source(**options)) == before
+
+
+async def test_version_column_may_be_null(corpus, open_source):
+    await make(corpus, "id int, body text, changed timestamptz", (1, "text", None))
+    options = {"table": "thing", "id": "id", "version": "changed"}
+    (before,) = await listed(open_source(**options))
+
+    await corpus.owner.execute("UPDATE thing SET changed = now()")
+
+    (after,) = await listed(open_source(**options))
+    assert after.version != before.version
+
+
+async def test_duplicate_id_is_one_refused_entry(corpus, open_source):
+    rows = [(f"{number:04}", "text") for number in range(1_001)]
+    await make(corpus, "id text, body text", *rows, ("0999", "again"), ("0999", "and again"))
+    source = open_source(table="thing", id="id")
+
+    entries = await listed(source)
+
+    assert [entry.key for entry in entries] == [key for key, _ in rows]
+    assert [entry.key for entry in entries if entry.refused] == ["0999"]
+    assert "unique" in (await source.find("0999")).refused
+    with pytest.raises(Unreadable, match="Several rows"):
+        await source.fetch(Entry("0999", ""), max_bytes=100)
+
+
+async def test_rows_without_id_are_one_refused_entry(corpus, open_source):
+    await make(corpus, "id text, body text", (None, "one"), ("", "two"), ("a", "three"), (None, "four"), ("!", "five"))
+    source = open_source(table="thing", id="id")
+
+    entries = await listed(source)
+
+    assert [entry.key for entry in entries] == ["!", "(no id)", "a"]
+    assert entries[1].refused.startswith("3 rows have no id")
+    assert [entry.key for entry in await listed(source, "!")] == ["(no id)", "a"]
+    assert [entry.key for entry in await listed(source, "(no id)")] == ["a"]
+
+
+async def test_too_long_ids_are_refused_in_order(corpus, open_source):
+    ids = ["a", "m" * 1_024, "m" * 1_025, "m" * 2_000, "é" * 600, "z"]
+    await make(corpus, "id text, body text", *((each, "text") for each in ids))
+    source = open_source(table="thing", id="id")
+
+    entries = await listed(source)
+
+    keys = [entry.key for entry in entries]
+    assert keys == sorted(set(keys), key=str.encode)
+    assert [entry.key for entry in entries if entry.refused is None] == ["a", "m" * 1_024, "z"]
+    assert any(entry.refused for entry in entries)
+
+
+async def test_null_text_is_empty(corpus, open_source):
+    await make(corpus, "id int, body text", (1, None))
+    source = open_source(table="thing", id="id")
+
+    (entry,) = await listed(source)
+
+    assert entry.size_bytes == 0
+    assert (await source.fetch(entry, max_bytes=10)).content == b""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"id": "idd"},
+        {"text": "bodi"},
+        {"title": "x"},
+        {"version": "x"},
+        {"metadata": "key, x"},
+        {"id": 'key" --'},
+        {"id": "KEY"},
+    ],
+)
+async def test_unknown_column_names_existing_ones(corpus, open_source, options):
+    with pytest.raises(Misconfigured, match=r"no column .* which the option .* names\. The columns are: key, body\."):
+        await listed(open_source(**options))
+
+
+@pytest.mark.parametrize(
+    "table", ["missing", 'article"; DROP TABLE article; --', "article a", "public.article", "(SELECT 1)"]
+)
+async def test_table_name_is_never_sql(corpus, open_source, table):
+    with pytest.raises(Misconfigured, match="does not exist"):
+        await listed(open_source(table=table))
+
+    assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 0
+
+
+async def test_quotes_in_names_are_part_of_names(corpus, open_source):
+    await corpus.owner.execute(f"""
+        CREATE SCHEMA "My ""Schema"; CREATE TABLE "My ""Schema"."T.""x" ("k""; --" text, "$1" text, "{{id}}" text);
+        INSERT INTO "My ""Schema"."T.""x" VALUES ('a', 'b', 'c');
+        GRANT USAGE ON SCHEMA "My ""Schema" TO {READER}; GRANT SELECT ON "My ""Schema"."T.""x" TO {READER};
+    """)
+    source = open_source(schema='My "Schema', table='T."x', id='k"; --', text="$1", metadata="{id}")
+
+    (entry,) = await listed(source)
+    item = await source.fetch(entry, max_bytes=10)
+
+    assert (entry.key, item.content, item.metadata) == ("a", b"b", {"{id}": "c"})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT key, body FROM article; DROP TABLE article",
+        "DELETE FROM article RETURNING key, body",
+        "WITH gone AS (DELETE FROM article RETURNING *) SELECT key, body FROM gone",
+        "SELECT 1) AS x; DROP TABLE article; --",
+        "SELECT key, body FROM article) AS a CROSS JOIN (SELECT 1",
+        "SELECT key, body FROM article FOR UPDATE",
+        "SELECT key, body INTO other FROM article",
+        "SELECT nextval('numbers')::text AS key, 'x' AS body",
+        "TRUNCATE article",
+        "COPY article TO STDOUT",
+        "SHOW server_version",
+        ";",
+        "nonsense",
+    ],
+)
+async def test_query_other_than_one_reading_select_is_refused(corpus, open_source, query):
+    await corpus.write({"a": "text"})
+    await corpus.owner.execute(
+        f"GRANT ALL ON article TO {READER}; CREATE SEQUENCE numbers; GRANT ALL ON numbers TO {READER}"
+    )
+
+    with pytest.raises(Misconfigured):
+        await listed(open_source(table=None, query=query))
+
+    assert await corpus.owner.fetchval("SELECT count(*) FROM article") == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT key, body FROM article -- all of them",
+        "WITH a AS (SELECT * FROM article) SELECT * FROM a ORDER BY 1 LIMIT 9;\n",
+    ],
+)
+async def test_query_may_end_with_comment_or_semicolon(corpus, open_source, query):
+    await corpus.write({"a": "text", "b": "text"})
+    source = open_source(table=None, query=query)
+
+    assert [entry.key for entry in await listed(source)] == ["a", "b"]
+    assert (await source.fetch(Entry("b", ""), max_bytes=9)).content == b"text"
+
+
+async def test_error_about_values_does_not_quote_them(corpus, open_source):
+    await corpus.write({"a": "a private text"})
+    query = "SELECT key, body::int::text AS body FROM article"
+
+    with pytest.raises(Misconfigured, match="cannot compute a value of a row") as caught:
+        await listed(open_source(table=None, query=query))
+
+    assert "private" not in str(caught.value)
+
+
+async def test_bytes_as_text_are_refused(corpus, open_source):
+    await make(corpus, "id int, body bytea", (1, b"x"))
+
+    with pytest.raises(Misconfigured, match="convert_from"):
+        await listed(open_source(table="thing", id="id"))
+
+
+async def test_slow_query_is_cancelled(corpus, open_source):
+    query = "SELECT key, body FROM article, pg_sleep(60)"
+    await corpus.write({"a": "text"})
+
+    with pytest.raises(Unavailable, match="within 1 seconds: raise timeout_seconds"):
+        await listed(open_source(table=None, query=query, timeout_seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("secret", "problem"),
+    [({"username": READER, "password": "wrong"}, "rejects the login"), ({"username": READER}, "rejects the login")],
+)
+async def test_refused_login_is_reported_not_shown(open_source, secret, problem, caplog):
+    caplog.set_level(0)
+    source = open_source(secret)
+
+    with pytest.raises(Misconfigured, match=problem) as caught:
+        await listed(source)
+
+    assert "wrong" not in f"{caught.value!r} {caplog.text}"
+
+
+async def test_missing_database_is_reported(corpus, open_source):
+    corpus.url = corpus.url.rpartition("/")[0] + "/missing"
+
+    with pytest.raises(Misconfigured, match="has no database missing"):
+        await listed(open_source())
+
+
+async def test_missing_right_is_reported(corpus, open_source):
+    await corpus.owner.execute(f"REVOKE SELECT ON article FROM {READER}")
+
+    with pytest.raises(Misconfigured, match="needs the right SELECT: permission denied for table article"):
+        await listed(open_source())
+
+
+async def test_environment_and_files_of_user_are_not_read(corpus, open_source, monkeypatch, tmp_path):
+    (tmp_path / "service").write_text("[other]\nhost=192.0.2.1\nuser=other\npassword=other\n")
+    (tmp_path / "pass").write_text(f"*:*:*:*:{PASSWORD}\n")
+    (tmp_path / "pass").chmod(0o600)
+    variables = {
+        "PGHOST": "192.0.2.1", "PGPORT": "1", "PGUSER": "other", "PGPASSWORD": PASSWORD, "PGDATABASE": "other",
+        "PGSERVICE": "other", "PGSERVICEFILE": str(tmp_path / "service"), "PGPASSFILE": str(tmp_path / "pass"),
+        "PGSSLMODE": "verify-full", "PGSSLNEGOTIATION": "direct", "PGTARGETSESSIONATTRS": "standby",
+        "PGKRBSRVNAME": "x", "PGGSSLIB": "wrong", "PGOPTIONS": "-c search_path=nowhere",
+    }  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    await corpus.write({"a": "text"})
+
+    assert [entry.key for entry in await listed(open_source())] == ["a"]
+    with pytest.raises(Misconfigured, match="rejects the login"):
+        await listed(open_source({"username": READER}))
+
+
+async def test_lost_connection_is_opened_again(corpus, open_source):
+    await corpus.write({"a": "text"})
+    source = open_source()
+    assert len(await listed(source)) == 1
+    await corpus.owner.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", READER)
+
+    async def ended():
+        return not await corpus.owner.fetchval("SELECT count(*) FROM pg_stat_activity WHERE usename = $1", READER)
+
+    await eventually(ended)
+
+    with suppress(Unavailable):  # unless the driver has noticed the loss already
+        assert len(await listed(source)) == 1
+    assert len(await listed(source)) == 1
+
+
+async def test_listing_that_loses_its_connection_fails(corpus, open_source):
+    await corpus.owner.execute("INSERT INTO article SELECT i::text, 'text' FROM generate_series(1, 5000) AS i")
+    query = """
+        SELECT key, CASE WHEN key = '5' THEN (SELECT pg_terminate_backend(pg_backend_pid()))::text ELSE body END AS body
+        FROM (SELECT key, body FROM article ORDER BY key OFFSET 0) AS ordered
+    """
+    source = open_source(table=None, query=query, version="key")
+
+    with pytest.raises(Unavailable):
+        await anext(source.entries())
+
+
+async def test_source_keeps_one_idle_connection(corpus, open_source):
+    await corpus.write(dict.fromkeys("abc", "text"))
+    source = open_source()
+
+    async for entry in source.entries():
+        items = await asyncio.gather(*(source.fetch(entry, max_bytes=9) for _ in range(5)))
+        assert len(items) == 5
+        states = await corpus.owner.fetch("SELECT state FROM pg_stat_activity WHERE usename = $1", READER)
+        assert [row["state"] for row in states] == ["idle"]
+
+
+async def test_listing_sees_one_state(corpus, open_source):
+    await corpus.owner.execute(
+        "INSERT INTO article SELECT lpad(i::text, 4, '0'), 'text' FROM generate_series(1, 3000) AS i"
+    )
+    source = open_source()
+    listing = source.entries()
+    keys = [(await anext(listing)).key]
+
+    await corpus.owner.execute("DELETE FROM article WHERE key > '1500'; INSERT INTO article VALUES ('9999', 'text')")
+
+    keys += [entry.key async for entry in listing]
+    assert keys == [f"{number:04}" for number in range(1, 3_001)]
+
+
+async def test_unencrypted_server_is_refused_by_default(open_source):
+    for mode in ("require", "verify-ca", "verify-full"):
+        with pytest.raises(Misconfigured, match="offers no TLS: set sslmode=disable"):
+            await listed(open_source(sslmode=mode))
+    assert PostgresOptions(table="t", id="i", text="t").sslmode == "verify-full"
+
+
+def certificate(host):
+    """Return a self-signed certificate and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
+
+
+@pytest.fixture
+async def tls_server(tmp_path):
+    """Yield a function that starts a server that accepts TLS for a host, and ends each encrypted connection."""
+    servers = []
+
+    async def start(host):
+        public, private = certificate(host)
+        (tmp_path / "pem").write_text(public + private)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "pem")
+
+        async def answer(reader, writer):
+            try:
+                await reader.readexactly(8)  # the request for TLS
+                writer.write(b"S")
+                await writer.start_tls(context)
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        servers.append(server)
+        return f"postgresql://localhost:{server.sockets[0].getsockname()[1]}/corpus", public
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "host", "known", "accepted"),
+    [
+        ("require", "elsewhere", False, True),
+        ("verify-ca", "elsewhere", False, False),
+        ("verify-ca", "elsewhere", True, True),
+        ("verify-full", "elsewhere", True, False),
+        ("verify-full", "localhost", False, False),
+        ("verify-full", "localhost", True, True),
+    ],
+)
+async def test_certificate_is_checked_as_mode_says(tls_server, mode, host, known, accepted):
+    uri, public = await tls_server(host)
+    source = PostgresSource(
+        uri, PostgresOptions(table="t", id="i", text="t", sslmode=mode), LOGIN | ({"ca": public} if known else {})
+    )
+
+    with pytest.raises(Unavailable) as caught:
+        await listed(source)
+
+    refused = (
+        isinstance(caught.value, Misconfigured) and "certificate of localhost is not valid" in caught.value.message
+    )
+    assert refused is not accepted
+    await source.aclose()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql:///corpus", "postgresql://host", "postgresql://host/", "postgresql://host/a/b", "mysql://host/a",
+        "postgresql://host/a?sslmode=disable", "postgresql://host/a#b", "postgresql://one,two/a", "postgresql://host:x/a",
+        "postgresql://%2Ftmp/a", "postgresql://host/a%00b",
+    ],
+)  # fmt: skip
+def test_address_must_name_one_database(uri):
+    with pytest.raises(InvalidInput, match="must have the form"):
+        PostgresSource(uri, PostgresOptions(table="t", id="i", text="t"), LOGIN)
+
+
+def test_password_in_address_is_rejected_not_shown():
+    with pytest.raises(InvalidInput, match="store them as the secret") as caught:
+        PostgresSource("postgresql://me:hidden@host/a", PostgresOptions(table="t", id="i", text="t"), LOGIN)
+
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", [{}, {"username": "x", "pasword": "y"}, {"password": "y"}])
+def test_unusable_secret_is_rejected(secret):
+    with pytest.raises(InvalidInput, match="username and password"):
+        PostgresSource("postgresql://host/a", PostgresOptions(table="t", id="i", text="t"), secret)
+
+
+def test_user_may_be_an_option():
+    PostgresSource("postgresql://host/a", PostgresOptions(table="t", id="i", text="t", user="me"), {"password": "x"})
+
+
+@pytest.mark.parametrize("options", [{}, {"table": "t", "query": "SELECT 1"}])
+def test_either_table_or_query_is_required(options):
+    with pytest.raises(ValidationError, match="either table or query"):
+        PostgresOptions(id="i", text="t", **options)

@@ -1,0 +1,221 @@
+"""A bucket as a source: its names, its credentials, and its failures while it is listed."""
+
+import re
+from uuid import uuid4
+from xml.sax.saxutils import escape
+
+import pytest
+from aiohttp import web
+
+from embedded.ports import free_port
+from shared.buckets.connection import RETRIES
+from shared.domain.errors import Misconfigured, Unavailable
+from shared.sources.opening import open_source
+from shared.sources.roots import Roots
+from tests.support.proxy import Fault, Link
+
+
+@pytest.fixture
+def bucket(s3):
+    name = f"bucket-{uuid4().hex}"
+    s3.make(name)
+    return name
+
+
+def source_of(uri, secret=None, **options):
+    return open_source("objects", uri, options, roots=Roots(["*"]), secret=secret)
+
+
+async def listed(source, after=""):
+    return [entry async for entry in source.entries(after)]
+
+
+async def test_options_select_objects(s3, bucket):
+    for key in ("a.md", "b/c.txt", "b/d.md", ".hidden/e.md"):
+        s3.put(bucket, f"handbook/{key}", b"A text.")
+    s3.put(bucket, "handbook-old/f.md", b"A text.")
+
+    source = source_of(f"s3://{bucket}/handbook/", s3.secret(bucket), include="*.md", exclude="a*")
+
+    assert [entry.key for entry in await listed(source)] == ["b/d.md"]
+    assert [await source.find(key) for key in ("a.md", "b/c.txt", ".hidden/e.md")] == [None] * 3
+
+
+async def test_folder_markers_are_skipped_and_empty_objects_refused(s3, bucket):
+    for key in ("docs/", "docs/a", "docs/a-b", "docs/a/", "docs/a/c", "docs/b/", "docs/empty"):
+        s3.put(bucket, key, b"" if key.endswith(("/", "empty")) else b"A text.")
+    source = source_of(f"s3://{bucket}/docs", s3.secret(bucket))
+
+    entries = await listed(source)
+
+    assert [(entry.key, entry.refused) for entry in entries] == [
+        ("a", None),
+        ("a-b", None),
+        ("a/c", None),
+        ("empty", "It is empty."),
+    ]
+
+
+async def test_prefix_is_whole_segment(s3, bucket):
+    s3.put(bucket, "a/b", b"A text.")
+    s3.put(bucket, "ab/c", b"A text.")
+
+    assert [entry.key for entry in await listed(source_of(f"s3://{bucket}/a", s3.secret(bucket)))] == ["b"]
+
+
+async def test_unlistable_name_is_error_with_name(s3, bucket):
+    s3.put(bucket, "a", b"A text.")
+    s3.put(bucket, "b//c", b"A text.")
+
+    with pytest.raises(Misconfigured, match=r"b//c.*rename it"):
+        await listed(source_of(f"s3://{bucket}", s3.secret(bucket)))
+
+
+async def test_missing_bucket_is_error(s3):
+    source = source_of("s3://no-such-bucket", s3.secret("no-such-bucket"))
+
+    for call in (listed(source), source.find("a")):
+        with pytest.raises(Misconfigured, match="does not exist"):
+            await call
+
+
+async def test_refused_credentials_are_error(s3, bucket):
+    s3.put(bucket, "a", b"A text.")
+    source = source_of(f"s3://{bucket}", s3.secret(bucket))
+    (entry,) = await listed(source)
+
+    with s3.forbidding():
+        for call in (listed(source), source.find("a"), source.fetch(entry, max_bytes=10)):
+            with pytest.raises(Misconfigured, match="refuses the credentials"):
+                await call
+
+
+async def test_closed_port_is_error(s3, monkeypatch):
+    monkeypatch.setitem(RETRIES, "max_retries", 0)
+    secret = s3.secret("bucket") | {"endpoint": f"http://127.0.0.1:{free_port()}"}
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        await listed(source_of("s3://bucket", secret))
+
+
+class ScriptedStore:
+    """Answers list requests with given names, in their order, and records the headers."""
+
+    def __init__(self):
+        self.names = []
+        self.headers = []
+
+    async def answer(self, request):
+        self.headers.append(request.headers)
+        if "list-type" not in request.query:
+            return web.Response(status=404)
+        after = request.query.get("start-after", "")
+        names = [name for name in self.names if name > after][int(request.query.get("continuation-token", 0)) :]
+        page, rest = names[:1_000], names[1_000:]
+        token = len(self.names) - len(rest) - sum(name <= after for name in self.names)
+        more = f"<NextContinuationToken>{token}</NextContinuationToken>" if rest else ""
+        listed = "".join(
+            f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.123Z</LastModified>"
+            f"<Size>7</Size></Contents>"
+            for name in page
+        )
+        return web.Response(text=f"<ListBucketResult>{listed}{more}</ListBucketResult>", content_type="application/xml")
+
+
+@pytest.fixture
+async def scripted():
+    store, app = ScriptedStore(), web.Application()
+    app.router.add_route("*", "/{path:.*}", store.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port := free_port())
+    await site.start()
+    store.url = f"http://127.0.0.1:{port}"
+    yield store
+    await runner.cleanup()
+
+
+NAMES = [f"{number:05}" for number in range(2_300)]
+
+
+async def test_pages_of_listing_follow_each_other(scripted):
+    scripted.names = NAMES
+    source = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url})
+
+    assert [entry.key for entry in await listed(source)] == NAMES
+    assert len(scripted.headers) == 3  # list requests
+    assert [entry.key for entry in await listed(source, after="01150")] == NAMES[1_151:]
+    assert len(scripted.headers) == 5
+
+
+async def test_lost_connection_ends_listing_with_error(scripted, monkeypatch):
+    monkeypatch.setitem(RETRIES, "max_retries", 0)
+    scripted.names = NAMES
+    link = Link(scripted.url.removeprefix("http://"))
+    endpoint = f"http://127.0.0.1:{await link.listen()}"
+    listing = source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": endpoint}).entries()
+    await anext(listing)
+    link.change(Fault("cut"))
+
+    with pytest.raises(Unavailable, match="cannot be read"):
+        [entry async for entry in listing]
+    await link.aclose()
+
+
+@pytest.mark.parametrize("names", [["b", "a"], ["a", "a"], ["a", "a/b", "a-b"], ["\uffff", "\U0001f600", "\ue000"]])
+async def test_listing_in_another_order_is_error(scripted, names):
+    scripted.names = names
+
+    with pytest.raises(Misconfigured, match="not list names in the order"):
+        await listed(source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}))
+
+
+async def test_version_without_entity_tag_is_time_and_size(scripted):
+    scripted.names = ["a"]
+
+    (entry,) = await listed(source_of("s3://bucket", {"uri": "s3://bucket", "endpoint": scripted.url}))
+
+    assert entry.version == "modified:1767225600-7"
+
+
+async def test_credentials_of_own_store_are_not_used(scripted, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN"):
+        monkeypatch.setenv(name, "of-the-store")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    secret = {"uri": "s3://bucket", "endpoint": scripted.url}
+    own = {"access_key_id": "of-the-source", "secret_access_key": "secret"}
+
+    for given in (secret, secret | own, secret | own | {"session_token": "token"}, secret | {"ambient": "true"}):
+        await listed(source_of("s3://bucket", given))
+
+    keys = [re.findall("Credential=([^/]*)", headers.get("Authorization", "")) for headers in scripted.headers]
+    assert keys == [[], ["of-the-source"], ["of-the-source"], ["of-the-store"]]
+    tokens = [headers.get("x-amz-security-token") for headers in scripted.headers]
+    assert tokens == [None, None, "token", "of-the-store"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "secret", "problem"),
+    [
+        ("s3://bucket", {"aws_access_key_id": "x"}, "invalid fields: aws_access_key_id"),
+        ("s3://bucket", {"endpoint": "minio:9000"}, "invalid fields: endpoint"),
+        ("az://container", {}, "storage account"),
+        ("gs://bucket", {"service_account_key": "{}"}, "cannot be used"),
+    ],
+)
+def test_invalid_secret_is_error_without_values(uri, secret, problem):
+    with pytest.raises(Misconfigured, match=problem) as error:
+        source_of(uri, {"uri": uri} | secret)
+    assert "x" not in error.value.message.split(": ")[-1].split()
+
+
+@pytest.mark.parametrize(
+    ("uri", "secret"),
+    [
+        ("az://container/a b", {"account": "account", "account_key": "a2V5"}),
+        ("az://container", {"account": "account", "sas_token": "sv=1&sig=x"}),
+        ("gs://bucket/100%25", {}),
+    ],
+)
+def test_google_and_azure_are_opened(uri, secret):
+    assert source_of(uri, {"uri": uri} | secret)

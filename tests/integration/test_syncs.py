@@ -1,0 +1,661 @@
+"""Syncs bring the documents of a source up to date, and delete only documents that two complete listings lacked."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import Conflict, InvalidInput, JobIsOpen, LeaseLost, NotFound, TooLarge, Unreadable
+from shared.domain.jobs import JobState, PauseReason
+from shared.domain.runs import RunKind, RunPhase
+from shared.domain.sources import NewSource, SourceChanges
+from tests.support.api import work
+from tests.support.sources import Corpus, SyncedCorpus, make_older
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def corpus():
+    return Corpus()
+
+
+@pytest.fixture
+async def synced(services, corpus):
+    """Return a source of the collection `default`."""
+    synced = SyncedCorpus(services, corpus)
+    await synced.add()
+    return synced
+
+
+async def execute(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        return await connection.execute(text(statement), parameters)
+
+
+async def job_of(services, sync):
+    await work(services)
+    await services.ledger.jobs.settle()
+    return await services.ledger.jobs.get("default", sync.id)
+
+
+# --- listing ---
+
+
+async def test_new_entries_become_documents(services, synced, corpus):
+    corpus.put("a.txt", "b/c.txt")
+
+    sync = await synced.sync()
+
+    assert sync.phase == RunPhase.DONE, sync.error
+    assert (sync.counts.seen, sync.counts.created) == (2, 2)
+    assert await synced.documents() == {"a.txt", "b/c.txt"}
+    assert (await job_of(services, sync)).state == JobState.DONE
+
+
+async def test_unchanged_entries_write_no_row(services, synced, corpus):
+    corpus.put(*map(str, range(10)))
+    await synced.sync()
+    written = (await execute(services, "SELECT key, xmin::text FROM source_items ORDER BY key")).all()
+    corpus.fetched.clear()
+
+    sync = await synced.sync()
+
+    assert sync.counts.unchanged == sync.counts.seen == 10
+    assert (await execute(services, "SELECT key, xmin::text FROM source_items ORDER BY key")).all() == written
+    assert corpus.fetched == []
+
+
+async def test_changed_entry_starts_next_version(services, synced, corpus):
+    corpus.put("a.txt", "b.txt")
+    await synced.sync()
+    corpus.put("b.txt", text="The harbour opens at seven.")
+    corpus.fetched.clear()
+
+    sync = await synced.sync()
+
+    assert (sync.counts.changed, sync.counts.unchanged, corpus.fetched) == (1, 1, ["b.txt"])
+    page = await services.ledger.documents.page("default")
+    assert {each.external_id: each.version for each in page} == {"docs/a.txt": 1, "docs/b.txt": 2}
+
+
+async def test_touched_entry_with_same_content_is_unchanged(services, synced, corpus):
+    corpus.put("a.txt")
+    await synced.sync()
+    corpus.versions["a.txt"] = "touched"
+
+    assert (await synced.sync()).counts.unchanged == 1
+    corpus.fetched.clear()
+    await synced.sync()
+
+    assert corpus.fetched == []
+    (document,) = await services.ledger.documents.page("default")
+    assert document.version == 1
+
+
+async def test_entry_that_vanishes_before_fetch_is_left_out(synced, corpus):
+    async def vanish():
+        corpus.remove("a.txt")
+
+    corpus.put("a.txt", "b.txt")
+    corpus.at["b.txt"] = vanish
+
+    assert (await synced.sync()).counts.created == 1
+    assert await synced.documents() == {"b.txt"}
+
+
+async def test_listing_out_of_order_fails_and_deletes_nothing(synced, corpus):
+    corpus.put("a", "b", "c")
+    await synced.sync()
+    corpus.is_reversed = True
+
+    sync = await synced.sync()
+
+    assert sync.phase == RunPhase.FAILED
+    assert sync.error == "The listing of the source is not in order: 'b' follows 'c'. Nothing was deleted."
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("nul\0", "Its key contains the character NUL."),
+        ("surrogate\ud800", "Its key is not valid UTF-8."),
+        ("ü" * 600, "Its key has not 1 to 1,024 bytes."),
+        ("denied", "It is locked."),
+        ("empty", "It is empty."),
+        ("large", "It has 20,000 bytes; a document has at most 10,000."),
+        ("broken", "It is damaged."),
+        ("huge", "It is huge."),
+    ],
+)
+async def test_refused_entry_is_listed_and_others_continue(services, synced, corpus, key, reason):
+    corpus.put("a", key, "z", text="The harbour opens at six.")
+    corpus.refused["denied"] = "It is locked."
+    corpus.failing = {"broken": Unreadable("It is damaged."), "huge": TooLarge("It is huge.")}
+    corpus.texts |= {each: content for each, content in {"empty": "", "large": "x" * 20_000}.items() if each == key}
+
+    sync = await synced.sync()
+
+    assert [entry.reason for entry in sync.refused] == [reason]
+    assert (sync.counts.refused, sync.counts.created) == (1, 2)
+    assert await synced.documents() == {"a", "z"}
+    assert (await job_of(services, sync)).state == JobState.DONE_WITH_ERRORS
+
+
+async def test_refused_entry_keeps_its_document(services, synced, corpus):
+    corpus.put("a", "b")
+    await synced.sync()
+    corpus.put("a", text="Changed.")
+    corpus.failing["a"] = Unreadable("It is damaged.")
+    for _ in range(3):
+        assert (await synced.sync()).counts.refused == 1
+        await make_older(services)
+
+    assert await synced.documents() == {"a", "b"}
+    corpus.restore()
+    assert (await synced.sync()).counts.changed == 1
+
+
+# --- failures ---
+
+
+async def test_failing_source_is_retried(synced, corpus):
+    corpus.put(*map(str, range(10)))
+    corpus.fails_after = 5
+
+    async def recover():
+        corpus.fails_after = None
+
+    corpus.at["9"] = recover
+    corpus.at["8"] = recover
+
+    sync = await synced.sync()
+
+    assert sync.phase == RunPhase.DONE
+    assert sync.counts.created == sync.counts.seen == 10
+
+
+async def test_failed_listing_fails_job_and_next_sync_starts(services, synced, corpus):
+    corpus.put(*map(str, range(10)))
+    corpus.fails_after = 0
+
+    failed = await synced.sync()
+
+    assert (failed.phase, failed.error) == (RunPhase.FAILED, "the corpus does not answer")
+    job = await job_of(services, failed)
+    assert (job.state, job.error) == (JobState.FAILED, "the corpus does not answer")
+    corpus.restore()
+    assert (await synced.sync()).counts.created == 10
+    assert corpus.closed == 2
+
+
+async def test_sync_starts_while_earlier_documents_are_processed(services, synced, corpus):
+    corpus.put("a")
+    corpus.fails_after = 1
+    failed = await synced.sync()
+    assert failed.phase == RunPhase.FAILED
+    corpus.restore()
+
+    assert (await synced.sync()).phase == RunPhase.DONE
+
+
+async def test_second_sync_of_a_source_conflicts(services, synced):
+    sync = await services.ledger.syncs.start("default", "docs")
+    with pytest.raises(JobIsOpen) as raised:
+        await services.ledger.syncs.start("default", "docs")
+    assert raised.value.job_id == sync.id
+
+
+async def test_worker_without_lease_saves_nothing(services, synced, corpus):
+    """Two workers read the same part; the first one, whose lease has expired, reaches its end first."""
+    corpus.put(*"abcdefgh")
+    reached, released = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+    visits = iter((0, 1))
+
+    async def wait():
+        visit = next(visits)
+        reached[visit].set()
+        await released[visit].wait()
+
+    async def worker():
+        return asyncio.create_task(synced.syncing().work(await services.ledger.runs.claim([RunKind.SYNC])))
+
+    corpus.at["g"] = wait
+    sync = await services.ledger.syncs.start("default", "docs")
+    first = await worker()
+    await reached[0].wait()
+    await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+    second = await worker()
+    await reached[1].wait()
+    released[0].set()
+    with pytest.raises(LeaseLost):
+        await first
+    released[1].set()
+    await second
+
+    done = await services.ledger.syncs.get("default", sync.id)
+    assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 8, 8)
+    documents = await services.ledger.documents.page("default")
+    assert (len(documents), {each.version for each in documents}) == (8, {1})
+    assert corpus.fetched.count("a") == 1
+
+
+async def test_stopped_worker_releases_sync_which_continues(services, synced, corpus):
+    corpus.put(*"abcdefgh")
+    reached = asyncio.Event()
+
+    async def wait():
+        if not reached.is_set():
+            reached.set()
+            await asyncio.Event().wait()
+
+    corpus.at["g"] = wait
+    sync = await services.ledger.syncs.start("default", "docs")
+    async with synced.running():
+        await reached.wait()
+    assert (await synced.work(sync)).counts.created == 8
+    assert corpus.fetched.count("a") == 1
+
+
+# --- pause, resume, cancel, intake ---
+
+
+async def test_paused_job_stops_between_parts_and_continues(services, synced, corpus):
+    corpus.put(*"abcdefghijkl")
+    sync = await services.ledger.syncs.start("default", "docs")
+
+    async def pause():
+        await services.ledger.jobs.pause("default", sync.id, PauseReason.USER)
+
+    corpus.at["f"] = pause
+    paused = await synced.work(sync)
+    assert (paused.phase, 0 < paused.counts.seen < 12) == (RunPhase.QUEUED, True)
+    assert not await services.ledger.runs.due()
+
+    corpus.restore()
+    await services.ledger.jobs.resume("default", sync.id)
+    done = await synced.work(sync)
+    assert (done.phase, done.counts.seen, done.counts.created) == (RunPhase.DONE, 12, 12)
+
+
+async def test_cancelled_job_stops_its_listing(services, synced, corpus):
+    corpus.put(*"abcdefghijkl")
+    sync = await services.ledger.syncs.start("default", "docs")
+
+    async def cancel():
+        await services.ledger.jobs.cancel("default", sync.id)
+
+    corpus.at["f"] = cancel
+    cancelled = await synced.work(sync)
+
+    assert cancelled.phase == RunPhase.CANCELLED
+    assert (await job_of(services, sync)).state == JobState.CANCELLED
+    corpus.restore()
+    assert (await synced.sync()).phase == RunPhase.DONE
+
+
+async def test_closed_intake_delays_sync(services, synced, corpus):
+    corpus.put(*"abcdefgh")
+    synced.most_open = -1
+    sync = await services.ledger.syncs.start("default", "docs")
+    async with synced.running():
+        await eventually(lambda: shown(services, sync.id))
+    assert corpus.fetched == []
+
+    synced.most_open = 0
+    await eventually(synced.due)
+    assert (await synced.work(sync)).counts.created == 8
+
+
+async def shown(services, sync_id):
+    sync = await services.ledger.syncs.get("default", sync_id)
+    return sync.waiting == "0 chunks wait for workers, and syncs continue below -1."
+
+
+# --- deletion ---
+
+
+async def lacking(services, synced, corpus, number, *, of=30):
+    """Sync a corpus, remove some entries, and sync twice with hours between; return the last sync."""
+    corpus.put(*(f"{n:03}" for n in range(of)))
+    await synced.sync()
+    await make_older(services)
+    corpus.remove(*(f"{n:03}" for n in range(number)))
+    assert (await synced.sync()).counts.deleted == 0
+    await make_older(services)
+    return await synced.sync()
+
+
+async def test_entry_lacking_in_two_listings_is_deleted(services, synced, corpus):
+    sync = await lacking(services, synced, corpus, 3)
+
+    assert (sync.counts.missing, sync.counts.deleted, sync.counts.withheld) == (3, 3, 0)
+    assert len(await synced.documents()) == 27
+    (items,) = (await execute(services, "SELECT count(*) FROM source_items")).one()
+    assert items == 27
+
+
+async def test_entry_lacking_in_close_listings_is_kept(services, synced, corpus):
+    corpus.put("a", "b")
+    await synced.sync()
+    await make_older(services)
+    corpus.remove("a")
+    for _ in range(3):
+        assert (await synced.sync()).counts.deleted == 0
+    assert await synced.documents() == {"a", "b"}
+
+
+async def test_failed_listing_does_not_count_as_complete(services, synced, corpus):
+    corpus.put(*"abcdefgh")
+    await synced.sync()
+    await make_older(services)
+    corpus.remove("a")
+    corpus.fails_after = 6
+    failed = await synced.sync()
+    assert (failed.phase, failed.counts.missing) == (RunPhase.FAILED, 1)
+    await make_older(services)
+    corpus.restore()
+
+    assert (await synced.sync()).counts.deleted == 0
+    await make_older(services)
+    assert (await synced.sync()).counts.deleted == 1
+
+
+async def test_entry_that_returns_is_forgotten_as_missing(services, synced, corpus):
+    corpus.put("a", "z")
+    await synced.sync()
+    for _ in range(2):
+        await make_older(services)
+        corpus.remove("a")
+        assert (await synced.sync()).counts.missing == 1
+        await make_older(services)
+        corpus.put("a")
+        assert (await synced.sync()).counts.missing == 0
+    assert await synced.documents() == {"a", "z"}
+
+
+@pytest.mark.parametrize("key", ["b2", "g2"])  # in the page that is being read, and in a later one
+async def test_item_made_during_listing_is_not_missing(services, synced, corpus, key):
+    corpus.put(*"abcdefgh")
+    await synced.sync()
+    await make_older(services)
+
+    async def make():
+        made = "INSERT INTO source_items (source_id, key, version) SELECT id, :key, '1' FROM sources"
+        await execute(services, made, key=key)
+
+    corpus.at["c"] = make
+    await synced.sync()
+    marked = await execute(services, "SELECT key FROM source_items WHERE missing_in IS NOT NULL")
+    assert marked.all() == []
+
+
+async def test_many_deletions_wait_for_approval(services, synced, corpus):
+    corpus.put("new")
+    sync = await lacking(services, synced, corpus, 11)
+
+    assert (sync.counts.deleted, sync.counts.withheld) == (0, 11)
+    job = await job_of(services, sync)
+    assert (job.state, job.pause_reason) == (JobState.PAUSED, PauseReason.APPROVAL)
+    withheld = await services.ledger.syncs.withheld("default", "docs")
+    assert (withheld.job_id, withheld.deletions, withheld.items) == (sync.id, 11, 31)
+    assert list(withheld.keys) == [f"{n:03}" for n in range(11)]
+
+
+async def test_documents_are_processed_while_deletions_wait(services, synced, corpus):
+    await lacking(services, synced, corpus, 11)
+    corpus.put("new")
+    await make_older(services)
+    sync = await synced.sync()
+
+    job = await job_of(services, sync)
+
+    assert (job.state, job.done, job.total) == (JobState.PAUSED, 1, 1)
+
+
+async def test_approved_deletions_are_carried_out(services, synced, corpus):
+    sync = await lacking(services, synced, corpus, 11)
+
+    again = await services.ledger.syncs.approve("default", "docs", deletions=11)
+    done = await synced.work(again)
+
+    assert (again.id, done.counts.deleted, done.counts.withheld) == (sync.id, 11, 0)
+    assert len(await synced.documents()) == 19
+    assert (await job_of(services, sync)).state == JobState.DONE
+    with pytest.raises(Conflict, match="No deletions of the source 'docs' wait for approval"):
+        await services.ledger.syncs.approve("default", "docs", deletions=11)
+
+
+async def test_more_deletions_than_approved_wait_again(services, synced, corpus):
+    await lacking(services, synced, corpus, 11)
+
+    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=10))
+
+    assert (done.counts.deleted, done.counts.withheld) == (0, 11)
+    assert (await services.ledger.syncs.withheld("default", "docs")).deletions == 11
+
+
+async def test_entry_that_returns_before_approval_is_kept(services, synced, corpus):
+    await lacking(services, synced, corpus, 11)
+    corpus.put("000")
+
+    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=11))
+
+    assert done.counts.deleted == 10
+    assert "000" in await synced.documents()
+
+
+async def test_resumed_job_ends_without_deletions(services, synced, corpus):
+    sync = await lacking(services, synced, corpus, 11)
+    await services.ledger.jobs.resume("default", sync.id)
+
+    assert (await job_of(services, sync)).state == JobState.DONE
+    assert len(await synced.documents()) == 30
+
+
+async def test_next_sync_replaces_job_that_waits_for_approval(services, synced, corpus):
+    sync = await lacking(services, synced, corpus, 11)
+
+    following = await synced.sync()
+
+    assert (await job_of(services, sync)).state == JobState.DONE
+    assert (await services.ledger.syncs.withheld("default", "docs")).job_id == following.id != sync.id
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_empty_listing_always_needs_approval(services, synced, corpus, size):
+    sync = await lacking(services, synced, corpus, size, of=size)
+
+    assert (sync.counts.deleted, sync.counts.withheld) == (0, size)
+    done = await synced.work(await services.ledger.syncs.approve("default", "docs", deletions=size))
+    assert done.counts.deleted == size
+
+
+async def test_share_of_source_bounds_deletions(services, corpus):
+    synced = SyncedCorpus(services, corpus)
+    await synced.add(max_delete_share=0.5)
+
+    assert (await lacking(services, synced, corpus, 15)).counts.deleted == 15
+
+
+async def test_deletion_in_slices_continues_after_lost_worker(services, synced, corpus, monkeypatch):
+    monkeypatch.setattr("shared.ledger.sources.listings._DELETED_AT_ONCE", 2)
+    assert (await lacking(services, synced, corpus, 9)).counts.deleted == 9
+
+
+async def test_approval_of_nothing_is_rejected(services, synced):
+    with pytest.raises(InvalidInput, match="Approve at least one deletion"):
+        await services.ledger.syncs.approve("default", "docs", deletions=0)
+
+
+# --- changes by users ---
+
+
+async def document(services, external_id):
+    page = await services.ledger.documents.page("default")
+    return next((each for each in page if each.external_id == external_id), None)
+
+
+async def test_deleted_document_returns_with_next_version(services, synced, corpus):
+    corpus.put("a", "b")
+    await synced.sync()
+    await services.ledger.documents.delete("default", (await document(services, "docs/a")).id)
+
+    await synced.sync()
+    assert await synced.documents() == {"b"}
+    corpus.put("a", text="Changed.")
+    await synced.sync()
+    assert await synced.documents() == {"a", "b"}
+
+
+async def test_edited_document_stays_until_source_changes(services, synced, corpus, library):
+    corpus.put("a", "b")
+    await synced.sync()
+    edited = await library.add("Edited by a user.", "docs/a")
+
+    assert (await synced.sync()).counts.unchanged == 2
+    assert (await document(services, "docs/a")).version == edited.version
+    corpus.put("a", text="Changed.")
+    assert (await synced.sync()).counts.changed == 1
+    assert (await document(services, "docs/a")).version == edited.version + 1
+
+
+async def test_edited_document_is_deleted_with_its_entry(services, synced, corpus, library):
+    corpus.put(*(f"{n:03}" for n in range(30)))
+    await synced.sync()
+    await library.add("Edited by a user.", "docs/000")
+
+    await make_older(services)
+    sync = await lacking(services, synced, corpus, 1)
+
+    assert sync.counts.deleted == 1
+    assert await document(services, "docs/000") is None
+
+
+# --- sources ---
+
+
+async def removed(services):
+    while await services.ledger.sources.continue_removal():
+        pass
+
+
+async def test_two_sources_in_a_collection_do_not_collide(services, synced, corpus):
+    other = SyncedCorpus(services, Corpus(), "others")
+    await other.add()
+    corpus.put("a", "b")
+    other.corpus.put("a", text="Another text.")
+
+    await synced.sync()
+    await other.sync()
+
+    assert (await synced.documents(), await other.documents()) == ({"a", "b"}, {"a"})
+    await services.ledger.sources.remove("default", "docs", with_documents=True)
+    await removed(services)
+    assert (await synced.documents(), await other.documents()) == (set(), {"a"})
+
+
+async def test_source_removed_without_documents_is_adopted(services, synced, corpus):
+    corpus.put("a", "b")
+    await synced.sync()
+    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    with pytest.raises(Conflict, match="is being removed"):
+        await synced.add()
+    await removed(services)
+    assert await synced.documents() == {"a", "b"}
+    with pytest.raises(NotFound):
+        await services.ledger.sources.get("default", "docs")
+
+    await synced.add()
+    assert (await synced.sync()).counts.unchanged == 2
+
+
+async def test_removed_source_stops_its_sync(services, synced, corpus):
+    corpus.put(*"abcdefghij")
+
+    async def remove():
+        await services.ledger.sources.remove("default", "docs", with_documents=True)
+
+    corpus.at["f"] = remove
+    sync = await services.ledger.syncs.start("default", "docs")
+    assert (await synced.work(sync)).phase == RunPhase.CANCELLED
+    await removed(services)
+
+    assert await synced.documents() == set()
+    assert (await job_of(services, sync)).state == JobState.DONE
+
+
+async def test_removed_source_stops_run_of_its_hints(services, synced):
+    await services.ledger.hints.add("default", "docs", ["a"])
+    assert await services.ledger.runs.due() == {RunKind.LOOK}
+
+    await services.ledger.sources.remove("default", "docs", with_documents=False)
+    await removed(services)
+
+    assert await services.ledger.runs.due() == set()
+
+
+async def test_sources_are_listed_with_their_newest_sync(services, synced, corpus):
+    corpus.put("a")
+    sync = await synced.sync()
+    await SyncedCorpus(services, Corpus(), "others").add(schedule="0 * * * *", time_zone="Europe/Berlin")
+
+    docs, others = await services.ledger.sources.page("default")
+
+    assert (docs.definition.name, docs.newest, docs.next_at) == ("docs", sync, None)
+    assert (others.definition.name, others.newest, others.next_at is None) == ("others", None, False)
+    assert [each.id for each in await services.ledger.syncs.page("default", "docs")] == [sync.id]
+    assert await services.ledger.sources.page("default", after="docs") == [others]
+    assert await services.ledger.sources.page("other") == []
+
+
+async def test_changed_options_of_filled_source_need_confirmation(services, synced, corpus):
+    sources = services.ledger.sources
+    changes = SourceChanges(options={"include": "*.md"}, max_delete_share=0.2, schedule="0 5 * * *")
+    await sources.change("default", "docs", SourceChanges(uri="memory:b"))
+    corpus.put("a")
+    await synced.sync()
+
+    with pytest.raises(Conflict, match="may list other entries"):
+        await sources.change("default", "docs", changes)
+    changed = await sources.change("default", "docs", changes, confirmed=True)
+    assert (changed.options, changed.max_delete_share, changed.uri) == ({"include": "*.md"}, 0.2, "memory:b")
+    assert (await sources.change("default", "docs", SourceChanges(schedule=""))).schedule is None
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"name": "A/b"}, "The name of a source has"),
+        ({"uri": " "}, "The address of a source has"),
+        ({"max_delete_share": 2.0}, "The share of deletions"),
+        ({"schedule": "often"}, "is not a cron expression"),
+        ({"schedule": "0 0 31 2 *"}, "Bad day-of-month"),
+        ({"time_zone": "Mars/Base"}, "There is no time zone 'Mars/Base'"),
+    ],
+)
+async def test_invalid_source_is_rejected(services, library, values, sentence):
+    collection = await library.collection()
+
+    async def add():
+        new = NewSource(**{"name": "docs", "kind": "folder", "uri": "/docs", **values})
+        await services.ledger.sources.add(collection, new)
+
+    with pytest.raises(InvalidInput, match=sentence):
+        await add()
+
+
+async def test_second_source_of_a_name_conflicts(services, synced):
+    with pytest.raises(Conflict, match="There is a source 'docs' already"):
+        await synced.add()
+
+
+async def test_missed_times_lead_to_one_sync(services, synced):
+    await services.ledger.sources.change("default", "docs", SourceChanges(schedule="0 * * * *"))
+    assert await services.ledger.sources.due() == []
+    await execute(services, "UPDATE sources SET next_at = now() - interval '5 hours'")
+
+    (due,) = await services.ledger.sources.due()
+    await services.ledger.sources.schedule_next(due)
+
+    assert await services.ledger.sources.due() == []
+    assert (await services.ledger.sources.get("default", "docs")).next_at is not None

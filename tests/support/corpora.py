@@ -1,0 +1,128 @@
+"""Corpora that tests change and list: repositories and tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+
+from shared.sources.git.repositories import GitOptions, GitSource
+from shared.sources.postgres.options import PostgresOptions
+from shared.sources.postgres.rows import PostgresSource
+from shared.sources.source import Entry, Source
+from tests.support.git_server import GitFolder, GitServer
+
+READER, PASSWORD = "reader", "a password: of/the?reader"
+
+
+async def listed(source: Source, after: str = "") -> list[Entry]:
+    return [entry async for entry in source.entries(after)]
+
+
+class Corpus(ABC):
+    """Texts by key."""
+
+    @abstractmethod
+    async def write(self, texts: dict[str, str]) -> None:
+        """Add texts, and replace existing ones."""
+
+    @abstractmethod
+    async def remove(self, key: str) -> None: ...
+
+    @abstractmethod
+    async def disappear(self) -> None:
+        """Remove the corpus itself."""
+
+    @abstractmethod
+    def source(self) -> Source: ...
+
+
+class GitCorpus(Corpus):
+    """A repository.
+
+    Args:
+        folder: its repository.
+        server: its server; None if the folder is read.
+    """
+
+    def __init__(self, folder: GitFolder, server: GitServer | None) -> None:
+        self.folder = folder
+        self.server = server
+
+    async def write(self, texts: dict[str, str]) -> None:
+        for key, text in texts.items():
+            self.folder.write(key, text.encode())
+        self.folder.commit()
+
+    async def remove(self, key: str) -> None:
+        self.folder.remove(key)
+        self.folder.commit()
+
+    async def disappear(self) -> None:
+        self.folder.folder.rename(self.folder.folder.with_suffix(".moved"))
+
+    def source(self, secret: dict[str, str] | None = None, **options: Any) -> GitSource:
+        path: Path = self.folder.folder
+        uri = f"git+{self.server.url}/{path.name}" if self.server else f"git+file://{path}"
+        return GitSource(uri, GitOptions(**options), secret or {})
+
+
+class TableCorpus(Corpus):
+    """The table `article` of a database, which the role `reader` may only read.
+
+    Args:
+        url: URL of the database.
+        owner: connection of its owner.
+        options: options that select the table.
+    """
+
+    def __init__(self, url: str, owner: asyncpg.Connection, **options: Any) -> None:
+        self.url = url
+        self.owner = owner
+        self.options: dict[str, Any] = {"id": "key", "text": "body", "sslmode": "disable"} | options
+
+    async def write(self, texts: dict[str, str]) -> None:
+        statement = "INSERT INTO article VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET body = excluded.body"
+        await self.owner.executemany(statement, list(texts.items()))
+
+    async def remove(self, key: str) -> None:
+        await self.owner.execute("DELETE FROM article WHERE key = $1", key)
+
+    async def disappear(self) -> None:
+        await self.owner.execute("DROP TABLE article")
+
+    def source(self, secret: dict[str, str] | None = None, **options: Any) -> PostgresSource:
+        parts = urlsplit(self.url)
+        uri = f"postgresql://{parts.hostname}:{parts.port}{parts.path}"
+        login = {"username": READER, "password": PASSWORD} if secret is None else secret
+        given = {name: value for name, value in (self.options | options).items() if value is not None}
+        return PostgresSource(uri, PostgresOptions(**given), login)
+
+
+@asynccontextmanager
+async def database(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
+    """Yield the URL of a new database with the table `article` and the role `reader`, and a connection of its owner."""
+    name = f"corpus_{uuid4().hex}"
+    server = await asyncpg.connect(url)
+    await server.execute(f"CREATE DATABASE {name}")
+    other = f"{url.rpartition('/')[0]}/{name}"
+    owner = await asyncpg.connect(other)
+    try:
+        await owner.execute(f"""
+            DROP ROLE IF EXISTS {READER};
+            CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
+            CREATE TABLE article (key text PRIMARY KEY, body text);
+            GRANT SELECT ON article TO {READER};
+        """)
+        yield other, owner
+    finally:
+        await owner.close()
+        await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await server.execute(f"DROP ROLE {READER}")
+        await server.close()

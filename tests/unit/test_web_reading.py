@@ -1,0 +1,199 @@
+"""Addresses have one form, and links, lists, sitemaps and feeds are read as their formats define."""
+
+import time
+
+import pytest
+
+from shared.domain.text.tags import tags
+from shared.ingest.parse.main_part import main_part
+from shared.sources.pages.memory import MOST_NOTE_BYTES, MOST_PARENTS, Note, Outcome
+from shared.sources.pages.reading.addresses import is_trap, normal, pattern_of
+from shared.sources.pages.reading.facts import Rules, facts_of, rules_of_header
+from shared.sources.pages.reading.lists import BadList, read_feed, read_list, read_sitemap
+
+BASE = "https://example.org/a/b"
+LONG = "The harbour opens at six o'clock in the morning. " * 10
+CARDS = f"<article>1 {LONG}</article><article>2 {LONG}</article>"
+ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'>"
+
+
+@pytest.mark.parametrize(
+    ("link", "address"),
+    [
+        ("HTTPS://Example.ORG:443/a/../b/./c#part", "https://example.org/b/c"),
+        ("/p?z=1&a=2&utm_source=x&fbclid=y&gclid=z", "https://example.org/p?a=2&z=1"),
+        ("/p?a=2&a=1", "https://example.org/p?a=2&a=1"),
+        ("/p?utm_source=x", "https://example.org/p"),
+        ("/p;jsessionid=AB12?x=1&PHPSESSID=3", "https://example.org/p?x=1"),
+        ("c", "https://example.org/a/c"),
+        ("../../../c", "https://example.org/c"),
+        ("//other.org", "https://other.org/"),
+        ("http://example.org:80", "http://example.org/"),
+        ("http://example.org:8080/", "http://example.org:8080/"),
+        ("/%7euser/%c3%a4 \u00e4", "https://example.org/~user/%C3%A4%20%C3%A4"),
+        ("/100%", "https://example.org/100%25"),
+        ("http://m\u00fcnchen.de/", "http://xn--mnchen-3ya.de/"),
+        ("http://[::1]:80/", "http://[::1]/"),
+        ("/a//b/", "https://example.org/a//b/"),
+        ("/a/index.html", "https://example.org/a/index.html"),
+        (" /a\n/b ", "https://example.org/a/b"),
+    ],
+)
+def test_links_of_a_page_have_one_address(link, address):
+    assert normal(link, BASE) == address
+    assert normal(address) == address
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "mailto:a@example.org",
+        "javascript:x()",
+        "http://u:p@example.org/",
+        "http://",
+        "http://a:99999/",
+        "/" + "x" * 1_024,
+    ],
+)
+def test_other_links_have_no_address(link):
+    assert normal(link, BASE) is None
+
+
+def test_generated_addresses_share_a_pattern():
+    first = pattern_of("https://example.org/calendar/2024/05?view=week&day=1")
+
+    assert first == pattern_of("https://example.org/calendar/1999/12?day=31&view=month")
+    assert first != pattern_of("https://example.org/calendar/2024/05")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/a/b/c", False), ("/a/b/a/b/a/b", False), ("/a/a/a/a", True), ("/x" * 21, True), ("/?" + "a=1&" * 8, True)],
+)
+def test_loop_of_links_is_a_trap(path, expected):
+    assert is_trap(f"https://example.org{path}") is expected
+
+
+def facts(body, **headers):
+    return facts_of(body.encode(), "https://example.org/a/", {name.replace("_", "-"): v for name, v in headers.items()})
+
+
+def test_links_are_found_in_markup_only():
+    body = """<a href="1">x</a> <!-- <a href=2> --> <script>"<a href='3'>"</script><A HREF = '4?a=1&amp;b=2'>y</A>
+    <a rel="nofollow ugc" href=5> <area href=6> <link href=7 rel=next> <meta http-equiv=refresh content="0; url='8'">
+    <title><a href=9></title> <a title="a > b" href=10>"""
+
+    paths = [link.removeprefix("https://example.org/a/") for link in facts(body).links]
+
+    assert paths == ["1", "4?a=1&b=2", "6", "8", "10"]
+
+
+def test_base_and_canonical_address_are_read():
+    found = facts('<base href="/docs/"><base href="/no/"><link rel="x canonical" href="c?utm_medium=1"><a href="d">')
+
+    assert (found.canonical, found.links) == ("https://example.org/docs/c", ("https://example.org/docs/d",))
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        ("<meta name=robots content='NOINDEX'>", Rules(index=False)),
+        ("<meta name=ROBOTS content='index, nofollow'>", Rules(follow=False)),
+        ("<meta name=foreask content=none>", Rules(index=False, follow=False)),
+        ("<meta name=otherbot content=noindex>", Rules()),
+    ],
+)
+def test_rules_of_a_page_are_read(body, rules):
+    found = facts(body + "<a href=1>")
+
+    assert found.rules == rules
+    assert bool(found.links) is rules.follow
+
+
+@pytest.mark.parametrize(
+    ("header", "rules"),
+    [
+        ("noindex", Rules(index=False)),
+        ("otherbot: noindex, nofollow", Rules()),
+        ("otherbot: noindex, foreask: nofollow", Rules(follow=False)),
+        ("unavailable_after: 25 Jun 2010 15:00:00 PST, noindex", Rules(index=False)),
+    ],
+)
+def test_rules_of_a_header_are_for_this_robot(header, rules):
+    assert rules_of_header({"x-robots-tag": header}) == rules
+
+
+def test_hostile_markup_takes_linear_time():
+    """`html.parser` of Python 3.11 takes hours for the first of these."""
+    started = time.process_time()
+    for part, count in (("<!--", 400_000), ("<script>", 400_000), ('<a href="', 40_000), ("<a b ", 20_000)):
+        list(tags(part * count))
+    for part in ("<main></main>", "<article><header></header></article>"):
+        main_part(part * 20_000)
+
+    assert time.process_time() - started < 15
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (f"<nav>menu</nav><main><h1>T</h1>{LONG}</main><footer>end</footer>", f"<main><h1>T</h1>{LONG}</main>"),
+        (f"<nav>menu</nav><article>{LONG}<header>x</header></article>", f"<article>{LONG}<header>x</header></article>"),
+        (f"<header>menu</header><div>{LONG}</div><aside>ad</aside>", f"<div>{LONG}</div>"),
+        (f"<div role=navigation>menu</div><div>{LONG}</div>", f"<div>{LONG}</div>"),
+        (f"<main></main><div>{LONG}</div>", f"<main></main><div>{LONG}</div>"),
+        (
+            f"<article>1 {LONG}</article><article>2 {LONG}</article>",
+            f"<article>1 {LONG}</article><article>2 {LONG}</article>",
+        ),
+        (f"<nav>never closed <p>{LONG}</p>", f"<nav>never closed <p>{LONG}</p>"),
+    ],
+)
+def test_main_part_has_no_navigation(page, expected):
+    assert main_part(page) == expected
+
+
+def test_unusable_lists_name_the_wrong_line():
+    for content, problem in {
+        b"https://example.org/\nftp://example.org/": "line 2",
+        b'["https://example.org/", 7]': "address 2",
+        b"{}": "array of addresses",
+        b"[": "not valid JSON",
+        b"\xff\xfe": "not UTF-8",
+    }.items():
+        with pytest.raises(BadList, match=problem):
+            list(read_list(content, BASE))
+
+
+def test_sitemap_without_pictures_is_read():
+    found = read_sitemap(
+        b"""<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:i="http://i/">
+        <url><loc> https://example.org/1?b&amp;a </loc><i:image><i:loc>/i.png</i:loc></i:image></url></urlset>""",
+        BASE,
+    )
+
+    assert (found.pages, found.sitemaps) == (["https://example.org/1?a&b"], [])
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        "<rss><channel><link>/no</link><item><title>t</title><link>/1</link><guid>/no</guid></item></channel></rss>",
+        "<rss><channel><item><guid>/1</guid></item><item><guid isPermaLink='false'>/no</guid></item></channel></rss>",
+        f"{ATOM}<link href='/no'/><entry><link rel='self' href='/no'/><link href='/1'/></entry></feed>",
+        "<r:RDF xmlns:r='http://r/' xmlns='http://purl.org/rss/1.0/'><item><link>/1</link></item></r:RDF>",
+    ],
+)
+def test_feeds_of_all_formats_are_read(feed):
+    assert read_feed(feed.encode(), BASE) == ["https://example.org/1"]
+
+
+def test_longest_note_fits_and_is_read_back():
+    parents = tuple(f"{number:016x}" for number in range(MOST_PARENTS))
+    note = Note(
+        Outcome.LISTED, "f" * 32, 'W/"' + "x" * 196, "y" * 64, "c" * 16, parents, has_more_parents=True, rank=100
+    )
+
+    assert len(note.encode()) <= MOST_NOTE_BYTES
+    assert Note.decode(note.encode()) == note
+    assert Note(Outcome.LISTED, etag="x" * 2_000).encode() == Note(Outcome.LISTED).encode()
