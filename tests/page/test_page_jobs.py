@@ -66,8 +66,7 @@ async def test_page_shows_and_cancels_a_batch(browser, batching: Deployment, pro
         await expect(cards.last).to_contain_text("done")
         visit.page.on("dialog", lambda dialog: dialog.accept())
         await visit.page.get_by_role("button", name="Cancel: Batch of 1 request").click()
-        provider.batch_script(stuck=False)
         await expect(visit.page.get_by_role("button", name="Cancel: Batch of 1 request")).to_have_count(0)
-        await expect(cards).to_have_count(3)
+        provider.batch_script(stuck=False)  # its request is answered, by this batch or by the next one
         visit.faults = [fault for fault in visit.faults if not fault.startswith("dialog: Cancel this batch?")]
     batching.wait_until_settled(2)
