@@ -83,7 +83,7 @@ class Used:
 
 
 @dataclass
-class Meter:
+class StepCosts:
     """Adds up the use of each kind of step.
 
     Args:
@@ -140,7 +140,7 @@ def _status(name: str) -> int:
 class MeteredLane(BatchLane):
     """The product's lane; each step is measured."""
 
-    meter: Meter
+    meter: StepCosts
 
     async def _step(self, batch: Batch, require_lease: Callable[[], None]) -> None:
         with self.meter.step(_STEPS[batch.state]):
@@ -240,7 +240,7 @@ async def measure(settings: Settings, provider: ScriptedProvider, engine: int, c
         usual = batch_lane_of(services)
         values = {each.name: getattr(usual, each.name) for each in fields(usual)}
         terms = replace(usual.terms, **_TERMS)
-        lane = MeteredLane(**values | {"terms": terms, "meter": Meter(psutil.Process(engine))})
+        lane = MeteredLane(**values | {"terms": terms, "meter": StepCosts(psutil.Process(engine))})
         load = Load(services, provider, lane, count)
         while not await load.number("count(*)", "batches WHERE state = 'done'"):  # the probe
             await lane.work(asyncio.Event())

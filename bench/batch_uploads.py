@@ -38,7 +38,7 @@ Times = tuple[float, float]  # until found, until all questions are found
 
 
 @dataclass
-class Uploads:
+class TimedUploads:
     """Measures uploads in several situations.
 
     Args:
@@ -114,7 +114,7 @@ def run(deployment: Deployment, provider: ScriptedProvider, chunks: int, count: 
     deployment.ingest({SEED: _TEXT}, "others", lane="batch")  # the provider is probed, and a small batch is done live
     deployment.wait_until_settled(1, "others")
     provider.script(latency_seconds=_MODEL_SECONDS)
-    uploads = Uploads(deployment, count)
+    uploads = TimedUploads(deployment, count)
     uploads.measure("alone")
     provider.batch_script(running_seconds=_HOUR)
     asyncio.run(make_backlog(deployment, "default", Lane.BATCH, chunks))

@@ -39,7 +39,7 @@ _LOAD_CHUNKS = 50_000
 
 
 @dataclass(frozen=True)
-class Window:
+class Phase:
     """The queries of a window, and the load during it."""
 
     seconds: Sequence[float]
@@ -59,7 +59,7 @@ class Queries:
     provider: ScriptedProvider
     questions: Iterator[str]
 
-    def window(self, refused: float, seconds: float) -> Window:
+    def window(self, refused: float, seconds: float) -> Phase:
         self.provider.script(share_no_capacity=refused)
         self._send(_SETTLING_SECONDS)
         before, cpu_before = self._statuses(), self._cpu()
@@ -67,7 +67,7 @@ class Queries:
         after, cpu_after = self._statuses(), self._cpu()
         answered, refusals = ((after.get(s, 0) - before.get(s, 0)) / seconds for s in ("200", "429"))
         cpu = {name: 1_000 * (cpu_after[name] - cpu_before[name]) / seconds for name in cpu_after}
-        return Window(times, answered, refusals, cpu)
+        return Phase(times, answered, refusals, cpu)
 
     def _send(self, seconds: float) -> list[float]:
         ends, times = time.perf_counter() + seconds, []
@@ -93,7 +93,7 @@ def questions() -> Iterator[str]:
         yield f"What does report {document} say of topic{document}x{section} in case {number}?"
 
 
-def report(pairs: Sequence[tuple[Window, Window]]) -> None:
+def report(pairs: Sequence[tuple[Phase, Phase]]) -> None:
     for name, windows in zip(("none refused", f"{_REFUSED:.0%} refused"), zip(*pairs, strict=True), strict=True):
         p50, p95 = ([window.percentile(percent) for window in windows] for percent in (50, 95))
         print(

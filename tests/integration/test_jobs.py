@@ -435,8 +435,8 @@ async def filled_build(client, services):
     for name in ("a.md", "b.md"):
         await upload(client, name)
     await work(services)
-    begun = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
-    assert begun.status_code == 201, begun.text
+    started = await client.post("/v1/collections/default/builds", json={"questions_per_chunk": 3})
+    assert started.status_code == 201, started.text
     while await services.ledger.builds.fill():
         pass
     await work(services)

@@ -4,7 +4,6 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { ROOT, get, post, send } from "../api.js";
 import { redraw } from "../store.js";
-import { bar } from "../parts/bars.js";
 import { ago, count, plural, until } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
@@ -150,9 +149,7 @@ function buttons({ name, collection }, isOpen) {
 
 /** @param {Api["SyncView"]} sync @param {boolean} isOpen */
 function progress(sync, isOpen) {
-  const total = sync.seen + sync.missing;
-  return html`${isOpen ? bar(total ? (sync.seen - sync.created - sync.changed) / total : 0, "working") : nothing}
-    <p class="small number">${isOpen ? `${PHASES[sync.phase]}, started ${ago(sync.created_at)}` : `${PHASES[sync.phase]} ${ago(sync.ended_at ?? sync.created_at)}`}: ${changes(sync)}</p>
+  return html`<p class="small number">${isOpen ? `${PHASES[sync.phase]}, started ${ago(sync.created_at)}` : `${PHASES[sync.phase]} ${ago(sync.ended_at ?? sync.created_at)}`}: ${changes(sync)}</p>
     ${sync.waiting ? html`<p class="small">${sync.waiting}</p>` : nothing}
     ${sync.error ? html`<p class="bad small" dir="auto">${sync.error}</p>` : nothing}
     ${sync.refused ? html`<details><summary class="small bad">${plural(sync.refused, "entry", "entries")} cannot be read</summary>

@@ -41,9 +41,9 @@ class Web:
 class PageSource(Source):
     """Pages of the web.
 
-    The first listing makes a run, which takes a second or more per page: without the end of the run there is no order,
-    and no first page of each text. A later listing of the same object has the same run, and continues it if it has
-    failed. Pages that were downloaded during the run are fetched from a temporary folder.
+    The first listing visits all pages, which takes a second or more per page, because pages can be sorted and compared
+    only when all were visited. These visits are a run. A later listing of the same object has the same run, and
+    continues it if it has failed. Pages that were downloaded during the run are fetched from a temporary folder.
     """
 
     def __init__(self, plan: Plan, web: Web) -> None:
