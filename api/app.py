@@ -171,6 +171,7 @@ def create(settings: Settings, services: ApiServices | None = None, shutdown: Sh
         openapi_tags=_TAGS,
         lifespan=partial(_lifespan, settings=settings, given=services, shutdown=shutdown or Shutdown(), mcp=mcp),
         redirect_slashes=False,
+        openapi_url=None,  # FastAPI would generate the description in the event loop
         docs_url=None,  # FastAPI's page loads its scripts from a CDN
         redoc_url=None,
         telemetry=_NO_TELEMETRY,

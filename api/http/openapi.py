@@ -6,17 +6,20 @@ pieces. Their schemas contain the definitions of their models, which are moved t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.schemas.problems import ProblemDetails
 
+ADDRESS = "/openapi.json"
 NDJSON = "application/x-ndjson"
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {
@@ -89,7 +92,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Generate the description of the application once, on the first request for it."""
+    """Serve the description of the application, which is generated once, on the first request for it.
+
+    Generation takes a second of processor time. It runs in a thread, so that other requests do not wait for it.
+    """
+    generating = asyncio.Lock()
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -97,6 +104,13 @@ def install(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]
+
+    @app.get(ADDRESS, include_in_schema=False)
+    async def description(request: Request) -> JSONResponse:
+        async with generating:
+            document = await asyncio.to_thread(describe)
+        root = request.scope.get("root_path", "").rstrip("/")
+        return JSONResponse(document | {"servers": [{"url": root}]} if root else document)
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
+from api.http import openapi
+
 _FILES = Path(fastapi_offline.__file__).parent / "static"
 _ADDRESS = "/docs"
 _FILES_ADDRESS = f"{_ADDRESS}/files"
@@ -27,7 +29,7 @@ def install(app: FastAPI) -> None:
     async def reference(request: Request) -> HTMLResponse:
         root = request.scope.get("root_path", "")
         page = get_swagger_ui_html(
-            openapi_url=f"{root}{app.openapi_url}",
+            openapi_url=f"{root}{openapi.ADDRESS}",
             title=app.title,
             swagger_js_url=f"{root}{_FILES_ADDRESS}/swagger-ui-bundle.js",
             swagger_css_url=f"{root}{_FILES_ADDRESS}/swagger-ui.css",

@@ -145,6 +145,21 @@ async def test_uploads_without_ledger_are_rejected_and_not_stored(services, sett
     assert (await left_behind(services, settings))[1] == []
 
 
+async def test_request_is_answered_while_description_is_generated(services, settings):
+    async with calling(settings, services) as client:
+        described = asyncio.create_task(client.get("/openapi.json"))
+        await asyncio.sleep(0.01)
+        assert (await client.get("/health/live")).is_success
+        assert not described.done()
+        assert (await described).is_success
+
+
+async def test_description_names_root_path_as_server(services, settings):
+    behind_proxy = httpx.ASGITransport(application(settings, services), root_path="/foreask")
+    async with httpx.AsyncClient(transport=behind_proxy, base_url="http://127.0.0.1") as client:
+        assert (await client.get("/openapi.json")).json()["servers"] == [{"url": "/foreask"}]
+
+
 async def test_openapi_operations_have_descriptions_and_examples(client):
     document = (await client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]

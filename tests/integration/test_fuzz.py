@@ -39,10 +39,13 @@ def size(request):
 
 async def fuzz(client, size, folder, *more):
     """Run Schemathesis against a server; return its exit code and output."""
-    arguments = ["--checks", ",".join(CHECKS), "--exclude-path", OPEN_ENDED, "--max-examples", str(CASES[size])]
+    described = Path(folder) / "openapi.json"
+    described.write_bytes((await client.get("/openapi.json", timeout=None)).content)
+    arguments = ["--url", str(client.base_url), "--request-timeout", "60"]
+    arguments += ["--checks", ",".join(CHECKS), "--exclude-path", OPEN_ENDED, "--max-examples", str(CASES[size])]
     arguments += ["--phases", PHASES.get(size, PHASES["full"]), "--generation-deterministic", "--no-color", *more]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "schemathesis.cli", "run", f"{client.base_url}/openapi.json", *arguments),
+        *(sys.executable, "-m", "schemathesis.cli", "run", str(described), *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=folder,
