@@ -36,7 +36,7 @@ from tests.support.transitions import refuse_unknown_transitions
 
 KEYS = tuple("abcdefgh")
 ALWAYS_ALLOWED = 2  # deletions without approval
-HISTORIES = {"short": 20, "full": 500, "soak": 500}
+HISTORIES = {"short": 10, "full": 500, "soak": 500}
 LIMITS = SyncLimits(max_bytes=10_000, timeout=timedelta(0), pause=timedelta(0), page=3, part=PartLimits(fetched=2))
 # Two sources of one collection, and a corpus in two collections.
 SOURCES = {"docs": ("default", 0), "more": ("default", 1), "copy": ("other", 0)}

@@ -883,6 +883,8 @@ def run(tests: Sequence[str], folder: Path, seconds: float) -> Run:
     """
     tree, report = folder / "tree", folder / "report.xml"
     options = ["-p", "no:cacheprovider", f"--basetemp={folder / 'run'}", f"--junit-xml={report}"]
+    if {HISTORIES, SYNC_HISTORIES} & set(tests):
+        options += ["--histories", "100"]  # the default number is too small to find each bug
     options += ["-o", "junit_family=xunit1"]  # the scenarios record properties, which xunit2 does not allow
     # Installed packages may import the original tree.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / path) for path in ("", *_CLIENTS))}

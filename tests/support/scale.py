@@ -34,6 +34,7 @@ class Scale:
         unlimited_documents: the same for an undeclared limit.
         erased_documents: documents of one chunk each of a tenant that is erased.
         batch_kills: number of workers killed at each point of a batch.
+        release_documents: documents of one chunk each while processes of two releases are restarted.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -56,6 +57,7 @@ class Scale:
     unlimited_documents: int
     erased_documents: int
     batch_kills: int
+    release_documents: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -79,7 +81,8 @@ SCALES = {
         limited_per_second=15,
         unlimited_documents=14,
         erased_documents=60,
-        batch_kills=5,
+        batch_kills=2,
+        release_documents=300,
         lease_seconds=2,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -102,6 +105,7 @@ SCALES = {
         unlimited_documents=167,
         erased_documents=10_000,
         batch_kills=23,
+        release_documents=1_000,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -123,6 +127,7 @@ SCALES = {
         unlimited_documents=333,
         erased_documents=10_000,
         batch_kills=23,
+        release_documents=1_000,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
