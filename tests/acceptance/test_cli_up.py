@@ -130,7 +130,7 @@ def readable_by_others(folder):
 
 
 def have_exited(processes):
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=TIMEOUT_SECONDS)
     return not alive
 
 
@@ -254,7 +254,7 @@ def test_server_works_after_interrupted_ingest(up, provider):
         time.sleep(0.1)
 
     ingest.send_signal(signal.SIGINT)
-    out, _ = ingest.communicate(timeout=20)
+    out, _ = ingest.communicate(timeout=TIMEOUT_SECONDS)
 
     assert ingest.returncode == 130
     assert b"The server continues with the uploaded files" in out

@@ -22,7 +22,7 @@ from shared.settings.sources import require_known
 from shared.settings.tuning import Tuning
 from tests.support.deployment import ROOT, Deployment
 from tests.support.scrape import Target
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
@@ -153,7 +153,7 @@ def test_compose_commands_make_document_ready(composed):
 @pytest.mark.slow
 def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     first = composed.stack.settings.metrics_port
-    with httpx.Client(trust_env=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         targets = [Target(port) for port in range(first, first + 8)]
 
         def all_roles_visible():  # a worker serves metrics some time after the API answers

@@ -471,8 +471,8 @@ async def test_stop_during_optimization_is_quick_and_loses_nothing(server):
     started = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - started < 3
-    _, running = psutil.wait_procs(optimizers, timeout=3)  # killed: the system reports the exit with a delay
+    assert time.monotonic() - started < 10
+    _, running = psutil.wait_procs(optimizers, timeout=30)  # killed: the system reports the exit with a delay
     assert not running
     server.start()
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:

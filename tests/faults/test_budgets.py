@@ -10,7 +10,7 @@ WORKERS, KILLS = 8, 5
 IN_FLIGHT = 2  # of a worker: a killed worker wastes the reservations of its calls
 LIMIT, RAISED, PLENTY = 1.0, 1.05, 1_000.0
 REPLY_TOKENS = [200, 2_500]
-CONTINUES_SECONDS = 5.0
+CONTINUES_SECONDS = 30.0
 
 
 def money_billed(provider):

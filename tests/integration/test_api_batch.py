@@ -13,6 +13,7 @@ from shared.domain.errors import Unavailable
 from shared.ledger.documents.documents import Documents
 from shared.storage.uploads import stored_in
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -262,7 +263,7 @@ async def test_unread_replies_do_not_block_batch_upload(services, settings, prov
             b"POST /v1/documents:batch HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
             b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % len(content)
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             writer.write(content)
             await writer.drain()
             reply = await reader.read(-1)

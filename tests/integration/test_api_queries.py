@@ -15,6 +15,7 @@ from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
 from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}
@@ -301,7 +302,7 @@ async def test_disconnected_client_stops_answer_generation(services, settings, p
         async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
             async for _ in events_of(reply):
                 break
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await ended.wait()
 
 

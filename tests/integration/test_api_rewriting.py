@@ -8,6 +8,7 @@ from api.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
 from tests.conftest import empty, forget
 from tests.support.api import calling, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 TEXTS = {
     "leave.md": "# Leave\n\nThe holiday entitlement of staff is thirty working days.",
@@ -142,7 +143,7 @@ async def test_failed_rewriting_does_not_delay_answer(client, provider, fault, r
     assert answered.answer == "The documents say so [1]."
     assert [chunk.external_id for chunk in answered.chunks] == directly
     assert answered.metadata.skipped == {"rewrite": reason}
-    assert took < 5
+    assert took < TIMEOUT_SECONDS / 2
 
 
 async def test_useless_rewriting_reports_its_tokens(client, provider):
@@ -254,7 +255,7 @@ async def test_failed_reranker_does_not_delay_answer(kites, provider, fault, rea
     assert [chunk.external_id for chunk in answered.chunks] == directly
     assert {chunk.rerank_score for chunk in answered.chunks} == {None}
     assert answered.metadata.skipped == {"rerank": reason}
-    assert took < 5
+    assert took < TIMEOUT_SECONDS / 2
 
 
 async def test_query_survives_failed_rewriting_and_reranking(kites, provider):
@@ -264,7 +265,7 @@ async def test_query_survives_failed_rewriting_and_reranking(kites, provider):
 
     assert names[0] == "short.md"
     assert found.metadata.skipped.keys() == {"rewrite", "rerank"}
-    assert found.metadata.milliseconds["total"] < 5_000
+    assert found.metadata.milliseconds["total"] < 500 * TIMEOUT_SECONDS
 
 
 async def test_embedded_model_is_never_used_for_rewriting(services, settings, provider):

@@ -16,6 +16,7 @@ from shared.domain.limit_use import LimitUse
 from shared.ledger.work.backlog import Backlog, Waiting
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ async def test_status_explains_bottleneck_in_one_sentence(client, services, sett
     assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
 
     async with services.ledger.heartbeats.beating("parse", lambda: 0):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (await status(client)).pace.workers["parse"]:
                 await asyncio.sleep(0.02)
         assert (await status(client)).pace.cause == "working"

@@ -85,12 +85,12 @@ async def test_lines_that_fit_are_planned_and_others_wait(services, library, pro
 async def test_exhausted_budget_starts_no_batch_until_raised(services, library, provider, lane):
     await set_budget(services, 10)
     await prepared(services, library)
-    await eventually(lambda: is_idle(services, lane), timeout=20)
+    await eventually(lambda: is_idle(services, lane))
     tried = await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL")
     states = {document.state for document in await services.ledger.documents.page("default")}
 
     await set_budget(services, PLENTY)
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
 
     assert set(tried) <= {(0,)}
     assert states == {DocumentState.SEARCHABLE}
@@ -101,7 +101,7 @@ async def test_exhausted_budget_starts_no_batch_until_raised(services, library, 
 async def test_exhausted_collection_starts_no_batches(services, library, provider, lane):
     await set_budget(services, 10, collection="default")
     await prepared(services, library)
-    await eventually(lambda: is_idle(services, lane), timeout=20)
+    await eventually(lambda: is_idle(services, lane))
 
     assert await rows(services, "SELECT DISTINCT lines FROM batches WHERE tenant IS NOT NULL") in ([], [(0,)])
     assert await amounts(services) == (0, 0)

@@ -76,7 +76,7 @@ async def until(services, lane, which="tenant IS NOT NULL", *targets):
         return [row.state for row in await rows(services, statement)] in [[target] for target in targets or ["done"]]
 
     try:
-        await eventually(reached, timeout=15, poll_seconds=0.002)
+        await eventually(reached, poll_seconds=0.002)
     except AssertionError:
         raise AssertionError(await rows(services, "SELECT * FROM batches")) from None
 
@@ -174,7 +174,7 @@ async def test_refused_line_is_dead_letter_with_text(services, library, provider
 async def test_unfinished_line_is_sent_twice_then_live(services, library, provider, lane, fault):
     provider.batch_script(**{fault: 1})
     await prepared(services, library)
-    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
+    await eventually(lambda: _in_lane(services, lane, BULK))
     assert await chunks(services) == [(BULK, "generating", 0, False)] * 3
     assert await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL") == [(3,), (3,)]
     await work(services, "generate", "index")
@@ -219,7 +219,7 @@ async def test_few_chunks_are_generated_live(services, library, provider, lane):
 async def test_full_batch_is_followed_by_another(services, library, provider, lane):
     lane = replace(lane, terms=replace(TERMS, max_lines=2))
     await prepared(services, library, 5)
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
 
     planned = await rows(services, "SELECT lines FROM batches WHERE tenant IS NOT NULL ORDER BY lines")
     assert planned == [(1,), (2,), (2,)]
@@ -320,11 +320,11 @@ async def test_concurrent_workers_create_each_batch_once(services, library, prov
         await asyncio.gather(*(work_on(each) for each in lanes))
         return {chunk.state for chunk in await chunks(services)} == {"generated"}
 
-    await eventually(generated, timeout=40)
+    await eventually(generated)
 
     stats = provider.batch_stats("number")
     assert (stats["second_batches"], stats["lines"], stats["lines_twice"]) == (0, 40, 0)
-    await eventually(lambda: _all_done(services, lane), timeout=20)
+    await eventually(lambda: _all_done(services, lane))
     assert await spent(services) == billed(provider)
 
 
@@ -368,7 +368,7 @@ async def test_prompt_changed_after_planning_drops_line(services, library, provi
     await until(services, lane, "tenant IS NOT NULL", "planning")
     other = replace(lane, lines=replace(lane.lines, model="another-model"), terms=TERMS)
     await rows(services, "UPDATE batches SET due_at = now() WHERE state = 'planning'")
-    await eventually(lambda: _all_generated(services, other), timeout=20)
+    await eventually(lambda: _all_generated(services, other))
 
     planned = await rows(services, "SELECT model, lines FROM batches WHERE tenant IS NOT NULL ORDER BY created_at")
     assert planned == [("scripted", 0), ("another-model", 3)]
@@ -381,7 +381,7 @@ async def test_prompt_changed_after_planning_drops_line(services, library, provi
 async def test_batch_over_token_limit_is_planned_again_smaller(services, library, provider, lane):
     provider.batch_script(enqueued_tokens=1_500)
     await prepared(services, library, 8)
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
     planned = "SELECT state, lines, token_limit FROM batches WHERE tenant IS NOT NULL ORDER BY created_at"
     failed, *later = await rows(services, planned)
     assert failed == ("failed", 8, 1_500)
@@ -393,7 +393,7 @@ async def test_configured_token_limit_is_never_exceeded(services, library, provi
     provider.batch_script(enqueued_tokens=5_000, running_seconds=0.2)
     lane = replace(lane, terms=replace(TERMS, queue_tokens=5_000))
     await prepared(services, library, 20)
-    await eventually(lambda: _all_generated(services, lane), timeout=30)
+    await eventually(lambda: _all_generated(services, lane))
 
     assert await rows(services, "SELECT DISTINCT state FROM batches WHERE tenant IS NOT NULL") == [("done",)]
     assert len(await rows(services, "SELECT 1 FROM batches WHERE tenant IS NOT NULL")) >= 4
@@ -522,7 +522,7 @@ async def test_edit_during_batch_waits_unless_interactive(services, library, pro
         await work(services)
         return await states(services) == {DocumentState.READY}
 
-    await eventually(ready, timeout=20)
+    await eventually(ready)
     assert provider.stats()["calls"] == calls
     assert provider.batch_stats("number")["lines"] == (3 if of == BATCH else 2)
     assert await spent(services) == billed(provider)
@@ -655,7 +655,7 @@ async def test_planned_batch_of_former_provider_is_planned_again(services, libra
     await prepared(services, library)
     await until(services, replace(lane, terms=replace(TERMS, wait=HOUR)), "tenant IS NOT NULL", "planning")
     await rows(services, "UPDATE batches SET provider = 'elsewhere', due_at = now() WHERE state = 'planning'")
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
 
     ended = await rows(
         services, "SELECT provider, state, settled FROM batches WHERE tenant IS NOT NULL ORDER BY created_at"
@@ -734,7 +734,7 @@ async def test_document_cost_equals_usage_in_every_tier(services, settings, libr
     await rows(services, "UPDATE chunks SET due_at = now() WHERE state = 'generating'")
     await pay_without_questions(services)
     await move_to_batch_lane(services, 1)
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
     await work(services, "index")
 
     await rows(services, "UPDATE spent SET model = :model WHERE kind = 'generate'", model=LISTED["llm_model"])

@@ -102,6 +102,6 @@ async def test_documented_command_loads_corpus_at_half_price(services, settings,
             await work(services, "index")
             return (await http.get("/v1/collections/wiki")).json()["documents"] == {"ready": 30}
 
-        await eventually(ready, timeout=30)
+        await eventually(ready)
     assert provider.stats()["calls"] == 0
     assert provider.batch_stats("of the wiki")["lines"] == 30

@@ -23,6 +23,7 @@ from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.support.api import work
 from tests.support.provider import Script, ScriptedEndpoints
+from tests.support.waiting import TIMEOUT_SECONDS
 from workers.loop import WorkerLoop
 from workers.scheduler import wake
 from workers.tasks import register
@@ -333,7 +334,7 @@ async def test_stopping_worker_releases_its_calibration_claim(services, settings
     waking = threading.Thread(target=app.tasks["foreask.calibrate"], daemon=True)
     waking.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await claims(services):
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(waking.join, 10)

@@ -23,7 +23,7 @@ from embedded.ports import free_port
 from embedded.stack import ENGINES, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import OPENAI_URL, Embedding, Settings
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 STORES = ("postgres", "valkey", "qdrant")
 
@@ -213,7 +213,7 @@ def test_sigterm_stops_launcher_and_engines_cleanly(data_dir):
 
     launcher.send_signal(signal.SIGTERM)
 
-    assert launcher.wait(timeout=30) == 0
+    assert launcher.wait(timeout=TIMEOUT_SECONDS) == 0
     with launcher.stdout:
         assert launcher.stdout.read() == "stopped in order\n"
     assert not any(map(_alive, started["pids"].values()))

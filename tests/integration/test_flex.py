@@ -18,7 +18,7 @@ from shared.providers.limiter.models import NEUTRAL, LimitedChat
 from shared.providers.provider import Provider
 from shared.services import build
 from tests.support.api import calling, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 DOCUMENTS = 60
 
@@ -112,7 +112,7 @@ async def test_query_is_answered_while_flex_is_refused(services, library, provid
     await add_all(services, library, 20)
     await until_flex_pauses(flexible(), 20)
     chat = LimitedChat(services.generator.model, services.limiters.llm, "default", QUERY)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         assert (await chat.complete(NEUTRAL)).text
     assert await booked(services) == {}
 

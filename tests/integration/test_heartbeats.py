@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from embedded.ports import free_port
 from shared.ledger.work import heartbeats
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 async def seen(services):
@@ -24,7 +25,7 @@ async def test_worker_is_listed_while_alive(services, monkeypatch):
     async with services.ledger.heartbeats.beating("parse", lambda: in_work):
         (first,) = await seen(services)
         in_work = 5
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (await seen(services))[0].in_work != 5:
                 await asyncio.sleep(0.01)
         assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)

@@ -25,6 +25,7 @@ from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, KeySpecification, Scope, draw, hash_of
 from shared.settings import ApiKey, Settings
 from tests.support.api import KEYS, as_tenant, calling, events_of, running, serving, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER = as_tenant("alice")
@@ -118,7 +119,7 @@ async def test_revoked_key_disconnects_listeners(services, keyed, provider):
             events = events_of(stream)
             assert (await anext(events))[0] == "progress"
             await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 remaining = [event async for event in events]
 
     assert [(name, problem["status"]) for name, problem in remaining] == [("error", 401)]

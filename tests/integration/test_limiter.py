@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -43,6 +43,7 @@ from shared.providers.limiter.script import (
     Timing,
     Wait,
 )
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # A tenth to a fifth of the default times, for tests that wait for them.
@@ -128,13 +129,6 @@ async def failures(pool: LimiterPool, limiter: Limiter, count: int, error: Excep
     ]
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        await asyncio.sleep(0.05)
-
-
 async def use(limiter: Limiter, name: str = "llm requests"):
     return next(use for use in await limiter.usage("acme") if use.name == name)
 
@@ -185,7 +179,7 @@ async def test_unused_tokens_are_returned_and_excess_is_owed(pool):
 async def test_call_larger_than_bucket_is_granted(pool):
     limiter = await pool.process(Rates(tokens=6_000))
 
-    async with asyncio.timeout(30), limiter.call("acme", 5_000, 500) as call:
+    async with asyncio.timeout(TIMEOUT_SECONDS), limiter.call("acme", 5_000, 500) as call:
         call.took(5_000, 100)
 
     assert (await use(limiter, "llm tokens")).used in (5_100, 5_500)
@@ -283,7 +277,7 @@ async def test_killed_process_frees_its_slots(pool, redis_url):
     await asyncio.sleep(0.3)
     assert not waiting.done()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await waiting
 
     for call in calls:
@@ -395,7 +389,7 @@ async def test_single_call_overtakes_another_tenants_thousand_calls(pool):
     many = [asyncio.create_task(pool.call(limiter, tenant="many")) for _ in range(1000)]
     await asyncio.sleep(0.3)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await pool.call(limiter, tenant="few")
 
     assert sum(task.done() for task in many) < 200
@@ -440,14 +434,14 @@ async def test_waiting_query_blocks_ingest_calls(redis_url, tenants):
 
 async def test_query_precedes_ingest_of_same_process(pool):
     limiter = await pool.process(in_flight=4, query_share=0.1)
-    load = asyncio.create_task(keep_calling(pool, limiter, 3, callers=50, seconds=3600))
-    await asyncio.sleep(0.3)
-    async with asyncio.timeout(2):
-        await pool.call(limiter, max_wait=QUERY)
-    arrived = len(pool.arrivals)
-    await load
+    load = [asyncio.create_task(pool.call(limiter, seconds=3600)) for _ in range(50)]
+    await eventually(lambda: len(pool.arrivals) == 3)
+    await pool.call(limiter, max_wait=QUERY)  # it fails if no slot becomes free
+    for task in load:
+        task.cancel()
+    await asyncio.gather(*load, return_exceptions=True)
 
-    assert arrived == 4  # three calls of the ingest and the query
+    assert len(pool.arrivals) == 4  # three calls of the ingest and the query
 
 
 async def test_windows_stay_within_limit_with_queries_and_ingest(pool):
@@ -481,7 +475,7 @@ async def test_stopping_process_ends_waits_without_using_attempts(pool):
     await asyncio.sleep(0.2)
 
     limiter.stop()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         errors = await asyncio.gather(*waiting, return_exceptions=True)
 
     assert {type(error) for error in errors} == {Stopping}
@@ -498,7 +492,7 @@ async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
     await pool.call(limiter, max_wait=QUERY)
     assert len(pool.arrivals) == 1
     assert await limiter.paused()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(Unavailable) as caught:
             await pool.call(limiter)
 
@@ -508,7 +502,7 @@ async def test_missing_broker_delays_work_but_not_queries(pool, monkeypatch):
 
 async def test_query_waits_at_most_five_seconds_for_limit(pool):
     limiter = await pool.process(Rates(requests=1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(RateLimited) as caught:
             await pool.call(limiter, max_wait=replace(QUERY, at_most=QUERY.at_most / 10))
 
@@ -678,7 +672,7 @@ async def test_long_flex_calls_do_not_delay_other_ingest(pool):
     long = [asyncio.create_task(pool.call(limiter, seconds=60, max_wait=FLEX)) for _ in range(100)]
     await asyncio.sleep(0.3)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await pool.call(limiter)
 
     assert not any(task.done() for task in long)

@@ -20,6 +20,7 @@ from shared.settings import TenantLimits
 from tests.integration.test_ledger import index_texts, paid, parsed
 from tests.support.api import serving, work
 from tests.support.loopwatch import LONGEST_SECONDS, watched_loop
+from tests.support.waiting import TIMEOUT_SECONDS
 
 JSON = {"content-type": "application/json"}
 
@@ -136,7 +137,7 @@ async def test_thousand_listeners_share_ledger_reads(services, library, settings
             number, pieces = await feed.news(None)
             received["first"] += b'"documents":{}' in pieces
             await ready.wait()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while b"event: document" not in pieces:
                     await asyncio.sleep(0.25)
                     number, pieces = await feed.news(number)
@@ -303,7 +304,10 @@ async def events_until(client, until, last_id=None, **parameters):
     """Return the names of a stream's events until one contains a text, and the last event id."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     names, seen = [], last_id
-    async with asyncio.timeout(30), client.stream("GET", "/v1/events", params=parameters, headers=headers) as stream:
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        client.stream("GET", "/v1/events", params=parameters, headers=headers) as stream,
+    ):
         async for line in stream.aiter_lines():
             kind, _, value = line.partition(": ")
             seen = value if kind == "id" else seen

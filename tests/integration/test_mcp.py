@@ -11,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from shared.settings import TenantLimits
 from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 READING = ["search", "ask", "list_collections", "read_around"]
@@ -48,7 +49,7 @@ async def served(services, settings):
 @asynccontextmanager
 async def connected(served, headers, **options):
     async with (
-        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=20) as http,
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=TIMEOUT_SECONDS) as http,
         Client(streamable_http_client(f"{served.base_url}/mcp", http_client=http), **options) as client,
     ):
         yield client

@@ -18,6 +18,7 @@ from shared.storage.opening import open_uploads
 from tests.support.api import as_tenant, calling, with_keys, work
 from tests.support.pages import settings_of
 from tests.support.proxy import Fault, Link
+from tests.support.waiting import TIMEOUT_SECONDS
 
 LAMP = b"# Lamp\n\nThe lamp burns."
 
@@ -235,7 +236,7 @@ async def test_unavailable_store_delays_but_loses_nothing(*, settings, linked, s
         assert [line["status"] for line in await upload_batch(client, "oil", "wick")] == [202, 202]
 
         link.change(Fault(mode))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             alone, batch, stopped = await asyncio.gather(
                 client.post("/v1/documents", json={"external_id": "bell", "text": "The bell rings."}),
                 upload_batch(client, "candle", "torch"),
@@ -261,7 +262,7 @@ async def test_large_upload_fails_when_store_stops_answering(linked, s3, bucket,
             link.change(Fault(mode))
             yield b"x" * _PART_BYTES
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(Unavailable, match="could not be stored: the store does not answer"):
             await linked.uploads.store(pieces(), max_bytes=3 * _PART_BYTES)
 

@@ -25,7 +25,7 @@ from shared.ingest.parse.protocol import LENGTH
 from shared.ingest.parse.sandbox import MORE_THREADS, ParsingSandbox
 from shared.services import build
 from tests.support.parser_replies import MISSING, SOUND, changed, document_reply, messages_of
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -259,7 +259,7 @@ async def test_child_without_confinement_can_read_uploads_and_fork(taken_over, u
 async def test_child_ignoring_signals_dies_at_time_limit(taken_over):
     endless = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGXCPU)]\nwhile True: pass"
     before = children_of(os.getpid())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         with pytest.raises(Unreadable, match="the file took longer than 1 s to read"):
             await taken_over.tries({"go on": endless}, timeout=timedelta(seconds=1))
 

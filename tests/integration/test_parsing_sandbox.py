@@ -25,7 +25,7 @@ from shared.ingest.parse import pdf_library
 from shared.ingest.parse import sandbox as sandboxes
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 FILES = Path(__file__).parents[1] / "files"
 SCANNED = "kreuzberg_image_only_german.pdf"
@@ -352,7 +352,7 @@ async def test_slow_file_is_refused_and_next_file_parsed(tmp_path):
     fifo = endless_file(tmp_path)
     (tmp_path / "next").write_text("next")
     async with ParsingSandbox(timeout=timedelta(seconds=0.3)) as sandbox:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             with pytest.raises(Unreadable, match=r"the file took longer than 0\.3 s to read"):
                 await sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions())
         assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
@@ -500,7 +500,7 @@ def children_of(pid: int) -> list[str]:
 
 
 async def wait_until(condition: Callable[[], object]) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (found := condition()):
             await asyncio.sleep(0.02)
     return found

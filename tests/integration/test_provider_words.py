@@ -13,6 +13,7 @@ from shared.domain.errors import Misconfigured, NoCapacity, RateLimited, Refused
 from shared.providers.answers import provider_errors
 from shared.providers.provider import Provider
 from tests.support.api import events_of, serving, work
+from tests.support.waiting import TIMEOUT_SECONDS
 
 KEY = "sk-proj-0123456789abcdefghijklmnop"
 OF_ACME = "org-Ymz7 of acme-gpt-eu"
@@ -126,7 +127,7 @@ async def test_tenant_views_hide_provider_messages(services, settings, library, 
                 for change in ({}, {"stream": True}, {"rewrite": {"hyde": True}})
             ]
             texts += [(await client.post("/v1/query", json=body)).text for body in bodies]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not any(name == "document" for name, _ in seen):
                     seen.append(await anext(events))
 

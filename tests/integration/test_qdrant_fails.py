@@ -26,6 +26,7 @@ from shared.vectors.points import Point
 from tests.conftest import Library
 from tests.support.api import calling, work
 from tests.support.proxy import REFUSAL, Fault, Link
+from tests.support.waiting import TIMEOUT_SECONDS
 from workers import scheduler
 
 WRITES = Fault(refuse="?wait=true")
@@ -324,7 +325,7 @@ async def test_scheduler_starts_pending_optimizations_of_collections(services, s
             await connection.execute(change, {"name": name, "tenant": f"t{number}"})
 
     running = asyncio.create_task(scheduler.run(settings))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(nudged) < 2:
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.2)  # time for more iterations

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from api.schemas.asked import AskedQuestionPage
 from tests.support.api import calling, events_of, work
 from tests.support.proxy import Fault, Link
+from tests.support.waiting import TIMEOUT_SECONDS
 from workers.scheduler import forget_queries
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -109,7 +110,7 @@ async def test_query_during_ledger_outage_only_lacks_its_id(services, settings, 
         assert all(reply.json()["chunks"] for reply in replies)
 
         link.change(Fault())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]:
                 await asyncio.sleep(0.05)
 

@@ -16,6 +16,7 @@ from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.settings import TenantLimits
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys
+from tests.support.waiting import TIMEOUT_SECONDS
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 JSON = {"content-type": "application/json"}
@@ -175,7 +176,7 @@ class SlowBodies:
         return asyncio.create_task(self.client.post("/v1/documents", content=self._body(tenant), headers=headers))
 
     async def until_started(self, tenant, count):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while self.started[tenant] < count:
                 await asyncio.sleep(0.001)
 
@@ -259,7 +260,7 @@ async def test_query_answer_tokens_are_limited_by_server(client):
 async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
     head = b"POST /v1/retrieve HTTP/1.1\r\nhost: 127.0.0.1\r\n"
     head += b"content-type: application/json\r\ncontent-length: 900\r\n\r\n"
-    short_timeout = settings.model_copy(update={"api_body_timeout": timedelta(seconds=0.2), "api_max_requests": 1})
+    short_timeout = settings.model_copy(update={"api_body_timeout": timedelta(seconds=1), "api_max_requests": 1})
 
     async def trickle(writer, seconds):
         with suppress(OSError):
@@ -267,7 +268,7 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
                 writer.write(b"{")
                 await asyncio.sleep(seconds)
 
-    async with serving(short_timeout, services) as client, asyncio.timeout(30):
+    async with serving(short_timeout, services) as client, asyncio.timeout(TIMEOUT_SECONDS):
         for seconds in (60, 0.05):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head)
@@ -283,7 +284,7 @@ async def test_stalled_body_is_answered_and_frees_its_slot(services, settings):
         async def slow_but_steady():
             yield b'{"question": "When does the harbour open?"'
             for _ in range(4):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)  # together longer than the timeout
                 yield b" " * 50
             yield b"}"
 

@@ -137,7 +137,7 @@ async def test_rejection_of_account_divides_no_batch(services, library, provider
     error = {"code": code, "message": "for org-x with key sk-abc", "line": None, "param": None}
     provider.batch_script(ends="failed", errors=[error])
     await prepared(services, library, 4)
-    await eventually(lambda: _in_lane(services, lane, BULK), timeout=20)
+    await eventually(lambda: _in_lane(services, lane, BULK))
 
     sentence = f"the provider rejected the batch ({code}); its message is logged as provider.answered"
     assert await planned(services, "lines, error") == [(4, sentence)] * 2

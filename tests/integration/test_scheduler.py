@@ -18,17 +18,19 @@ from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
 from tests.integration.test_ledger import parsed
 from tests.support.api import work
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 from workers import scheduler
 from workers.scheduler import Step, repeat, work_while_elected
 
 HOUR = timedelta(hours=1)
 SOON = timedelta(milliseconds=10)
+HAS_LONG_LEASE = "SELECT 1 FROM deployment WHERE scheduler_until > now() + interval '1 minute'"
 
 
 @pytest.fixture
 async def elections(services, monkeypatch):
     """Yield a function that makes candidates; no process is elected yet, and leases are short."""
-    monkeypatch.setattr(election, "LEASE", timedelta(seconds=0.5))
+    monkeypatch.setattr(election, "LEASE", timedelta(seconds=1.5))  # a busy machine may extend it late
     monkeypatch.setattr(scheduler, "_EXTEND_EVERY", timedelta(seconds=0.05))
     reset = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
     await run(services, reset)
@@ -43,12 +45,6 @@ class Elected:
     election: Election
 
 
-async def wait_until(condition, seconds=5.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_failing_step_does_not_block_others(elections):
     calls, stopping = [], asyncio.Event()
 
@@ -61,9 +57,9 @@ async def test_failing_step_does_not_block_others(elections):
 
     steps = [Step("hang", SOON, asyncio.Event().wait), Step("fail", SOON, fails), Step("wake", SOON, count_wake)]
     running = asyncio.create_task(work_while_elected(Elected(elections()), steps, stopping))
-    await wait_until(lambda: calls.count("wake") >= 10 and calls.count("fail") >= 3)
+    await eventually(lambda: calls.count("wake") >= 10 and calls.count("fail") >= 3)
     stopping.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await running
 
 
@@ -91,11 +87,11 @@ async def test_full_step_continues_at_once():
             stopping.set()
         return True
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await repeat(Step("full", HOUR, full), stopping)
 
 
-async def test_standby_replaces_killed_scheduler_after_lease(elections):
+async def test_standby_replaces_killed_scheduler_after_lease(services, elections, monkeypatch):
     calls = []
 
     def start(name, candidate):
@@ -110,18 +106,20 @@ async def test_standby_replaces_killed_scheduler_after_lease(elections):
     first = elections()
     first.resign = release_nothing
     running = start("first", first)
-    await wait_until(lambda: "first" in calls)
+    await eventually(lambda: "first" in calls)
     other = start("second", elections())
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(1.6)  # longer than a lease
     assert "second" not in calls
 
     running.cancel()
-    await wait_until(lambda: "second" in calls)
-    calls.clear()
+    await eventually(lambda: "second" in calls)
+    monkeypatch.setattr(election, "LEASE", HOUR)
+    await eventually(
+        lambda: run(services, "SELECT 1 FROM deployment WHERE scheduler_until > now() + interval '1 minute'")
+    )
     third = start("third", elections())
-    await asyncio.sleep(0.1)
-    other.cancel()  # the process releases its lease
-    await wait_until(lambda: "third" in calls, seconds=0.4)
+    other.cancel()  # the process releases its lease, which would otherwise last for an hour
+    await eventually(lambda: "third" in calls)
     third.cancel()
     await asyncio.gather(running, other, third, return_exceptions=True)
 
@@ -133,7 +131,7 @@ async def test_scheduler_stops_when_another_is_elected(services, elections):
         calls.append(1)
 
     running = asyncio.create_task(work_while_elected(Elected(elections()), [Step("wake", SOON, count_wake)], stopping))
-    await wait_until(lambda: calls)
+    await eventually(lambda: calls)
     await run(services, "UPDATE deployment SET scheduler = 'other', scheduler_until = now() + interval '1 hour'")
     await asyncio.sleep(0.3)
     calls.clear()

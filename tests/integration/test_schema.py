@@ -175,7 +175,7 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
     async with ledger.begin() as reader:  # holds a lock for long, like a backup
         await reader.execute(text("SELECT 1 FROM completions"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             with pytest.raises(Unavailable, match="run it again"):
                 await schema.migrate(ledger.engine)
     assert await ledger.rows(REVISION) == [{"version_num": HEAD_REVISION}]
@@ -185,11 +185,11 @@ async def test_migration_bounds_lock_waits_and_indexes_concurrently(ledger, tmp_
     async with ledger.begin() as writer:
         await writer.execute(INSERT_ROW, {"key": b"a"})
         migrating = asyncio.gather(*(schema.migrate(ledger.engine) for _ in range(2)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await ledger.rows(BUILDING):
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)  # longer than other migrations wait for a lock
-        async with asyncio.timeout(30), ledger.begin() as other:
+        async with asyncio.timeout(TIMEOUT_SECONDS), ledger.begin() as other:
             await other.execute(INSERT_ROW, {"key": b"b"})
     await migrating
     assert await ledger.rows(REVISION) == [{"version_num": f"{int(HEAD_REVISION) + 2:04}"}]

@@ -72,7 +72,7 @@ async def test_list_is_paged_and_filtered(services, settings, library, lane):
         assert (await client.post("/v1/documents", json=body)).status_code == 202
         lane = replace(lane, terms=replace(lane.terms, max_lines=1))
         await prepared(services, library)
-        await eventually(lambda: _all_generated(services, lane), timeout=20)
+        await eventually(lambda: _all_generated(services, lane))
 
         found, cursor = [], {}
         while cursor is not None:
@@ -126,7 +126,7 @@ async def test_cancelled_batch_keeps_results_and_plans_others_again(client, serv
     assert (await cancel(client, batch.id))["cancelled_at"] == cancelled["cancelled_at"]
     await until(services, lane, "cancelled_at IS NOT NULL")
     provider.batch_script(stuck=False)
-    await eventually(lambda: _all_generated(services, lane), timeout=20)
+    await eventually(lambda: _all_generated(services, lane))
 
     stats = provider.batch_stats("number")
     first = BatchView.model_validate_json((await client.get(f"/v1/batches/{batch.id}")).content)

@@ -8,6 +8,7 @@ from shared.domain.budgets import BudgetUnit, NewBudget, Period, SetBy
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work
 from tests.support.tables import columns
+from tests.support.waiting import TIMEOUT_SECONDS
 
 MISSING_ID = "00000000-0000-0000-0000-000000000000"
 TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."
@@ -81,12 +82,12 @@ async def test_disconnect_cancels_trial_calls(services, settings, provider):
 
     provider.script(latency_seconds=60)
     async with serving(settings, services) as client:
-        async with client.stream("POST", "/v1/try", json={"text": TEXT}) as reply, asyncio.timeout(30):
+        async with client.stream("POST", "/v1/try", json={"text": TEXT}) as reply, asyncio.timeout(TIMEOUT_SECONDS):
             lines = reply.aiter_lines()
             await anext(lines)
             while not await in_flight():
                 await asyncio.sleep(0.02)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await in_flight():
                 await asyncio.sleep(0.02)
 

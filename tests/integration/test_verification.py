@@ -24,7 +24,7 @@ from shared.ledger.runs.verifications import Verifications
 from shared.maintenance.runs.verifying import Verifying
 from shared.maintenance.verification import Verification
 from tests.support.api import as_tenant, calling, events_of, running, serving, with_keys, work
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_SECONDS, eventually
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -596,7 +596,7 @@ async def _rows(services):
 
 
 async def test_verification_continues_without_client_and_api(indexed, settings, provider, monkeypatch):
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as follower:
+    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as follower:
         async with serving(settings, indexed.services) as client:
             async with client.stream("POST", ADDRESS, json={}, headers=EVENTS) as response:
                 first = await anext(events_of(response))

@@ -8,6 +8,7 @@ import pytest
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.queues import WORK_QUEUES
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 async def test_wakeups_reach_queue_and_are_merged(settings):
@@ -30,7 +31,7 @@ async def test_wakeups_close_quickly_at_any_stage(settings):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
         wakeups.start()
         await asyncio.sleep(pause)
-        await asyncio.wait_for(wakeups.aclose(), timeout=8)
+        await asyncio.wait_for(wakeups.aclose(), timeout=TIMEOUT_SECONDS)
         assert wakeups._task.done()
 
 
@@ -45,4 +46,4 @@ async def test_silent_or_missing_broker_does_not_delay_caller(listening):
         wakeups.wake("parse", "generate")
         assert time.perf_counter() - started < 2
         await asyncio.sleep(0.05)
-        await asyncio.wait_for(wakeups.aclose(), timeout=8)
+        await asyncio.wait_for(wakeups.aclose(), timeout=TIMEOUT_SECONDS)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from tests.support.waiting import TIMEOUT_SECONDS
 from workers.watchdog import EXIT_CODE
 
 PROGRAM = """
@@ -33,7 +34,7 @@ def run(*arguments):
 
 def test_hanging_loop_exits_process_and_logs_location():
     process = run("hang", "30")
-    _, output = process.communicate(timeout=20)
+    _, output = process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert process.returncode == EXIT_CODE
     assert "line 10 in <lambda>" in output
@@ -44,6 +45,6 @@ def test_stopped_process_continues_after_resume():
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(3)
     os.kill(process.pid, signal.SIGCONT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert process.returncode == 0

@@ -11,9 +11,10 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.support.deployment import Deployment, ScriptedProvider
+from tests.support.forkserver import ForkServer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-TIMEOUT = 30_000  # milliseconds; ends a test whose condition never holds; the page is usually much faster
+TIMEOUT = 120_000  # milliseconds; ends a test whose condition never holds; the page is usually much faster
 expect.set_options(timeout=TIMEOUT)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (
@@ -30,14 +31,16 @@ DOCUMENTS = {
 
 
 @pytest.fixture(scope="session")
-def deployment(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(
+    provider_process: ScriptedProvider, forks: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("page")
     settings = provider_process.settings(
         webhooks_private=True,
         source_roots={"*": [tmp_path_factory.getbasetemp().as_uri()]},
         tuning={"sync_deletion_after": 0.01},
     )
-    with Deployment(settings, folder, durable=False) as deployment:
+    with Deployment(settings, folder, launch=forks.launch, durable=False) as deployment:
         deployment.wait_for_workers()
         deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
         deployment.wait_until_settled(len(DOCUMENTS) - 1)

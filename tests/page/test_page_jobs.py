@@ -41,10 +41,11 @@ def provider():
 
 
 @pytest.fixture
-def batching(provider, tmp_path):
+def batching(provider, forks, tmp_path):
     """A deployment with batches, whose provider has passed the probe."""
     times = {"batch_min_chunks": 1, "batch_wait": 0.4, "batch_poll": 0.2, "reconcile_every": 0.5}
-    with Deployment(provider.settings(llm_batches=True, tuning=times), tmp_path, durable=False) as deployment:
+    settings = provider.settings(llm_batches=True, tuning=times)
+    with Deployment(settings, tmp_path, launch=forks.launch, durable=False) as deployment:
         deployment.wait_for_workers()
         submit(deployment, "first")
         deployment.wait_until_settled(1)

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from embedded.ports import free_port
-from tests.page.conftest import visiting
+from tests.page.conftest import TIMEOUT, visiting
 from tests.page.test_page import SCREENS
 
 OURS, THEIRS = "key-of-ours-0123456789", "key-of-theirs-0123456789"
@@ -23,7 +23,9 @@ def keyed(deployment):
     setting = ",".join(f"{tenant}:sha256:{hashlib.sha256(key.encode()).hexdigest()}" for tenant, key in keys.items())
     process = deployment.run("keyed", [sys.executable, "-m", "api"], api_port=port, api_keys=setting)
     headers = {"authorization": f"Bearer {OURS}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30) as client:
+    with httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=TIMEOUT / 1000
+    ) as client:
         while not answers(client):
             assert process.poll() is None, deployment.logs()
             time.sleep(0.1)

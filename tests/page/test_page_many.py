@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from bench.page import fill
 from shared.ledger.postgres.database import Database
+from tests.page.conftest import TIMEOUT
 
 DOCUMENTS = 100_000
 ROW = 5_000
@@ -61,7 +62,7 @@ async def test_arriving_documents_move_neither_view_nor_focus(visit, deployment,
     await link.focus()
     position = await link.bounding_box()
     deployment.ingest({f"new-{n}": f"Number {n} is new." for n in range(COMING)}, collection=large)
-    await expect(page.locator(".counts")).to_contain_text(f"{99_900 + COMING:,} ready", timeout=120_000)
+    await expect(page.locator(".counts")).to_contain_text(f"{99_900 + COMING:,} ready")
     await expect(link).to_be_focused()
     assert (await link.bounding_box())["y"] == position["y"]
     assert await page.locator(".row").count() <= MOST_ROWS
@@ -86,7 +87,7 @@ async def test_late_rows_show_missed_events(visit, deployment, large):
     await expect(page.locator(".row").first).to_be_visible()
     await page.route(later, hold, times=1)
     await page.locator(".window").evaluate("window => window.scrollTo(0, 95 * 48)")
-    await asyncio.wait_for(read.wait(), 30)
+    await asyncio.wait_for(read.wait(), TIMEOUT / 1000)
     deployment.client.patch(f"/v1/documents/{rows[3]['id']}", json={"title": "Renamed meanwhile"}).raise_for_status()
     await page.wait_for_timeout(3000)  # the event must arrive before the rows; later it would change the drawn row
     free.set()

@@ -36,7 +36,7 @@ async def test_files_are_uploaded_once_despite_api_kill(visit, deployment, tmp_p
     await expect(page.locator(".uploads")).to_contain_text("The server is unreachable.")
     deployment.run("api", [sys.executable, "-m", "api"])
 
-    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files uploaded", timeout=90_000)
+    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files uploaded")
     await expect(page.locator(".uploads")).to_contain_text("already uploaded")
     assert await page.locator(".uploads .bad").count() == 0
     documents = deployment.wait_until_settled(FILES, collection="restart")

@@ -21,9 +21,10 @@ def provider():
 
 
 @pytest.fixture
-def slow(provider, tmp_path):
+def slow(provider, forks, tmp_path):
     """A deployment without a worker that generates questions."""
-    with Deployment(provider.settings(), tmp_path, roles=("parse", "index", "scheduler")) as deployment:
+    roles = ("parse", "index", "scheduler")
+    with Deployment(provider.settings(), tmp_path, roles=roles, launch=forks.launch) as deployment:
         yield deployment
 
 
@@ -41,7 +42,7 @@ async def test_work_screen_shows_bottleneck(browser, slow, provider):
         provider.script(latency_seconds=0, status=429, retry_after_seconds=8)
         await expect(why).to_contain_text("provider requested a wait of ")
         provider.script(status=500)
-        await expect(why).to_contain_text("provider fails, and calls wait until it answers again.", timeout=90_000)
+        await expect(why).to_contain_text("provider fails, and calls wait until it answers again.")
         with _frozen(slow, "qdrant"):
             await expect(why).to_have_text("Qdrant does not answer.")
         with _frozen(slow, "valkey"):

@@ -22,6 +22,7 @@ from shared.ingest.parse.stage import parse_stage
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
+from tests.support.waiting import TIMEOUT_SECONDS
 
 KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("alice", "bob")}
 
@@ -65,7 +66,9 @@ async def serving(settings: Settings, services: AllServices | None = None) -> As
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=TIMEOUT_SECONDS
+        ) as client:
             yield client
     finally:
         app.state.api.shutdown.stopping = True

@@ -28,6 +28,7 @@ from shared.settings import Settings
 from shared.vectors.filters import collection_points
 from tests.support.batch_provider import BatchScript
 from tests.support.provider import Script
+from tests.support.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
@@ -70,7 +71,7 @@ class ScriptedProvider:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30)
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=TIMEOUT_SECONDS)
 
     @property
     def pid(self) -> int:
@@ -201,7 +202,7 @@ class Deployment:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -23,6 +23,7 @@ import psutil
 
 from shared.settings import Settings
 from tests.support.deployment import ROOT, Deployment, Launch, Process, execute
+from tests.support.waiting import TIMEOUT_SECONDS
 
 CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
@@ -176,7 +177,7 @@ class Fleet(Deployment):
         for process in ending:
             process.terminate()
         for process in ending:
-            process.wait(timeout=30)
+            process.wait(timeout=TIMEOUT_SECONDS)
 
     @contextmanager
     def executing(self) -> Iterator[None]:
@@ -192,7 +193,7 @@ class Fleet(Deployment):
         before, process = self.started(name), self.processes[name]
         process.terminate()
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not exit in time\n{self.logs()}") from None
         self.wait_until(lambda: self._restarted(name, before, process.pid), f"{name} was not restarted", 120)
@@ -271,7 +272,7 @@ class Fleet(Deployment):
         The transaction is rolled back at the end of the block.
         """
         with asyncio.Runner() as runner:
-            connection = runner.run(asyncpg.connect(self._url("FOREASK_DATABASE_URL"), timeout=5))
+            connection = runner.run(asyncpg.connect(self._url("FOREASK_DATABASE_URL"), timeout=TIMEOUT_SECONDS))
             pid = connection.get_server_pid()
             try:
                 runner.run(connection.execute("BEGIN"))
@@ -340,7 +341,7 @@ def worker(name: str, **settings: object) -> Job:
 
 
 async def _query(url: str, statement: str, *arguments: object) -> list[dict[str, Any]]:
-    connection = await asyncpg.connect(url, timeout=5)
+    connection = await asyncpg.connect(url, timeout=TIMEOUT_SECONDS)
     try:
         return [dict(row) for row in await connection.fetch(statement, *arguments)]
     finally:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import httpx
 
 from embedded.ports import free_port
+from tests.support.waiting import TIMEOUT_SECONDS
 
 _NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 # moto replaces and deletes objects only with a key, whose signature it does not check.
@@ -34,7 +35,7 @@ class S3:
     def __init__(self, url: str, pid: int) -> None:
         self.url = url
         self.pid = pid
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=TIMEOUT_SECONDS)
 
     def options(self, **changes: str) -> dict[str, str]:
         """Return the options of a store that uses this server."""

@@ -89,7 +89,7 @@ SCALES = {
         minute_seconds=SHORT_TIMEOUTS["limit_window"],
         minute_used=0.5,  # a limit divided among the workers allows 0.25; other tests can take a second of ten
         outage_seconds=2,
-        recovery_seconds=20,
+        recovery_seconds=120,
         timeout_seconds=120,
     ),
     "full": Scale(

@@ -19,6 +19,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
+from tests.support.waiting import TIMEOUT_SECONDS
 
 _ROLES = {"api", "parse", "generate", "index", "scheduler"}
 _EVERY_SECONDS = 15
@@ -69,7 +70,7 @@ def main() -> int:
     first, last = map(int, options.ports.split("-"))
     targets = [Target(port) for port in range(first, last + 1)]
     end = time.monotonic() + options.seconds
-    with httpx.Client(trust_env=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         while True:
             for target in targets:
                 target.scrape(client)

@@ -313,7 +313,7 @@ async def test_occasional_settlement_errors_do_not_end_drain(monkeypatch):
     object.__setattr__(stage, "settle", settle)
     object.__setattr__(stage, "slots", 1)
 
-    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=30)
+    assert not await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=TIMEOUT_SECONDS)
     assert shop.settled == list(range(0, 10, 2))
 
 
@@ -391,7 +391,7 @@ async def test_last_outcome_is_settled_at_once(monkeypatch):
     monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
     shop = Shop(1)
 
-    await asyncio.wait_for(drain(shop), timeout=30)
+    await asyncio.wait_for(drain(shop), timeout=TIMEOUT_SECONDS)
 
     assert shop.settled == [0]
 
@@ -531,7 +531,7 @@ async def test_stop_ends_claims_that_only_advance_rows():
     await asyncio.sleep(0.02)
     stopping.set()
 
-    assert await asyncio.wait_for(running, timeout=30)
+    assert await asyncio.wait_for(running, timeout=TIMEOUT_SECONDS)
 
 
 class Calls:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from shared.ingest.parse.fair_semaphore import FairSemaphore
+from tests.support.waiting import TIMEOUT_SECONDS
 
 
 async def parsed_in_turn(slots, tenants, order):
@@ -31,7 +32,7 @@ async def test_slow_file_does_not_delay_other_tenant():
     for slot in held:
         await slot.__aenter__()
     waiting = asyncio.create_task(_held_once(slots, "slow"))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         async with slots.one("other"):
             again = asyncio.create_task(_held_once(slots, "other"))
             await asyncio.sleep(0)
@@ -39,7 +40,7 @@ async def test_slow_file_does_not_delay_other_tenant():
     assert not waiting.done()  # the additional slot is not given to a tenant that holds the others
     for slot in held:
         await slot.__aexit__(None, None, None)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await asyncio.gather(waiting, again)
 
 
@@ -55,7 +56,7 @@ async def test_cancelled_waiter_releases_no_slot(passes):
     for _ in range(passes):
         await asyncio.sleep(0)
     tasks[1].cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await asyncio.gather(*tasks, return_exceptions=True)
         async with slots.one("d"):
             assert {"a", "c"} <= set(order)

@@ -16,7 +16,7 @@ from embedded import health
 from embedded.supervisor import Backoff, Child, RestartPolicy, Supervisor
 from shared.domain.errors import Unavailable
 from shared.settings import Settings
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 
 QUICK = RestartPolicy(base=timedelta(milliseconds=1), ceiling=timedelta(milliseconds=1))
 
@@ -73,7 +73,7 @@ def test_child_that_stays_unhealthy_is_abandoned(supervised, abandoned):
 
     os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
 
-    error = abandoned.get(timeout=10)
+    error = abandoned.get(timeout=TIMEOUT_SECONDS)
     assert error.message.startswith("sleeper was not healthy after 0.2 s")
     assert error.component == "sleeper"
 
@@ -86,7 +86,7 @@ def test_child_that_cannot_restart_is_abandoned(supervised, abandoned, tmp_path)
 
     os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
 
-    assert "could not be started" in abandoned.get(timeout=10).message
+    assert "could not be started" in abandoned.get(timeout=TIMEOUT_SECONDS).message
 
 
 def test_serving_child_is_restarted_repeatedly(supervised, abandoned):
