@@ -244,7 +244,7 @@ class Fleet(Deployment):
         """Return whether the API is ready; its status may be a second old, so it must also read the ledger."""
         return all(self.client.get(path).status_code == 200 for path in ("/health/ready", "/v1/collections"))
 
-    def wait_until(self, condition: Callable[[], bool], failure: str, timeout: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], failure: str, timeout: float = TIMEOUT_SECONDS) -> None:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):

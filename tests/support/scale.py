@@ -83,14 +83,14 @@ SCALES = {
         erased_documents=60,
         batch_kills=2,
         release_documents=300,
-        lease_seconds=2,
+        lease_seconds=3,
         executed=False,
         tuning=SHORT_TIMEOUTS,
         minute_seconds=SHORT_TIMEOUTS["limit_window"],
         minute_used=0.5,  # a limit divided among the workers allows 0.25; other tests can take a second of ten
         outage_seconds=2,
         recovery_seconds=120,
-        timeout_seconds=120,
+        timeout_seconds=240,
     ),
     "full": Scale(
         documents=200,
