@@ -39,17 +39,7 @@ from shared.domain.keys import Key as LedgerKey
 _STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
-_ONE_LINE = {
-    "id",
-    "kind",
-    "state",
-    "progress",
-    "left",
-    "health",
-    "source",
-    "next sync",
-    "started",
-}  # columns that are never folded
+_ONE_LINE = {"id", "state", "done", "health", "source", "next sync", "started"}  # columns that are never folded
 _SYNC_COUNTS = ("seen", "created", "changed", "unchanged", "missing", "deleted", "withheld", "refused")
 _SNIPPET_CHARS = 300
 _TO_SECONDS = "%Y-%m-%dT%H:%M:%S"
@@ -446,17 +436,27 @@ def builds_table(builds: Iterable[Build]) -> Table:
 
 
 def jobs_table(jobs: Iterable[Job]) -> Table:
-    table = _table("id", "kind", "state", "progress", "left", "collection")
+    """Return a line for each job. Ids are never folded, and the words of other columns only as a whole."""
+    table = _table("id", "job", "state", "done")
+    table.columns[2].no_wrap = False
+    table.show_edge, table.pad_edge, table.collapse_padding = False, False, True  # the usual line has 80 columns
     for job in jobs:
-        state = f"{job.state} ({job.pause_reason})" if job.pause_reason else job.state
-        left = "" if job.eta_seconds is None else duration(job.eta_seconds)
-        table.add_row(job.id, job.kind, state, f"{job.done:,} of {job.total:,}", left, job.collection or "")
+        of = f" of {escape(job.collection)}" if job.collection else ""
+        table.add_row(job.id, f"{job.kind}{of}", _state_of_job(job), f"{job.done / job.total:.0%}" if job.total else "")
     return table
+
+
+def _state_of_job(job: Job) -> str:
+    """Return the state of a job, with the reason why it waits and the time that is left."""
+    reason = f" ({job.pause_reason})" if job.pause_reason else ""
+    left = "" if job.eta_seconds is None else f", {duration(job.eta_seconds)} left"
+    return f"{job.state.replace('_', ' ')}{reason}{left}"
 
 
 def print_job(console: Console, job: Job) -> None:
     """Print a job with the numbers of its documents, and the reason if it waits or failed."""
     console.print(jobs_table([job]))
+    say(console, f"{job.done:,} of {job.total:,} done")
     if job.documents:
         console.print(f"documents: {_counts(job.documents)}")
     if job.cost is not None:

@@ -161,6 +161,24 @@ async def test_stopping_worker_releases_run_for_another(services, indexed, provi
         await eventually(lambda: _is(services, run, "done"))
 
 
+async def test_run_claimed_during_stop_is_released(services, indexed, provider):
+    run = await queue(services)
+    provider.script(embedding_latency_seconds=30)
+    runner = services.make_runner()
+    async with services.database.begin() as connection:
+        await connection.execute(text("LOCK TABLE runs IN SHARE MODE"))
+        taking = asyncio.create_task(runner.take())
+        await eventually(lambda: _is_blocked(services))
+        runner.stop()
+        closing = asyncio.create_task(runner.aclose())
+
+    await asyncio.gather(taking, closing)
+
+    row = (await execute(services, "SELECT token, leased_until, lost_leases FROM runs")).one()
+    assert tuple(row) == (None, None, 0)
+    assert (await shown(services, run)).state == "queued"
+
+
 async def test_deleted_run_stops_its_worker(services, indexed, provider):
     run = await queue(services)
     provider.script(embedding_latency_seconds=30)
@@ -205,6 +223,12 @@ async def test_scheduler_wakes_workers_for_queued_run(services, settings):
 
 async def _is(services, run, state):
     return (await shown(services, run)).state == state
+
+
+async def _is_blocked(services):
+    """Return whether a transaction waits for a lock."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return (await execute(services, waiting)).all()
 
 
 # --- the API ---

@@ -96,10 +96,10 @@ async def work(services: AllServices, *stages: str) -> None:
 @asynccontextmanager
 async def running(services: AllServices) -> AsyncIterator[Runner]:
     """Do due runs within the block, as an index worker that is woken often."""
-    runner = services.make_runner()
+    runner, ended = services.make_runner(), asyncio.Event()
 
     async def take() -> None:
-        while True:
+        while not ended.is_set():
             await runner.take()
             await asyncio.sleep(0.02)
 
@@ -107,7 +107,7 @@ async def running(services: AllServices) -> AsyncIterator[Runner]:
     try:
         yield runner
     finally:
-        taking.cancel()
+        ended.set()  # a cancelled claim may be committed or not
         await asyncio.gather(taking, return_exceptions=True)
         await runner.aclose()
 

@@ -2,15 +2,14 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
-import { redraw } from "../store.js";
 import { bar, columns } from "../parts/bars.js";
 import { clockTime, count, plural, duration, money } from "../parts/format.js";
 import { may } from "../parts/permissions.js";
 import { notify, problemCard } from "../parts/notice.js";
+import { polling } from "../parts/polling.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
-const INTERVAL = 2000; // milliseconds between two polls
 const STAGES = [["parse", "Parsing"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
@@ -18,42 +17,25 @@ const SPOKEN = 5000; // minimum milliseconds between two announcements to screen
 /** @type {{status: Api["StatusView"] | null, history: Api["MinuteView"][], reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
 const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
-let clock = 0;
-let visit = 0; // ends the polling of an earlier visit
 let polls = 0;
 
+const { poll, stop } = polling(work, read);
+export const unload = stop;
+
 export async function load() {
-  clearTimeout(clock);
-  visit += 1;
+  stop();
   if (may("manage")) loadWebhooks();
   await poll();
 }
 
-export function unload() {
-  clearTimeout(clock);
-  visit += 1;
-}
-
-async function poll() {
-  const now = visit;
-  if (!document.hidden) {
-    try {
-      /** @type {Api["StatusView"]} */
-      const status = await get("/v1/status");
-      work.status = status;
-      if (polls++ % 5 === 0) {
-        [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
-      }
-      work.problem = null;
-      speak(status.pace);
-    } catch (problem) {
-      work.problem = problem;
-    }
-    redraw();
+async function read() {
+  /** @type {Api["StatusView"]} */
+  const status = await get("/v1/status");
+  work.status = status;
+  if (polls++ % 5 === 0) {
+    [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
   }
-  if (now !== visit) return;
-  clearTimeout(clock);
-  clock = window.setTimeout(poll, Math.max(INTERVAL, (work.problem?.again ?? 0) - Date.now()));
+  speak(status.pace);
 }
 
 /** Announce the sentence only when the cause changes, because its numbers change with every poll. @param {Api["PaceView"]} pace */
