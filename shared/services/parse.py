@@ -14,6 +14,7 @@ from shared.ingest.parse.stage import Parser, parse_stage
 from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
+from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
 from shared.services.pages import web_of
@@ -80,6 +81,18 @@ def _require_isolation(settings: Settings) -> None:
         log.warning("sandbox.incomplete", lacking=lacking, reason=confinement.sentence(lacking))
 
 
+def originals_of(parts: Parts) -> SourceOriginals:
+    originals = SourceOriginals(
+        parts.ledger.sources,
+        parts.ledger.hints,
+        SourceAccess(parts.settings).open,
+        lambda: parts.wakeups.wake("syncs"),
+        parts.settings.max_upload_bytes,
+    )
+    parts.stack.push_async_callback(originals.aclose)
+    return originals
+
+
 def parser_of(parts: Parts) -> Parser:
     settings = parts.settings
     sandbox = ParsingSandbox(
@@ -96,6 +109,7 @@ def parser_of(parts: Parts) -> Parser:
         work=parts.ledger.work,
         sandbox=sandbox,
         uploads=parts.uploads,
+        originals=originals_of(parts),
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,

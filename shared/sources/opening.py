@@ -172,6 +172,18 @@ def check(kind: str, uri: str, options: Mapping[str, Any], roots: Roots) -> None
     _checked(kind, uri, options, roots)
 
 
+def keeps_bytes(kind: str, options: Mapping[str, Any]) -> bool:
+    """Return whether the bytes of the entries are copied. Rows and pages always are.
+
+    Raises:
+        InvalidInput: an option cannot be used.
+    """
+    if kind not in KINDS or not issubclass(KINDS[kind].options, FileOptions):
+        return True
+    keep_bytes: bool = read_options(KINDS[kind].options, options).keep_bytes
+    return keep_bytes
+
+
 def open_source(
     kind: str,
     uri: str,

@@ -94,12 +94,13 @@ class Sources:
         Raises:
             NotFound: the tenant has no source of that name.
             InvalidInput: the schedule or the time zone is invalid.
-            Conflict: the address or the options of a source with items change, and the caller has not confirmed it.
+            Conflict: the address or the options of a source with items change, except `keep_bytes`, and the caller has
+                not confirmed it.
         """
         async with self._database.begin() as connection:
             old = definition_of(await _lock(connection, tenant, name))
             changed = _changed(old, changes)
-            lists_others = (changed.uri, changed.options) != (old.uri, old.options)
+            lists_others = (changed.uri, changed.listing_options) != (old.uri, old.listing_options)
             if lists_others and not confirmed:
                 await _require_no_items(connection, old)
             row = _values(changed) | {"id": old.id}
@@ -118,6 +119,11 @@ class Sources:
             await connection.execute(SQL.mark_removed, {"id": source["id"], "with_documents": with_documents})
             await connection.execute(SQL.end_waiting, {"tenant": tenant, "key": str(source["id"])})
             await connection.execute(SQL.stop_runs, {"id": source["id"]})
+
+    async def by_id(self, source_id: UUID) -> SourceDefinition | None:
+        """Return a source; None if it was removed."""
+        rows = await self._database.rows(SQL.by_id, {"id": source_id})
+        return definition_of(rows[0]) if rows else None
 
     @again_after_collision
     async def continue_removal(self) -> bool:

@@ -38,6 +38,10 @@ ORDER BY s.name LIMIT :limit
 SELECT {columns}, s.next_at, s.removed_at IS NOT NULL AS removing FROM sources s
 WHERE s.tenant = :tenant AND s.name = :name
 
+-- name: by_id
+-- Read a source that is not being removed, by its id.
+SELECT {columns} FROM sources s WHERE s.id = :id AND {not_removed}
+
 -- name: lock
 -- Lock a source that is not being removed.
 SELECT {columns}, s.next_at, false AS removing FROM sources s

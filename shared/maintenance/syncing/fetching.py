@@ -1,8 +1,9 @@
-"""Fetching: the content of entries is read from the source, and stored as the bytes of their documents."""
+"""Fetching: the content of entries is read from the source, and stored, or referred to, as the bytes of documents."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from shared.domain.sources import RefusedEntry, SourceDefinition
 from shared.ledger.sources.listings import SyncedDocument
 from shared.maintenance.syncing.merge import PartLimits, is_storable, shown
 from shared.sources.source import Entry, Item
+from shared.storage.references import Reference
 from shared.storage.uploads import Upload, Uploads
 
 _CONCURRENT = 8
@@ -41,6 +43,7 @@ class Fetcher:
 
     Args:
         read: `fetch` of the source, with retries.
+        keeps_bytes: whether contents are stored; otherwise only their hashes are, and they are read again later.
         max_bytes: maximum size of a document.
         limits: assumed size of an entry without a size, and the bytes that are in memory at a time.
     """
@@ -49,6 +52,7 @@ class Fetcher:
     definition: SourceDefinition
     collection: Collection
     uploads: Uploads
+    keeps_bytes: bool
     max_bytes: int
     limits: PartLimits
 
@@ -75,13 +79,15 @@ class Fetcher:
         return Fetched(documents, [each for each in read if isinstance(each, RefusedEntry)])
 
     async def _one(self, entry: Entry, room: _Room) -> _Read | RefusedEntry | None:
-        """Read an entry; store it at once if it is large. None: it does not exist any more."""
+        """Read an entry; store it at once if it is large and stored at all. None: it does not exist any more."""
         try:
             if (entry.size_bytes or 0) > self.max_bytes:
                 raise TooLarge(f"It has {entry.size_bytes:,} bytes; a document has at most {self.max_bytes:,}.")
             async with room.taken(self.limits.size_of(entry)):
                 item = await self.read(entry, max_bytes=self.max_bytes)
                 fields = _fields(item, self.collection)
+                if not self.keeps_bytes:
+                    return _Read(entry, item.version, fields, b"", await self._referred(entry, item))
                 if len(item.content) <= _SMALL_BYTES:
                     return _Read(entry, item.version, fields, item.content, None)
                 upload = await self.uploads.store_bytes(item.content, max_bytes=self.max_bytes)
@@ -90,6 +96,11 @@ class Fetcher:
             return None
         except (TooLarge, Unreadable, InvalidInput) as error:
             return RefusedEntry(shown(entry.key), error.message)
+
+    async def _referred(self, entry: Entry, item: Item) -> Upload:
+        digest = await asyncio.to_thread(hashlib.sha256, item.content)
+        reference = Reference(self.definition.id, digest.digest(), item.version, entry.key)
+        return Upload(reference.name, len(item.content), digest.digest())
 
     async def _packed(self, read: Sequence[_Read]) -> list[Upload]:
         """Store the small contents as one pack; return the upload of each entry."""
@@ -113,7 +124,7 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A read entry; its content is empty if it is stored already."""
+    """A read entry; its content is empty unless it is still to be stored."""
 
     entry: Entry
     version: str
