@@ -81,11 +81,12 @@ def _require_isolation(settings: Settings) -> None:
         log.warning("sandbox.incomplete", lacking=lacking, reason=confinement.sentence(lacking))
 
 
-def originals_of(parts: Parts) -> SourceOriginals:
+def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
+    """Return a reader of the bytes that remain in their sources; the stack closes it."""
     originals = SourceOriginals(
         parts.ledger.sources,
         parts.ledger.hints,
-        SourceAccess(parts.settings).open,
+        open_source,
         lambda: parts.wakeups.wake("syncs"),
         parts.settings.max_upload_bytes,
     )
@@ -109,7 +110,7 @@ def parser_of(parts: Parts) -> Parser:
         work=parts.ledger.work,
         sandbox=sandbox,
         uploads=parts.uploads,
-        originals=originals_of(parts),
+        originals=originals_of(parts, SourceAccess(parts.settings).open),
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,

@@ -122,9 +122,9 @@ class SourceOriginals:
 
 def _changed(definition: SourceDefinition, reference: Reference) -> Transient:
     return Transient(
-        f"'{reference.key}' of the source '{definition.name}' was changed or deleted after a sync had read this version,"
-        " and its bytes were not copied. The next version arrives with the next sync; to be able to read old versions"
-        " again, set the option keep_bytes of the source.",
+        f"'{reference.key}' of the source '{definition.name}' was changed or deleted after a sync had read this"
+        " version, and its bytes were not copied. Its next version arrives with the next sync. To read old versions"
+        " again, set the option keep_bytes of the source: it copies the bytes from then on.",
         retry_after=_RETRY_AFTER,
     )
 
