@@ -192,18 +192,37 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
+class LookState:
+    """The looking up of a source's hints.
+
+    Args:
+        phase: `queued` until a worker claims it; after a failure, the hints are looked up again some minutes later.
+        waiting: why it reads no more entries now, as a sentence; it continues by itself.
+        error: reason of its last failure, until the hints have been looked up.
+        ended_at: when it ended; None while it is open.
+    """
+
+    phase: RunPhase
+    waiting: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
     """A source with its newest sync.
 
     Args:
         next_at: time of the next scheduled sync; None without a schedule.
         newest: newest sync; None before the first one.
+        look: newest looking up of hints; None before the first hint.
         removing: whether the source is being removed.
     """
 
     definition: SourceDefinition
     next_at: datetime | None
     newest: SyncState | None
+    look: LookState | None
     removing: bool = False
 
 

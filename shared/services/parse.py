@@ -15,6 +15,7 @@ from shared.maintenance.runs.runner import Runner
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.originals import SourceOriginals
+from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
 from shared.services.pages import web_of
@@ -55,16 +56,22 @@ def sync_runner_of(parts: Parts, open_source: OpenSource) -> Runner:
 
 def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     ledger, tuning = parts.ledger, parts.settings.tuning
+    quota = Quota(ledger.documents, parts.tenant_use, partial(_upload_limits, parts.settings))
     return Syncing(
         listings=ledger.listings,
         collections=ledger.collections,
         claims=ledger.runs,
         uploads=parts.uploads,
-        intake=Intake(ledger.listings, parts.uploads, tuning.sync_open_chunks, tuning.sync_free_disk),
+        intake=Intake(ledger.listings, parts.uploads, quota, tuning.sync_open_chunks, tuning.sync_free_disk),
         open_source=open_source,
         wake_parsers=lambda: parts.wakeups.wake("parse"),
         limits=SyncLimits(parts.settings.max_upload_bytes, timeout=tuning.sync_timeout, pause=tuning.sync_pause),
     )
+
+
+def _upload_limits(settings: Settings, tenant: str) -> UploadLimits:
+    limits = settings.limits_of(tenant)
+    return UploadLimits(limits.upload_bytes_per_day, limits.documents)
 
 
 def _require_isolation(settings: Settings) -> None:
@@ -87,7 +94,6 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
         parts.ledger.sources,
         parts.ledger.hints,
         open_source,
-        lambda: parts.wakeups.wake("syncs"),
         parts.settings.max_upload_bytes,
     )
     parts.stack.push_async_callback(originals.aclose)

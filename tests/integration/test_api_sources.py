@@ -487,17 +487,23 @@ async def test_failed_look_is_repeated_later(client, services, folder, worker):
     await worker.sync(client)
     write(folder, "new.md", "A new rule.")
     folder.rename(folder.with_name("moved"))
+    assert (await shown(client)).newest_look is None
     await hint(client, {"keys": ["new.md"]})
     await worker.run()
+    failed = (await shown(client)).newest_look
+    assert (failed.phase, f"The folder {folder} cannot be read" in failed.error) == ("failed", True)
     folder.with_name("moved").rename(folder)
     assert not await services.ledger.hints.reopen()  # it waits after a failure
 
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE source_looks SET ended_at = ended_at - interval '10 minutes'"))
     assert await services.ledger.hints.reopen()
+    assert (await shown(client)).newest_look.error == failed.error
     await worker.run()
 
     assert "wiki/new.md" in await names(client)
+    done = (await shown(client)).newest_look
+    assert (done.phase, done.error) == ("done", None)
 
 
 # --- schedules ---

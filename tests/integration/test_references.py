@@ -59,6 +59,7 @@ async def try_until_dead(services, worker):
     for _ in range(20):
         await rows(services, "UPDATE documents SET due_at = now() WHERE state = 'queued' RETURNING id")
         await worker.work("parse")
+        await services.ledger.hints.reopen()
         await worker.run()
     return (await document(services)).error
 
@@ -92,6 +93,7 @@ async def test_file_changed_before_parsing_arrives_without_sync(client, services
 
     await worker.work("parse")
     waiting = await document(services)
+    assert await services.ledger.hints.reopen()
     await worker.run()
     await worker.work()
 

@@ -18,7 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.collections import Collection
 from shared.domain.errors import Conflict
-from shared.domain.sources import NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
+from shared.domain.runs import RunPhase
+from shared.domain.sources import LookState, NewSource, SourceChanges, SourceDefinition, SourceState, SyncState
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
 from shared.ledger.model import states
@@ -158,7 +159,12 @@ def definition_of(row: RowMapping) -> SourceDefinition:
 
 
 def _state(row: RowMapping, newest: Mapping[UUID, SyncState]) -> SourceState:
-    return SourceState(definition_of(row), row["next_at"], newest.get(row["id"]), removing=row["removing"])
+    look = None
+    if row["look_phase"] is not None:
+        look = LookState(
+            RunPhase(row["look_phase"]), row["look_waiting"], row["look_error"], ended_at=row["look_ended_at"]
+        )
+    return SourceState(definition_of(row), row["next_at"], newest.get(row["id"]), look, removing=row["removing"])
 
 
 def _values(source: NewSource | SourceDefinition) -> dict[str, Any]:

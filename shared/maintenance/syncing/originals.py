@@ -7,13 +7,12 @@ import copy
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 from shared.domain.errors import (
-    Conflict,
     InvalidInput,
     Misconfigured,
     NotFound,
@@ -41,9 +40,8 @@ class SourceOriginals:
 
     Args:
         sources: definitions of the sources.
-        hints: receives the keys of entries that have changed, so that their current content is read soon.
+        hints: receives the keys of entries that have changed, whose current content is then read without a sync.
         open_source: opens a source; raises as `SourceAccess.open`.
-        wake_syncs: wakes the workers that look up hints.
         max_bytes: maximum size of a document.
     """
 
@@ -52,13 +50,11 @@ class SourceOriginals:
         sources: Sources,
         hints: Hints,
         open_source: Callable[[SourceDefinition], Source],
-        wake_syncs: Callable[[], None],
         max_bytes: int,
     ) -> None:
         self._sources = sources
         self._hints = hints
         self._opened = OpenedSources(open_source)
-        self._wake_syncs = wake_syncs
         self._max_bytes = max_bytes
         self._failed: dict[UUID, tuple[float, Unavailable]] = {}
 
@@ -70,7 +66,7 @@ class SourceOriginals:
             raise _removed(reference)
         path = await self._written(definition, reference)
         if path is None:
-            await self._hint(definition, reference.key)
+            await self._hints.report(definition.id, [reference.key])
             raise _changed(definition, reference)
         try:
             yield path
@@ -112,12 +108,6 @@ class SourceOriginals:
         until, error = self._failed.get(source_id, (0.0, None))
         if error is not None and time.monotonic() < until:
             raise copy.copy(error)
-
-    async def _hint(self, definition: SourceDefinition, key: str) -> None:
-        """Have the current content of an entry read, instead of waiting for the next sync."""
-        with suppress(NotFound, Conflict):  # removed meanwhile, or too many hints wait: the next sync reads it
-            await self._hints.add(definition.tenant, definition.name, [key])
-            self._wake_syncs()
 
 
 def _changed(definition: SourceDefinition, reference: Reference) -> Transient:

@@ -109,6 +109,7 @@ class Syncing:
             collection=collection,
             uploads=self.uploads,
             keeps_bytes=keeps_bytes(definition.kind, definition.options),
+            quota=self.intake.quota,
             max_bytes=self.limits.max_bytes,
             limits=self.limits.part,
         )
