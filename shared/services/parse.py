@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import structlog
@@ -23,6 +24,7 @@ from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
 from shared.services.worker import WorkerServices
 from shared.settings import Settings, require
+from shared.sources.opening import remove_temporary_files
 
 log = structlog.get_logger()
 
@@ -36,7 +38,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
-        warm_ups=(parts.database.warm, parser.sandbox.warm),
+        warm_ups=(parts.database.warm, parser.sandbox.warm, partial(asyncio.to_thread, remove_temporary_files)),
         runner=sync_runner_of(parts, SourceAccess(parts.settings, web).open),
         runs_queue="syncs",
     )

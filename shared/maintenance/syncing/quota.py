@@ -41,9 +41,7 @@ class Quota:
         most = self.limits_of(tenant).bytes_per_day
         if most is None or await self.use.add_upload(tenant, 0, most - 1):
             return None
-        return (
-            f"This tenant may upload {most:,} bytes per day, and has used them: syncs continue after midnight UTC."
-        )
+        return f"This tenant may upload {most:,} bytes per day, and has used them: syncs continue after midnight UTC."
 
     def require_possible(self, tenant: str, size_bytes: int) -> None:
         """Raise TooLarge if a document has more bytes than a whole day allows."""
