@@ -1,15 +1,21 @@
 """Objects of sources are not copied: they are read again in the version that a sync has seen, or not at all."""
 
+import hashlib
 import os
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
+from shared.domain.errors import Transient
 from shared.domain.states import DocumentState
+from shared.maintenance.syncing.originals import SourceOriginals
+from shared.storage.references import Reference
 from tests.integration.test_api_sources import ParseWorker, add, write
 from tests.support.api import calling
-from tests.support.sources import make_older
+from tests.support.sources import Corpus, ScriptedSource, SyncedCorpus, make_older
 
 
 @pytest.fixture
@@ -136,6 +142,46 @@ async def test_unreachable_source_uses_no_attempt(client, services, folder, work
     await rows(services, "UPDATE documents SET due_at = now() RETURNING id")
     await again.work()
     assert (await document(services)).state is DocumentState.READY
+
+
+class Snapshot(ScriptedSource):
+    """Shows the texts at the time when it was opened."""
+
+    is_snapshot = True
+
+    def __init__(self, corpus):
+        super().__init__(replace(corpus, texts=dict(corpus.texts)))
+
+
+@pytest.mark.parametrize(("current", "is_ready"), [(timedelta(0), True), (timedelta(hours=1), False)])
+async def test_old_snapshot_is_opened_again(services, current, is_ready):
+    corpus, opened = Corpus(), []
+    corpus.put("a.txt")
+    source = await SyncedCorpus(services, corpus).add()
+
+    def open_source(definition):
+        opened.append(definition.name)
+        return Snapshot(corpus)
+
+    ledger = services.ledger
+    originals = SourceOriginals(ledger.sources, ledger.hints, open_source, 1_000, current)
+    async with originals.fetched(reference_to(source, corpus, "a.txt")) as path:
+        assert path.read_text() == corpus.texts["a.txt"]
+    corpus.put("a.txt", text="The harbour opens at seven.")
+    if is_ready:
+        async with originals.fetched(reference_to(source, corpus, "a.txt")) as path:
+            assert path.read_text() == corpus.texts["a.txt"]
+    else:
+        with pytest.raises(Transient, match="changed or deleted"):
+            async with originals.fetched(reference_to(source, corpus, "a.txt")):
+                pass
+    await originals.aclose()
+
+    assert len(opened) == 1 + is_ready
+
+
+def reference_to(source, corpus, key):
+    return Reference(source.id, hashlib.sha256(corpus.texts[key].encode()).digest(), corpus.version(key), key)
 
 
 async def test_removed_source_fails_new_attempts_at_once(client, services, folder, worker):

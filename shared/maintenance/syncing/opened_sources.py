@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
 from shared.domain.sources import SourceDefinition
@@ -36,9 +37,9 @@ class OpenedSource:
     users: int = 0
     closing: asyncio.Task[None] | None = None
 
-    @property
-    def age_seconds(self) -> float:
-        return time.monotonic() - self.opened_at
+    def is_current(self, most: timedelta) -> bool:
+        """Return whether it shows the current content, or content of an age below a limit."""
+        return not self.source.is_snapshot or time.monotonic() - self.opened_at < most.total_seconds()
 
 
 class OpenedSources:

@@ -30,7 +30,7 @@ from shared.storage.references import Reference
 from shared.storage.uploads import write_temporary
 
 _COMPONENT = "source"
-_CURRENT_SECONDS = 5.0  # a source opened since then shows its current content: a repository is opened at one commit
+_CURRENT = timedelta(seconds=5)  # a snapshot that is opened again more often would be downloaded again and again
 _FAILED_SECONDS = 5.0  # other documents of a failed source do not wait for its timeout, too
 _RETRY_AFTER = timedelta(minutes=1)  # the next version usually replaces the document before
 
@@ -43,6 +43,7 @@ class SourceOriginals:
         hints: receives the keys of entries that have changed, whose current content is then read without a sync.
         open_source: opens a source; raises as `SourceAccess.open`.
         max_bytes: maximum size of a document.
+        current: age below which a snapshot, such as a repository at one commit, counts as current.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class SourceOriginals:
         hints: Hints,
         open_source: Callable[[SourceDefinition], Source],
         max_bytes: int,
+        current: timedelta = _CURRENT,
     ) -> None:
         self._sources = sources
         self._hints = hints
         self._opened = OpenedSources(open_source)
         self._max_bytes = max_bytes
+        self._current = current
         self._failed: dict[UUID, tuple[float, Unavailable]] = {}
 
     @asynccontextmanager
@@ -83,7 +86,7 @@ class SourceOriginals:
         try:
             async with self._opened.used(definition) as opened:
                 path = await self._read(opened, reference)
-            if path is not None or opened.age_seconds < _CURRENT_SECONDS:
+            if path is not None or opened.is_current(self._current):
                 return path
             self._opened.replace(opened)
             async with self._opened.used(definition) as opened:
