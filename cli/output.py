@@ -486,6 +486,8 @@ def print_source(
     say(console, f"{'next sync':<12} {source.next_sync_at or 'on request'}")
     if source.removing:
         say(console, "The source is being removed.")
+    if source.newest_look is not None and (trouble := source.newest_look.error or source.newest_look.waiting):
+        say(console, f"{'hints':<12} {trouble}")
     syncs = list(syncs)
     if syncs:
         table = _table("started", "result")

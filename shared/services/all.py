@@ -13,6 +13,7 @@ from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.maintenance.runs.runner import Runner
+from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.work import OpenSource, Syncing
 from shared.maintenance.wanted import WantedWorkers
 from shared.maintenance.webhooks.delivery import Deliverer
@@ -30,6 +31,7 @@ class AllServices(api.ApiServices):
     indexers: Mapping[str, Indexer]
     make_runner: Callable[[], Runner]
     syncing_of: Callable[[OpenSource], Syncing]
+    originals_of: Callable[[OpenSource], SourceOriginals]
     cleaner: Cleaner
     deliverer: Deliverer
     orphans: Orphans
@@ -51,6 +53,7 @@ def assemble(parts: Parts) -> AllServices:
         indexers=index.indexers_of(parts),
         make_runner=partial(index.runner_of, parts, served.calibrator),
         syncing_of=partial(parse.syncing_of, parts),
+        originals_of=partial(parse.originals_of, parts),
         cleaner=scheduler.cleaner_of(parts),
         deliverer=parts.deliverer,
         orphans=parts.orphans,

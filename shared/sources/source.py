@@ -52,6 +52,9 @@ class Item:
 class Source(ABC):
     """A corpus outside foreask. A source is used by one sync at a time, and closed afterwards."""
 
+    is_snapshot = False
+    """Whether it shows the content at the time of its first use, until it is opened again."""
+
     @abstractmethod
     def entries(self, after: str = "") -> AsyncGenerator[Entry, None]:
         """Yield the entries whose keys follow `after`, in the order of the keys' UTF-8 bytes.

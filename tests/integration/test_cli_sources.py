@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli import main
 from shared.domain.errors import InvalidInput, NotFound
 from tests.integration.test_api_sources import ParseWorker, many, write
-from tests.support.api import serving, work
+from tests.support.api import serving
 from tests.support.sources import make_older
 
 
@@ -30,7 +30,7 @@ async def foreask(services, settings, tmp_path, provider):
     async def serve():
         while True:
             await worker.run()
-            await work(services)
+            await worker.work()
             await services.ledger.jobs.settle()
             await asyncio.sleep(0.05)
 

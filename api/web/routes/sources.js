@@ -90,6 +90,7 @@ function one(source) {
       ${source.removing ? html`<span class="soft">being removed</span>` : buttons(source, isOpen)}</p>
     <p class="small" dir="ltr"><code>${source.uri}</code></p>
     ${newest ? progress(newest, isOpen) : html`<p class="soft small">Not synced yet.</p>`}
+    ${hints(source.newest_look)}
     ${withheld(name)}
     ${newest ? history(name) : nothing}</li>`;
 }
@@ -117,6 +118,10 @@ function progress(sync, isOpen) {
     ${sync.refused ? html`<details><summary class="small bad">${plural(sync.refused, "entry", "entries")} cannot be read</summary>
       <ul class="small">${sync.refused_entries.map((each) => html`<li><code dir="auto">${each.key}</code> <span dir="auto">${each.reason}</span></li>`)}</ul></details>` : nothing}`;
 }
+
+/** Render why hints are not looked up. @param {Api["LookView"] | null} look */
+const hints = (look) => html`${look?.error ? html`<p class="bad small" dir="auto">Hints are looked up again later: ${look.error}</p>` : nothing}
+  ${look?.waiting ? html`<p class="small">Hints wait: ${look.waiting}</p>` : nothing}`;
 
 /** @param {Api["SyncView"]} sync */
 function changes(sync) {

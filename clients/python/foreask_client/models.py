@@ -431,6 +431,15 @@ class Sync(Model):
     ended_at: datetime | None
 
 
+class Look(Model):
+    """The newest looking up of a source's hints."""
+
+    phase: str
+    waiting: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
 class Source(Model):
     """A source with its newest sync. Its documents have the external ids `NAME/KEY`."""
 
@@ -446,6 +455,7 @@ class Source(Model):
     created_at: datetime
     next_sync_at: datetime | None
     newest_sync: Sync | None
+    newest_look: Look | None
     removing: bool
 
 

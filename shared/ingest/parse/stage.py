@@ -6,9 +6,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -27,6 +29,7 @@ from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.work import Work
 from shared.process.metrics import PARSE_SECONDS, timed
+from shared.storage.references import Originals, Reference, is_reference
 from shared.storage.uploads import Uploads
 
 log = structlog.get_logger()
@@ -40,6 +43,7 @@ class Parser:
         slots: maximum documents in progress.
         max_chunks: maximum chunks of a document.
         defaults: default options of collections.
+        originals: reads uploads whose bytes remain in their source.
         model: the language model, which is part of the keys of paid questions.
     """
 
@@ -49,6 +53,7 @@ class Parser:
     work: Work
     sandbox: ParsingSandbox
     uploads: Uploads
+    originals: Originals
     wakeups: Wakeups
     model: str
     policy: RetryPolicy
@@ -103,7 +108,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
 
 
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
-    async with parser.uploads.fetched(document.upload) as path:
+    async with _fetched(parser, document.upload) as path:
         with timed(PARSE_SECONDS):
             return await parser.sandbox.parse(
                 path,
@@ -114,6 +119,12 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
                 questions=document.ready_questions or (),
                 tenant=document.tenant,
             )
+
+
+def _fetched(parser: Parser, upload: str) -> AbstractAsyncContextManager[Path]:
+    if is_reference(upload):
+        return parser.originals.fetched(Reference.parse(upload))
+    return parser.uploads.fetched(upload)
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:

@@ -375,6 +375,12 @@ class Documents:
             count: int = (await connection.execute(SQL.count_of_names, parameters)).scalar_one()
         return count
 
+    async def existing_names(self, collection: Collection, names: Iterable[str]) -> set[str]:
+        """Return the external ids among these that documents of a collection have."""
+        parameters = {"collection": collection.id, "names": list(names)}
+        async with self._database.begin() as connection:
+            return set((await connection.execute(SQL.existing_names, parameters)).scalars())
+
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""
         async with self._database.begin() as connection:

@@ -70,14 +70,14 @@ SELECT 1 FROM deleted
 DELETE FROM abandoned_calls WHERE due_at <= now()
 
 -- name: delete
--- Delete the rows of these versions, and list the objects of their bytes, with their tenants and whether a document was
--- deleted permanently.
+-- Delete the rows of these versions, and list the stored objects of their bytes, with their tenants and whether a
+-- document was deleted permanently.
 WITH deleted AS (
     DELETE FROM document_versions v USING {versions}
-    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.document_id, {stored_in} AS stored
+    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.document_id, {stored_in} AS stored, {is_reference} AS is_reference
 )
 SELECT g.stored, d.tenant, bool_or(NOT ({exists:d})) AS deleted
-FROM deleted g JOIN documents d ON d.id = g.document_id GROUP BY g.stored, d.tenant
+FROM deleted g JOIN documents d ON d.id = g.document_id WHERE NOT g.is_reference GROUP BY g.stored, d.tenant
 
 -- name: record_outdated
 -- Record objects that are to be deleted or, a little later, to be rewritten without some bytes.

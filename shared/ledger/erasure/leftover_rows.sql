@@ -76,4 +76,4 @@ WHERE {slice} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND
 -- name: packs
 -- List the parts of packs that versions name.
 SELECT array_agg(DISTINCT upload) AS parts FROM document_versions
-WHERE strpos(upload, '#') > 0 GROUP BY {stored_in} ORDER BY {stored_in}
+WHERE strpos(upload, '#') > 0 AND NOT {is_reference} GROUP BY {stored_in} ORDER BY {stored_in}

@@ -39,7 +39,7 @@ _GRANTS = {
     "runs": "SELECT, UPDATE, DELETE",
     "sources": "SELECT",
     "source_items": "SELECT, INSERT, UPDATE, DELETE",
-    "source_hints": "SELECT, UPDATE, DELETE",
+    "source_hints": "SELECT, INSERT, UPDATE, DELETE",  # entries that changed before they were parsed
     "source_looks": "SELECT, UPDATE",
     "source_notes": "SELECT, INSERT, UPDATE, DELETE",
     "syncs": "SELECT, UPDATE",

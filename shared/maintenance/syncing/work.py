@@ -18,6 +18,7 @@ from shared.maintenance.runs.retries import retried, retried_for, retried_until
 from shared.maintenance.syncing.fetching import Fetcher
 from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.merge import Page, Part, PartLimits, is_storable, merged, require_ascending
+from shared.sources.opening import keeps_bytes
 from shared.sources.source import Entry, Source
 from shared.storage.uploads import Uploads
 
@@ -107,6 +108,8 @@ class Syncing:
             definition=definition,
             collection=collection,
             uploads=self.uploads,
+            keeps_bytes=keeps_bytes(definition.kind, definition.options),
+            quota=self.intake.quota,
             max_bytes=self.limits.max_bytes,
             limits=self.limits.part,
         )
