@@ -25,6 +25,7 @@ from tests.support.releases import (
 )
 
 DOCUMENTS = 1_000
+NEXT_RUN = "SELECT token, lost_leases FROM runs WHERE kind = 'next'"
 STEP = 50  # documents that are uploaded during each restart
 OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
@@ -74,6 +75,7 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario):
     assert len(load.ids) == DOCUMENTS - load.deleted
     assert scenario.deaths() == DOCUMENTS // STEP - 4
     assert load.counts().keys() == set(APIS)
+    assert fleet.query(NEXT_RUN) == [{"token": None, "lost_leases": 0}]  # no worker has claimed the unknown run
 
 
 def test_release_older_than_required_exits_with_sentence(fleet):
