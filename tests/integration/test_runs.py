@@ -104,7 +104,8 @@ async def test_worker_without_the_embedding_claims_nothing(services):
 
 
 async def test_run_of_newer_release_is_left_alone(services):
-    added = "INSERT INTO runs (id, kind, tenant, collection, embeddings) VALUES (:id, 'newer', 'alice', 'default', '{}')"
+    columns = "id, kind, tenant, collection, embeddings"
+    added = f"INSERT INTO runs ({columns}) VALUES (:id, 'newer', 'alice', 'default', '{{}}')"
     await execute(services, added, id=uuid4())
 
     assert await services.ledger.runs.due() == set()
