@@ -34,6 +34,7 @@ class Scale:
         unlimited_documents: the same for an undeclared limit.
         erased_documents: documents of one chunk each of a tenant that is erased.
         batch_kills: number of workers killed at each point of a batch.
+        sync_kills: number of workers killed during a listing.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -56,6 +57,7 @@ class Scale:
     unlimited_documents: int
     erased_documents: int
     batch_kills: int
+    sync_kills: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -80,6 +82,7 @@ SCALES = {
         unlimited_documents=14,
         erased_documents=60,
         batch_kills=5,
+        sync_kills=2,
         lease_seconds=2,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -102,6 +105,7 @@ SCALES = {
         unlimited_documents=167,
         erased_documents=10_000,
         batch_kills=23,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -123,6 +127,7 @@ SCALES = {
         unlimited_documents=333,
         erased_documents=10_000,
         batch_kills=23,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
