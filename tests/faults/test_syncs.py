@@ -128,7 +128,7 @@ def test_kill_at_step_of_sync_loses_nothing(fleet, provider, start_scenario, poi
 
 def test_killed_listing_continues_within_a_page(fleet, provider, start_scenario, scale):
     scenario = start_scenario("24x", "kill -9 during a listing")
-    pages = 2 * scale.sync_kills + 1
+    pages = 2 * scale.sync_kills  # of which each is a part, and the end of the listing is one, too
     with LargeBucket(_PAGE * pages) as bucket:
         secret = bucket.secret()
         dying = ("parse", "after a part of a sync", "2", "KILL")
