@@ -82,5 +82,8 @@ class Source(ABC):
     async def find(self, key: str) -> Entry | None:
         """Return the current entry of a key, or None if the source has none now; raises as `entries`."""
 
+    def name_listing(self, listing: str) -> None:  # noqa: B027 - most listings continue after a key
+        """Name the next listing, so that it can continue an interrupted one of the same name, in another process."""
+
     async def aclose(self) -> None:  # noqa: B027 - most sources have no connections
         """Close its connections."""

@@ -26,6 +26,7 @@ from tests.support.releases import (
 
 RESTARTS = 16
 PARTS_BEFORE = 4  # parts of the documents that are uploaded before the first restart; later one part in each
+NEXT_RUN = "SELECT token, lost_leases FROM runs WHERE kind = 'next'"
 OLD, NEW = (*OLD_CREW, "api"), (*NEW_CREW, "api-new")
 
 
@@ -76,6 +77,7 @@ def test_two_releases_under_load_lose_nothing(fleet, provider, start_scenario, s
     assert len(load.ids) == documents - load.deleted
     assert scenario.deaths() == RESTARTS
     assert load.counts().keys() == set(APIS)
+    assert fleet.query(NEXT_RUN) == [{"token": None, "lost_leases": 0}]  # no worker has claimed the unknown run
 
 
 def test_release_older_than_required_exits_with_sentence(fleet):

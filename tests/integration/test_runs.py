@@ -103,6 +103,20 @@ async def test_worker_without_the_embedding_claims_nothing(services):
     assert await services.ledger.runs.claim(KINDS) is not None
 
 
+async def test_run_of_newer_release_is_left_alone(services):
+    columns = "id, kind, tenant, collection, embeddings"
+    added = f"INSERT INTO runs ({columns}) VALUES (:id, 'newer', 'alice', 'default', '{{}}')"
+    await execute(services, added, id=uuid4())
+
+    assert await services.ledger.runs.due() == set()
+    assert await services.ledger.runs.claim(list(RunKind)) is None
+
+    run = await queue(services)
+    assert await services.ledger.runs.due() == {RunKind.EVALUATION}
+    assert (await services.ledger.runs.claim(list(RunKind))).id == run
+    assert (await execute(services, "SELECT kind, lost_leases FROM runs WHERE token IS NULL")).all() == [("newer", 0)]
+
+
 async def test_late_worker_cannot_overwrite_result(services):
     run, ledger = await queue(services), services.ledger
     late = await ledger.runs.claim(KINDS)

@@ -257,6 +257,18 @@ async def test_stopped_worker_releases_sync_which_continues(services, synced, co
     assert corpus.fetched.count("a") == 1
 
 
+async def test_crawl_that_stores_notes_survives_many_deaths(services, synced):
+    await services.ledger.syncs.start("default", "docs")
+    source, lost = (await execute(services, "SELECT id FROM sources")).scalar_one(), []
+    for number in range(4):
+        claim = await services.ledger.runs.claim([RunKind.SYNC])
+        lost.append(claim.lost_leases)
+        await services.ledger.notes.write(source, {f"https://example.org/{number}": b"{}"})
+        await execute(services, "UPDATE runs SET leased_until = now() - interval '1 second'")
+
+    assert lost == [0, 1, 1, 1]
+
+
 # --- pause, resume, cancel, intake ---
 
 

@@ -137,6 +137,7 @@ class LargeBucket:
 
     def __init__(self, count: int) -> None:
         port = free_port()
+        self._count = count
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "tests.support.large_bucket", str(count), str(port)]
         self._process = subprocess.Popen(command, cwd=ROOT)
@@ -150,6 +151,16 @@ class LargeBucket:
         self._http.close()
         self._process.kill()
         self._process.wait()
+
+    def secret(self) -> str:
+        """Return the secret of a source of this bucket."""
+        access = {"access_key_id": "id", "secret_access_key": "secret", "region": "us-east-1"}
+        return orjson.dumps({"uri": f"s3://{BUCKET}/", "endpoint": self.url, **access}).decode()
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return the key and the version of each object, before any is changed."""
+        objects = Objects(self._count)
+        return [(key_of(number), objects.etag(number)) for number in range(self._count)]
 
     def change(self, **fields: Any) -> dict[str, int]:
         """Set fields of the objects, and return the numbers of requests so far."""

@@ -35,6 +35,7 @@ class Scale:
         erased_documents: documents of one chunk each of a tenant that is erased.
         batch_kills: number of workers killed at each point of a batch.
         release_documents: documents of one chunk each while processes of two releases are restarted.
+        sync_kills: number of workers killed during a listing.
         lease_seconds: time for which a claim outlives its worker.
         executed: True if a rolling restart starts new interpreters, which import everything, instead of forks.
         tuning: timeouts below the product's defaults.
@@ -58,6 +59,7 @@ class Scale:
     erased_documents: int
     batch_kills: int
     release_documents: int
+    sync_kills: int
     lease_seconds: float
     executed: bool
     minute_seconds: float
@@ -83,6 +85,7 @@ SCALES = {
         erased_documents=60,
         batch_kills=2,
         release_documents=300,
+        sync_kills=2,
         lease_seconds=3,
         executed=False,
         tuning=SHORT_TIMEOUTS,
@@ -106,6 +109,7 @@ SCALES = {
         erased_documents=10_000,
         batch_kills=23,
         release_documents=1_000,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,
@@ -128,6 +132,7 @@ SCALES = {
         erased_documents=10_000,
         batch_kills=23,
         release_documents=1_000,
+        sync_kills=20,
         lease_seconds=3,
         executed=True,
         minute_seconds=60,

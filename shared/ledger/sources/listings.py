@@ -47,12 +47,14 @@ class ClaimedSync:
     """A claimed sync with its saved work.
 
     Args:
+        listing: name of the listing, which it keeps when another worker continues it.
         after: key up to which the listing is saved.
         is_listed: whether the listing is complete.
         deletes: whether the deletions of a complete listing are carried out.
     """
 
     source: SourceDefinition
+    listing: str
     after: str
     is_listed: bool
     deletes: bool
@@ -140,7 +142,8 @@ class Listings:
         if not rows:
             raise LeaseLost
         (row,) = rows
-        return ClaimedSync(definition_of(row), row["after"], row["listed_at"] is not None, row["deletes"])
+        listing = f"{claim.id}/{row['number']}"
+        return ClaimedSync(definition_of(row), listing, row["after"], row["listed_at"] is not None, row["deletes"])
 
     async def items(self, source: SourceDefinition, *, after: str, limit: int) -> list[StoredItem]:
         """Return items of a source after a key, in the order of their keys' bytes."""

@@ -94,6 +94,7 @@ class Syncing:
     async def _list(self, claim: RunClaim, sync: ClaimedSync) -> None:
         collection = await retried(self.collections.get)(claim.tenant, claim.collection)
         source = self.open_source(sync.source)
+        source.name_listing(sync.listing)
         try:
             fetcher = self.fetcher_of(sync.source, collection, source)
             listing = _Listing(self, claim, sync, source, fetcher)
