@@ -28,7 +28,7 @@ class TenantView(ReplyModel):
     tenant: str
     documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
-    stages: dict[Literal["parse", "generate", "index"], StageView]
+    stages: dict[Literal["parse", "read", "generate", "index"], StageView]
     dead: int = Field(description="Number of failed documents and dead chunks")
 
 
@@ -52,10 +52,10 @@ class DeploymentView(ReplyModel):
     tenants: int = Field(description="Number of tenants with a collection")
     documents: dict[str, int] = Field(description="Number of documents in each state")
     chunks: dict[str, int]
-    open: dict[Literal["parse", "generate", "index"], int] = Field(
+    open: dict[Literal["parse", "read", "generate", "index"], int] = Field(
         description="Number of documents and chunks that wait for a stage or are being processed by it"
     )
-    workers_wanted: dict[Literal["parse", "generate", "index"], int] | None = Field(
+    workers_wanted: dict[Literal["parse", "read", "generate", "index"], int] | None = Field(
         description="Number of workers that each stage can use; null until it is computed"
     )
     dead: int = Field(description="Number of failed documents and dead chunks")

@@ -153,7 +153,7 @@ class PaceView(ReplyModel):
 class StatusEvent(ReplyModel):
     """`status`: the open work, about once a second while there is any."""
 
-    stages: dict[Literal["parse", "generate", "index"], StageView]
+    stages: dict[Literal["parse", "read", "generate", "index"], StageView]
     dead: int
     chunks_per_minute: float
     eta_seconds: int | None
@@ -218,7 +218,7 @@ class StatusView(ReplyModel):
     )
 
     documents: dict[str, int] = Field(description="Number of documents in each state")
-    stages: dict[Literal["parse", "generate", "index"], StageView]
+    stages: dict[Literal["parse", "read", "generate", "index"], StageView]
     unserved: list[UnservedView] = Field(description="Chunks that wait for a worker with their embedding")
     dead: int = Field(description="Number of failed documents and dead chunks, which GET /v1/dead lists")
     chunks_per_minute: float = Field(description="Number of chunks that finished in the last minute")
