@@ -28,7 +28,7 @@ _PAGE_INCHES = 11.7
 """Assumed length of a page whose resolution is unknown: A4."""
 
 _LONGEST_PAGE = 40  # inches; cameras declare 72 dpi, with which a photograph would be larger than a poster
-_DPI_RANGE = range(50, 1_201)
+_LEAST_STATED, _MOST_STATED = 50, 1_200  # dots per inch that are believed
 _MOST_ENLARGED = 3.0
 _Scale = tuple[float, float]
 
@@ -96,10 +96,12 @@ def _size(image: Image.Image, dpi: int) -> tuple[int, int]:
 
 def _resolution(image: Image.Image) -> _Scale:
     """Return the dots per inch across and down; faxes have different ones. Absurd ones are replaced."""
-    stated = image.info.get("dpi")
-    if isinstance(stated, tuple) and len(stated) == 2 and all(int(value) in _DPI_RANGE for value in stated):  # noqa: PLR2004 - across and down
-        if max(image.width / stated[0], image.height / stated[1]) <= _LONGEST_PAGE:
-            return float(stated[0]), float(stated[1])
+    stated = image.info.get("dpi", ())
+    values = [float(value) for value in stated] if isinstance(stated, tuple) else []
+    across, down = values if len(values) == 2 else (0.0, 0.0)  # noqa: PLR2004 - across and down
+    likely = min(across, down) >= _LEAST_STATED and max(across, down) <= _MOST_STATED
+    if likely and max(image.width / across, image.height / down) <= _LONGEST_PAGE:
+        return across, down
     guessed = max(image.size) / _PAGE_INCHES
     return guessed, guessed
 
