@@ -160,7 +160,7 @@ def new_chunks(
 
 
 def _questions_of(content: ChunkContent, ready_made: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return a chunk's questions; none for uncertain text, so that nothing is paid for questions about misread words."""
+    """Return a chunk's questions; none for an uncertain text, because questions about misread words mislead."""
     return () if ready_made is None and content.uncertain else ready_made
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from math import sqrt
-from struct import error as StructError  # noqa: N812 - an exception
 
-from PIL import (  # noqa: F401  # noqa: F401 - a confined process can import nothing later
+from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -22,6 +22,17 @@ from PIL import (  # noqa: F401  # noqa: F401 - a confined process can import no
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_PAGES, MAX_PIXELS, MAX_SIDE
+
+LOADED = (
+    BmpImagePlugin,
+    GifImagePlugin,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+"""Imported here, because a confined process can import nothing when it opens the first picture."""
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 _PAGE_INCHES = 11.7
@@ -124,7 +135,7 @@ def _opened(content: bytes) -> Iterator[Image.Image]:
     try:
         with Image.open(BytesIO(content), formats=_FORMATS) as image:
             yield image
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, StructError) as error:
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
         raise Unreadable(
             "the picture is damaged and cannot be opened", detail=f"{type(error).__name__}: {error}"
         ) from error
