@@ -71,6 +71,9 @@ class Engine:
         self._engine = tesserocr.PyTessBaseAPI(
             path=str(folder), lang="+".join(languages), psm=tesserocr.PSM.AUTO, oem=tesserocr.OEM.LSTM_ONLY
         )
+        # Messages go to this process's error output: by default a file is opened for the first one, and a process that
+        # may open none crashes.
+        self._engine.SetVariable("debug_file", "")
         self.read(_SAMPLE, 200)  # loads the rest: a confined process opens no file
 
     def read(self, page: Image.Image, dpi: int) -> Found:
