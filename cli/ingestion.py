@@ -42,11 +42,22 @@ class DocumentProgress:
     questions: int = 0
     error: str | None = None
     chunks: Mapping[str, int] = field(default_factory=lambda: _NO_CHUNKS)
+    pages: int = 0
+    pages_read: int = 0  # or unreadable
 
     @classmethod
     def of(cls, document: Document) -> Self:
         chunks = document.chunks.model_dump()
-        return cls(document.external_id, document.state, document.questions, document.error, chunks)
+        read = document.pages_read + document.pages_unread
+        return cls(
+            document.external_id,
+            document.state,
+            document.questions,
+            document.error,
+            chunks,
+            document.pages,
+            read,
+        )
 
 
 @dataclass(slots=True)
@@ -64,6 +75,7 @@ class UploadBatch:
     documents: dict[str, DocumentProgress] = field(default_factory=dict)
     _states: Counter[str] = field(default_factory=Counter)  # updated incrementally: there may be a million documents
     _chunks: Counter[str] = field(default_factory=Counter)
+    _pages: Counter[str] = field(default_factory=Counter)
 
     def record(self, document_id: str, document: DocumentProgress) -> None:
         """Record the newest state of a document."""
@@ -71,9 +83,11 @@ class UploadBatch:
         if before is not None:
             self._states[before.state] -= 1
             self._chunks.subtract(before.chunks)
+            self._pages.subtract(total=before.pages, read=before.pages_read)
         self.documents[document_id] = document
         self._states[document.state] += 1
         self._chunks.update(document.chunks)
+        self._pages.update(total=document.pages, read=document.pages_read)
 
     def states(self) -> Counter[str]:
         return +self._states
@@ -93,8 +107,10 @@ class UploadBatch:
             chunks=chunks["total"],
             chunks_generated=chunks["generated"],
             chunks_done=indexed + chunks["dead"] + chunks["discarded"],
+            pages=self._pages["total"],
+            pages_read=self._pages["read"],
             complete=len(self.documents) + len(self.rejected) == self.total
-            and not states["queued"] + states["parsing"],
+            and not states["queued"] + states["parsing"] + states["reading"],
         )
 
 

@@ -49,7 +49,7 @@ async def page(
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List failed documents and dead chunks, newest first."""
+    """List failed documents, unread pages and dead chunks, newest first."""
     choice = Choice(document_id, collection, reason)
     after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.dead_letters.page(tenant, choice, after=after, limit=limit + 1)
@@ -91,6 +91,8 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
     if resolved.documents:
         services.wakeups.wake("parse")
+    if resolved.pages:
+        services.wakeups.wake("read")
     if resolved.chunks:
         services.wakeups.wake("generate", "index")
     return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)), 202)
@@ -104,7 +106,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
 async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Discard dead letters permanently.
 
-    A chunk that queries find by its text is retained. A failed document reverts to the visible version; a document
+    A chunk that queries find by its text is retained. A page that could not be read has no text. A failed document reverts to the visible version; a document
     that was never visible is deleted.
     """
     if not (filter_.all or filter_.is_narrowed):

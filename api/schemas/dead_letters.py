@@ -53,6 +53,7 @@ _LETTER_EXAMPLE = {
     "external_id": "leave.md",
     "collection": "handbook",
     "ordinal": 0,
+    "page": None,
     "reason": "the provider's content filter stopped the reply",
     "attempts": 1,
     "at": "2026-10-01T09:20:00Z",
@@ -60,16 +61,17 @@ _LETTER_EXAMPLE = {
 
 
 class DeadLetterView(ReplyModel):
-    """A document that cannot be parsed, or a dead chunk."""
+    """A document that cannot be parsed, a page that cannot be read, or a dead chunk."""
 
     model_config = example(**_LETTER_EXAMPLE)
 
-    id: UUID = Field(description="Id of the document or chunk")
-    kind: Literal["document", "chunk"]
+    id: UUID = Field(description="Id of the document, the page or the chunk")
+    kind: Literal["document", "page", "chunk"]
     document_id: UUID
     external_id: str
     collection: str
-    ordinal: int | None = Field(description="Position of the chunk in its document; null for a document")
+    ordinal: int | None = Field(description="Position of the chunk in its document; null for documents and pages")
+    page: int | None = Field(description="Number of the page in its document, from 1; null for documents and chunks")
     reason: str
     attempts: int
     at: datetime = Field(description="Time of the last attempt")
@@ -92,11 +94,12 @@ class DeadLetterPage(ReplyModel):
 class DeadReasonView(ReplyModel):
     reason: str
     documents: int
+    pages: int
     chunks: int
 
 
 class DeadReasons(ReplyModel):
-    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
+    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "pages": 0, "chunks": 12}])
 
     items: list[DeadReasonView] = Field(description="At most 200 reasons, most frequent first")
 
@@ -104,8 +107,9 @@ class DeadReasons(ReplyModel):
 class DeadLettersResolved(ReplyModel):
     """Number of dead letters that were retried or discarded."""
 
-    model_config = example(documents=0, chunks=12, in_work=0)
+    model_config = example(documents=0, pages=0, chunks=12, in_work=0)
 
     documents: int
+    pages: int
     chunks: int
     in_work: int = Field(description="Number of chunks that were skipped because their documents are being processed")
