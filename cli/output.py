@@ -373,9 +373,9 @@ def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[De
 
 def _kind(letter: DeadLetter) -> str:
     """Return the kind of a dead letter, with the number of its page or the position of its chunk."""
-    if letter.page is not None:
-        return f"page {letter.page}"
-    return letter.kind if letter.ordinal is None else f"chunk #{letter.ordinal}"
+    if letter.ordinal is None:
+        return letter.kind
+    return f"page {letter.ordinal}" if letter.kind == "page" else f"chunk #{letter.ordinal}"
 
 
 def print_dead_letter(console: Console, letter: DeadLetter) -> None:
@@ -618,7 +618,8 @@ def letter_counts(documents: int, pages: int, chunks: int) -> str:
     """Return the numbers of documents, pages and chunks in words, without zeros."""
     counts = {"document": documents, "page": pages, "chunk": chunks}
     parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
-    return " and ".join(parts) or "nothing"
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _table(*columns: str) -> Table:

@@ -53,7 +53,6 @@ _LETTER_EXAMPLE = {
     "external_id": "leave.md",
     "collection": "handbook",
     "ordinal": 0,
-    "page": None,
     "reason": "the provider's content filter stopped the reply",
     "attempts": 1,
     "at": "2026-10-01T09:20:00Z",
@@ -70,8 +69,9 @@ class DeadLetterView(ReplyModel):
     document_id: UUID
     external_id: str
     collection: str
-    ordinal: int | None = Field(description="Position of the chunk in its document; null for documents and pages")
-    page: int | None = Field(description="Number of the page in its document, from 1; null for documents and chunks")
+    ordinal: int | None = Field(
+        description="Position of the chunk in its document, from 0, or number of the page, from 1; null for a document"
+    )
     reason: str
     attempts: int
     at: datetime = Field(description="Time of the last attempt")

@@ -284,7 +284,8 @@ class Build(Model):
 class DeadLetter(Model):
     """A document that could not be parsed, a page that could not be read, or a chunk that failed.
 
-    Only a single dead letter has a `history`.
+    `ordinal` is the position of the chunk, from 0, or the number of the page, from 1. Only a single dead letter has a
+    `history`.
     """
 
     id: str
@@ -293,7 +294,6 @@ class DeadLetter(Model):
     external_id: str
     collection: str
     ordinal: int | None
-    page: int | None = None
     reason: str
     attempts: int
     at: datetime
