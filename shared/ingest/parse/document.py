@@ -1,10 +1,12 @@
-"""The result of parsing a file: a document of chunks."""
+"""The result of parsing a file: a document of chunks, or pages to be read first."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.pages import PageText
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,31 @@ class ParsedDocument:
     media_type: str
     chunks: tuple[ChunkContent, ...]
     question_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The use of OCR for a file.
+
+    Args:
+        texts: the texts of pages that have been read, by number from 1; empty for a page that cannot be read.
+    """
+
+    texts: Mapping[int, PageText]
+
+
+@dataclass(frozen=True, slots=True)
+class PagesToRead:
+    """A file with pages that must be read before it can be divided.
+
+    Args:
+        page_count: number of all pages.
+        numbers: numbers of the pages whose texts are missing, from 1, ascending.
+    """
+
+    page_count: int
+    numbers: tuple[int, ...]
+    media_type: str
 
 
 @dataclass(frozen=True, slots=True)
