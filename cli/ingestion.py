@@ -43,12 +43,12 @@ class DocumentProgress:
     error: str | None = None
     chunks: Mapping[str, int] = field(default_factory=lambda: _NO_CHUNKS)
     pages: int = 0
-    pages_read: int = 0  # or unreadable
+    pages_read: int = 0
+    pages_unread: int = 0
 
     @classmethod
     def of(cls, document: Document) -> Self:
         chunks = document.chunks.model_dump()
-        read = document.pages_read + document.pages_unread
         return cls(
             document.external_id,
             document.state,
@@ -56,8 +56,13 @@ class DocumentProgress:
             document.error,
             chunks,
             document.pages,
-            read,
+            document.pages_read,
+            document.pages_unread,
         )
+
+    def page_counts(self) -> dict[str, int]:
+        """Return the numbers of scanned pages, and of those that were read or cannot be read."""
+        return {"total": self.pages, "done": self.pages_read + self.pages_unread}
 
 
 @dataclass(slots=True)
@@ -83,11 +88,11 @@ class UploadBatch:
         if before is not None:
             self._states[before.state] -= 1
             self._chunks.subtract(before.chunks)
-            self._pages.subtract(total=before.pages, read=before.pages_read)
+            self._pages.subtract(before.page_counts())
         self.documents[document_id] = document
         self._states[document.state] += 1
         self._chunks.update(document.chunks)
-        self._pages.update(total=document.pages, read=document.pages_read)
+        self._pages.update(document.page_counts())
 
     def states(self) -> Counter[str]:
         return +self._states
@@ -108,7 +113,7 @@ class UploadBatch:
             chunks_generated=chunks["generated"],
             chunks_done=indexed + chunks["dead"] + chunks["discarded"],
             pages=self._pages["total"],
-            pages_read=self._pages["read"],
+            pages_done=self._pages["done"],
             complete=len(self.documents) + len(self.rejected) == self.total
             and not states["queued"] + states["parsing"] + states["reading"],
         )

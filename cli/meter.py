@@ -24,6 +24,7 @@ _LINE_EVERY_SECONDS = 10.0
 class IngestCounts:
     """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
 
+    A page is done when it is read or dead.
     A `searchable` document can be found, at least by its text. `uploaded`: number of uploaded ones during the upload.
     """
 
@@ -35,7 +36,7 @@ class IngestCounts:
     chunks_generated: int = 0
     chunks_done: int = 0
     pages: int = 0
-    pages_read: int = 0  # or unreadable
+    pages_done: int = 0
     complete: bool = False  # every document has been read, so `chunks` is final
     uploaded: int | None = None
 
@@ -147,7 +148,7 @@ def _notes(count: IngestCounts) -> list[str]:
 
 def _page_notes(count: IngestCounts) -> list[str]:
     """Return the progress of scanned pages while some are unread."""
-    return [f"pages {count.pages_read} of {count.pages}"] if count.pages > count.pages_read else []
+    return [f"pages {count.pages_done} of {count.pages}"] if count.pages > count.pages_done else []
 
 
 class Stages:

@@ -135,7 +135,9 @@ def print_documents(console: Console, documents: Iterable[Document]) -> None:
         dead = f", {chunks.dead} dead" if chunks.dead else ""
         error = f"  {document.error}" if document.error else ""
         found = f", {chunks.searchable} searchable" if chunks.searchable > chunks.indexed else ""
-        counts = f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions{_pages(document)}"
+        counts = (
+            f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions{_pages(document)}"
+        )
         name = f"{document.collection}/{document.external_id}"
         say(console, f"{document.id}  {document.state:<10}  {name}  {counts}{error}")
 
@@ -291,7 +293,7 @@ def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) ->
         for name, reason in sorted(batch.rejected.items()):
             table.add_row(escape(name), "[red]not uploaded[/red]", escape(reason))
         for document in failed:
-            reason = document.error or f"{document.chunks['dead']} dead chunks"
+            reason = document.error or letter_counts(0, document.pages_unread, document.chunks["dead"]) + " failed"
             table.add_row(escape(document.external_id), _state(document.state), escape(reason))
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""

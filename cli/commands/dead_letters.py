@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from foreask_client.models import DeadLettersResolved
 
 dead_app = typer.Typer(
-    help="Dead letters are failed documents, unread pages and dead chunks; list, show, retry or discard them.", no_args_is_help=True
+    help="Dead letters are failed documents, unread pages and dead chunks; list, show, retry or discard them.",
+    no_args_is_help=True,
 )
 
 Letter = Annotated[str | None, typer.Argument(help="Id of a dead letter.", show_default=False)]
