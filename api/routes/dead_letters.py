@@ -106,7 +106,7 @@ async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep
 async def discard(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
     """Discard dead letters permanently.
 
-    A chunk that queries find by its text is retained. A page that could not be read has no text. A failed document reverts to the visible version; a document
+    A chunk that queries find by its text is retained. A failed document reverts to the visible version; a document
     that was never visible is deleted.
     """
     if not (filter_.all or filter_.is_narrowed):

@@ -92,8 +92,8 @@ class ChunkView(ReplyModel):
     )
     page: int | None
     confidence: int | None = Field(
-        description="Mean confidence of the words of scanned pages, from 0 to 100; null if no page was read by OCR. Below"
-        " 60 no questions are generated"
+        description="Mean confidence of the words of scanned pages, from 0 to 100; null if no page was read by OCR."
+        " Below 60 no questions are generated"
     )
     language: str | None = Field(description="Language of the text (ISO 639-1); null if unknown")
     state: ChunkState
