@@ -278,7 +278,7 @@ def test_no_secret_has_a_usable_default():
 
 
 @pytest.mark.parametrize("name", CONFINED)
-def test_readers_of_files_have_own_role_without_provider_key(name):
+def test_confined_workers_have_own_role_without_provider_key(name):
     service = SERVICES[name]
     credentials = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
 
