@@ -61,7 +61,7 @@ class DocumentProgress:
         )
 
     def page_counts(self) -> dict[str, int]:
-        """Return the numbers of scanned pages, and of those that were read or cannot be read."""
+        """Return the numbers of all scanned pages, and of pages that were read or cannot be read."""
         return {"total": self.pages, "done": self.pages_read + self.pages_unread}
 
 

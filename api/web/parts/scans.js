@@ -10,7 +10,7 @@ import { notify } from "./notice.js";
 
 const MOST = 200; // unread pages in the list; further ones are retried with all others
 const UNCERTAIN = 60; // percent; below it the server generates no questions
-const SHOWABLE = ["image/png", "image/jpeg", "image/webp", "image/bmp"]; // browsers do not show TIFF, and a page of a PDF is no picture
+const SHOWABLE = ["image/png", "image/jpeg", "image/webp", "image/bmp"]; // browsers do not show TIFF, and a page of a PDF cannot be shown as a picture
 
 /** @type {{id: string, letters: Api["DeadLetterView"][], picture: string}} */
 let scan = { id: "", letters: [], picture: "" };
