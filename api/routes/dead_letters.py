@@ -87,12 +87,14 @@ async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Respons
     responses=problems(*_RESOLVING_STATUSES),
 )
 async def retry(filter_: DeadLetterFilter, tenant: Writer, services: ServicesDep) -> Response:
-    """Give dead letters another round of attempts. Paid questions are not generated again."""
+    """Give dead letters another round of attempts. Paid questions are not generated again.
+
+    A page starts the next version of its document, in which all its unread pages are read again. Queries see the
+    current version until then.
+    """
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
-    if resolved.documents:
+    if resolved.documents or resolved.pages:
         services.wakeups.wake("parse")
-    if resolved.pages:
-        services.wakeups.wake("read")
     if resolved.chunks:
         services.wakeups.wake("generate", "index")
     return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)), 202)

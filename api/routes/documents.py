@@ -209,8 +209,6 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     document = await services.ledger.documents.retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:
         services.wakeups.wake("parse")
-    elif document.state is DocumentState.READING:
-        services.wakeups.wake("read")
     else:
         services.wakeups.wake("generate", "index")
     return JsonReply(view(document, services.settings), 202)

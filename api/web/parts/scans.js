@@ -8,7 +8,7 @@ import { count, plural } from "./format.js";
 import { may } from "./permissions.js";
 import { notify } from "./notice.js";
 
-const MOST = 200; // unread pages in the list; further ones are retried with all others
+const MOST = 200; // dead letters in the list
 const UNCERTAIN = 60; // percent; below it the server generates no questions
 const SHOWABLE = ["image/png", "image/jpeg", "image/webp", "image/bmp"]; // browsers do not show TIFF, and a page of a PDF cannot be shown as a picture
 
@@ -37,16 +37,16 @@ export function forget(id = "") {
 export function pagesOf(document, then) {
   const done = document.pages_read + document.pages_unread;
   return html`${document.state === "reading" ? html`<div role="progressbar" aria-label="Pages read" aria-valuemin="0" aria-valuemax=${document.pages} aria-valuenow=${done}>${bar(done / document.pages, "working")}</div>` : nothing}
-    ${document.pages_unread ? html`<section class="trouble" aria-label="Unread pages"><p>${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.</p>
-      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">page ${letter.ordinal}</span><span class="grow" dir="auto">${letter.reason}</span>
-        ${may("write") ? html`<button aria-label=${`Read page ${letter.ordinal} again`} @click=${() => retry(letter, then)}>Read again</button>` : nothing}</li>`)}</ul></section>` : nothing}`;
+    ${document.pages_unread ? html`<section class="trouble" aria-label="Unread pages"><p class="bar-line"><span class="grow">${plural(document.pages_unread, "page")} of ${count(document.pages)} could not be read.</span>
+        ${scan.letters.length && may("write") ? html`<button @click=${() => retry(scan.letters[0], then)}>Read again</button>` : nothing}</p>
+      <ul class="reasons" role="list">${scan.letters.map((letter) => html`<li class="bar-line"><span class="number">page ${letter.ordinal}</span><span class="grow" dir="auto">${letter.reason}</span></li>`)}</ul></section>` : nothing}`;
 }
 
-/** @param {Api["DeadLetterView"]} letter @param {() => unknown} then */
+/** Read all unread pages of a document again. @param {Api["DeadLetterView"]} letter one of them @param {() => unknown} then */
 async function retry(letter, then) {
   try {
     const { pages } = await post("/v1/dead/retry", { letter_id: letter.id });
-    notify(pages ? `Page ${letter.ordinal} is read again.` : "The document is being processed. Try again when it has finished.");
+    notify(pages ? "The pages are read again." : "The document is being processed. Try again when it has finished.");
     await then();
   } catch (problem) {
     notify(problem.message);
