@@ -321,6 +321,8 @@ def estimate_line(estimate: Json) -> str:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
     if estimate["paid_chunks"]:
         parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate.get("pages"):  # a previous release reports none
+        parts.append(f"{estimate['pages']:,} scanned pages are read")
     if estimate["margin"] is not None:
         parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
