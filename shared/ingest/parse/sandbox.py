@@ -26,7 +26,7 @@ import orjson
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse import kinds
-from shared.ingest.parse.document import ChunkingOptions, ExtractedText, ParsedDocument
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.fair_semaphore import FairSemaphore
 from shared.ingest.parse.protocol import LENGTH, READY, ParseRequest
 from shared.ingest.parse.replies import MAX_PART_BYTES, InvalidReply, ReplyChunks, ReplyHead, ReplyLimits, read_head
@@ -113,7 +113,8 @@ class ParsingSandbox:
         max_chunks: int = 50_000,
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
-    ) -> ParsedDocument:
+        reading: Reading | None = None,  # noqa: ARG002
+    ) -> ParsedDocument | PagesToRead:
         """Parse the file at `path`, and assign its ready-made questions to chunks.
 
         Args:
