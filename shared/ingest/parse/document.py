@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.pages import PageText
@@ -78,6 +78,7 @@ class ExtractedText:
     Args:
         markdown: whether characters such as `#` and `|` are markup; in source code they are not.
         page_starts: for each page in order, (offset in `text`, page number).
+        read_pages: the pages whose text was read by OCR, by number.
     """
 
     text: str
@@ -85,3 +86,4 @@ class ExtractedText:
     media_type: str
     markdown: bool = True
     page_starts: tuple[tuple[int, int], ...] = ()
+    read_pages: Mapping[int, PageText] = field(default_factory=dict)

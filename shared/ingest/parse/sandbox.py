@@ -25,6 +25,7 @@ import orjson
 
 from shared.domain.documents import ReadyQuestion
 from shared.domain.errors import Transient, Unreadable
+from shared.domain.pages import PAGE_DPI, PageText
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText, PagesToRead, ParsedDocument, Reading
 from shared.ingest.parse.fair_semaphore import FairSemaphore
@@ -65,6 +66,7 @@ class ParsingSandbox:
         timeout: limit per file, in wall-clock and in processor time.
         memory_bytes: memory limit of a child.
         max_text_chars: a file with more text is rejected.
+        scans: whether children can find pages without text, for `parse` with a `reading`.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ParsingSandbox:
         timeout: timedelta = timedelta(seconds=30),
         memory_bytes: int = 1024 * 1024 * 1024,
         max_text_chars: int = 20_000_000,
+        scans: bool = False,
     ) -> None:
         self._timeout = timeout
         self._memory_bytes = memory_bytes
@@ -113,7 +116,7 @@ class ParsingSandbox:
         max_chunks: int = 50_000,
         questions: Sequence[ReadyQuestion] = (),
         tenant: str | None = None,
-        reading: Reading | None = None,  # noqa: ARG002
+        reading: Reading | None = None,
     ) -> ParsedDocument | PagesToRead:
         """Parse the file at `path`, and assign its ready-made questions to chunks.
 
@@ -125,6 +128,10 @@ class ParsingSandbox:
             max_chunks: a file with more chunks is rejected.
             questions: questions submitted with it.
             tenant: owner. A child whose libraries have read one tenant's file reads no file of another tenant.
+            reading: the texts of its pages that were read by OCR; None: pages without text are not read.
+
+        Returns:
+            The document, or its pages without text if `reading` lacks some of them.
 
         Raises:
             Unreadable: the file has no readable text, or reading it took too much time or memory, or crashed.
@@ -133,6 +140,30 @@ class ParsingSandbox:
         request = self._request(filename, media_type, options, max_chunks, web_page=False)
         request["questions"] = [(question.text, question.quote) for question in questions]
         return await self._parse(path, request, tenant)
+
+    async def read_page(
+        self,
+        path: Path,
+        number: int,
+        *,
+        languages: tuple[str, ...],
+        dpi: int = PAGE_DPI,
+        tenant: str | None = None,
+    ) -> PageText:
+        """Return the text of a page of the file at `path`, read by OCR.
+
+        Args:
+            path: the file.
+            number: number of the page in it, from 1.
+            languages: languages of OCR, in the engine's codes, such as `eng`.
+            dpi: resolution; a page that cannot be read completely is read again at 300.
+            tenant: owner of the file.
+
+        Raises:
+            Unreadable: the page has ink but no words, or reading it failed; the message names the page.
+            Transient: no child could be started.
+        """
+        raise NotImplementedError
 
     async def text_of_page(
         self, path: Path, *, filename: str | None, media_type: str | None, tenant: str | None = None
