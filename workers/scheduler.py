@@ -101,6 +101,8 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
+        Step("forget_page_texts", _TIDY_EVERY, partial(forget_page_texts, services)),
+        Step("forget_page_days", _TIDY_EVERY, ledger.pages.forget_days),
         Step("fold_tallies", _FOLD_EVERY, ledger.counters.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_minutes", _TIDY_EVERY, ledger.counters.forget_minutes),
@@ -179,6 +181,11 @@ async def forget_queries(services: SchedulerServices) -> bool:
 async def forget_completions(services: SchedulerServices) -> bool:
     """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
     return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
+
+
+async def forget_page_texts(services: SchedulerServices) -> bool:
+    """Delete some texts of pages, which are retained like paid questions; return whether more may wait."""
+    return await services.ledger.page_texts.forget(timedelta(days=services.settings.completion_retention_days))
 
 
 async def forget_jobs(services: SchedulerServices) -> bool:

@@ -31,7 +31,7 @@ class ChunkContent:
         page: page or slide on which the text starts, from 1, if the format has pages.
         section: span of the section around the text, if the document has sections.
         language: language of the text in ISO 639-1 (`de`); None if unknown, as for code.
-        confidence: mean confidence of the words on those of its pages that were read by OCR, 0 to 100; None if none was.
+        confidence: mean confidence of the words on its pages that were read by OCR, 0 to 100; None if none was.
     """
 
     text: str

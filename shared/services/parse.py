@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 def assemble(parts: Parts) -> WorkerServices:
-    _require_isolation(parts.settings)
+    require_isolation(parts.settings)
     parser = parser_of(parts)
     web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
@@ -66,7 +66,7 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     )
 
 
-def _require_isolation(settings: Settings) -> None:
+def require_isolation(settings: Settings) -> None:
     """Report kernel features that are missing for the confinement of parsers.
 
     Raises:
@@ -99,4 +99,5 @@ def parser_of(parts: Parts) -> Parser:
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
+        pages=parts.ledger.pages,
     )

