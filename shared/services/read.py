@@ -28,6 +28,7 @@ def reader_of(parts: Parts) -> Reader:
         timeout=settings.parse_timeout,
         memory_bytes=settings.tuning.parse_memory_bytes,
         max_text_chars=settings.tuning.parse_max_text_chars,
+        scans=True,
     )
     parts.stack.push_async_callback(sandbox.close)
     return Reader(

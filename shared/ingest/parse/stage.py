@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,6 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
-from shared.domain.collections import CollectionOptions
 from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
@@ -51,7 +50,8 @@ class Parser:
         defaults: default options of collections.
         model: the language model, which is part of the keys of paid questions.
         pages: the ledger's pages.
-        ocr: the OCR engine of read workers; None: pages without a text layer are not read.
+        ocr: returns the OCR engine with the languages of an option `ocr_languages`, or of the settings; None: pages
+            without a text layer are not read.
     """
 
     slots: int
@@ -64,7 +64,7 @@ class Parser:
     model: str
     policy: RetryPolicy
     pages: Pages
-    ocr: OcrData | None = None
+    ocr: Callable[[str | None], OcrData] | None = None
 
 
 def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | PagesOutcome | FailedAttempt]:
@@ -153,21 +153,19 @@ async def _read(parser: Parser, document: DocumentToParse, known: ReadPages) -> 
 
 
 def _pages_of(parser: Parser, document: DocumentToParse, numbers: Sequence[int], path: Path) -> PagesOutcome:
-    """Return pages to be read, each with the key of its text; the file's hash is computed only for these files."""
-    ocr = parser.ocr
-    assert ocr is not None, "pages are found only if OCR is on"
-    languages = languages_of(document.options, ocr)
+    """Return pages to be read, each with the key of its text; the file's hash is computed only for these files.
+
+    Raises:
+        Permanent: the data of a language is missing.
+    """
+    assert parser.ocr is not None, "pages are found only if OCR is on"
+    ocr = parser.ocr(document.options.ocr_languages)
     with path.open("rb") as file:
         file_hash = file_digest(file, "sha256").digest()
     key = partial(
-        page_key, document.tenant, file_hash, engine=ocr.engine, data=ocr.data, languages=languages, dpi=PAGE_DPI
+        page_key, document.tenant, file_hash, engine=ocr.engine, data=ocr.data, languages=ocr.languages, dpi=PAGE_DPI
     )
-    return PagesOutcome(document, [NewPage(number, key(number)) for number in numbers], languages)
-
-
-def languages_of(options: CollectionOptions, ocr: OcrData) -> tuple[str, ...]:
-    """Return the languages in which the pages of a collection are read; a reader without their data says so."""
-    return tuple(options.ocr_languages.split("+")) if options.ocr_languages else ocr.languages
+    return PagesOutcome(document, [NewPage(number, key(number)) for number in numbers], ocr.languages)
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
