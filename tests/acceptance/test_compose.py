@@ -61,7 +61,7 @@ for folder in / /tmp /var/tmp /home "$TEST_RUN"; do
 done
 exec "$@"
 """
-WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+WORKERS = ("worker-parse", "worker-read", "worker-generate", "worker-index", "scheduler")
 CONFINED = ("worker-parse", "worker-read")  # they process untrusted files
 ROLES = (APP_ROLE, PARSE_ROLE)
 IMAGE_LANGUAGES = "eng deu"
@@ -156,12 +156,12 @@ def test_compose_commands_make_document_ready(composed):
 def test_every_process_serves_metrics_and_passes_healthcheck(composed):
     first = composed.stack.settings.metrics_port
     with httpx.Client(trust_env=False, timeout=10) as client:
-        targets = [Target(port) for port in range(first, first + 8)]
+        targets = [Target(port) for port in range(first, first + 9)]
 
         def all_roles_visible():  # a worker serves metrics some time after the API answers
             for target in targets:
                 target.scrape(client)
-            return {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
+            return {target.role for target in targets} >= {"api", "parse", "read", "generate", "index", "scheduler"}
 
         wait_until(all_roles_visible, "a process serves no metrics")
 
