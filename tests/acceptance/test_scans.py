@@ -9,12 +9,16 @@ from tests.support.deployment import ROLES, Deployment
 
 LEAVE = "Employees have thirty days of leave a year."
 TRAVEL = "Trains are booked by the office in Bergen."
+# A page of more than half a chunk, so that two pages are two chunks.
+REST = "\n".join(f"Paragraph {number} belongs to the same page." for number in range(1, 5))
 
 
 def picture(text):
-    """Return a page in A5 at 200 dpi, with one line of printed text."""
+    """Return a page in A5 at 200 dpi, with lines of printed text."""
     page = Image.new("L", (1165, 1654), 255)
-    ImageDraw.Draw(page).text((80, 200), text, fill=0, font=ImageFont.load_default(44))
+    ImageDraw.Draw(page).multiline_text(
+        (80, 200), f"{text}\n{REST}", fill=0, font=ImageFont.load_default(44), spacing=20
+    )
     return page
 
 
@@ -31,6 +35,7 @@ def deployment(provider_process, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scans")
     with Deployment(provider_process.settings(), folder, durable=False, roles=(*ROLES, "read")) as deployment:
         deployment.wait_for_workers()
+        deployment.client.put("/v1/collections/default", json={"chunk_max_chars": 250}).raise_for_status()
         yield deployment
 
 
