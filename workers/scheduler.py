@@ -169,8 +169,9 @@ async def survey(services: SchedulerServices) -> None:
 
 async def count_wanted(services: SchedulerServices) -> None:
     """Compute, store and export the number of workers that each stage can use."""
-    for stage, workers in (await services.wanted.update()).items():
-        metrics.WORKERS_WANTED.labels(stage).set(workers)
+    wanted = await services.wanted.update()
+    for stage in WORK_QUEUES:
+        metrics.WORKERS_WANTED.labels(stage).set(wanted.get(stage, 0))
 
 
 async def forget_queries(services: SchedulerServices) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -22,7 +23,7 @@ from tests.conftest import Library
 from tests.integration.test_builds import filled
 from tests.integration.test_erasure import finished
 from tests.support.api import work
-from tests.support.scans import BLANK, SMEARED, scan, with_reader
+from tests.support.scans import BLANK, SMEARED, picture, scan, with_reader
 from tests.support.waiting import eventually
 
 HARBOUR, MARKET = "The harbour opens at six.", "The market closes at noon."
@@ -188,6 +189,18 @@ async def test_missing_language_data_fails_the_document(scanned):
     failed = await shown(scanned, document)
     assert failed.state is DocumentState.FAILED
     assert "tesseract-ocr-tlh" in failed.error
+
+
+async def test_picture_is_read_by_the_engine(services, provider):
+    """The one test with the real engine: its wiring, not its quality."""
+    new = await Library(services).new("", "notice.png")
+    upload = await services.uploads.store_bytes(picture("The harbour opens", "at six."), max_bytes=1_000_000)
+    new = replace(new, upload=upload.name, filename="notice.png", media_type="image/png", content_hash=upload.sha256)
+    document = (await services.ledger.documents.submit(new)).document
+    await work(services, *EVERYTHING)
+
+    assert (await shown(services, document)).state is DocumentState.READY
+    assert "harbour opens" in " ".join(await texts_of(services, document))
 
 
 # Texts are reused

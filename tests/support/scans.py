@@ -7,11 +7,14 @@ sandbox is the argument of the stages: the flow is the product's.
 from __future__ import annotations
 
 import asyncio
+import io
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from PIL import Image, ImageDraw, ImageFont
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Permanent, Unreadable
@@ -94,3 +97,14 @@ def with_reader(services: AllServices) -> tuple[AllServices, ScanReader]:
     reader = ScanReader(services.parser.sandbox)
     parser = replace(services.parser, sandbox=reader, ocr=ocr)
     return replace(services, parser=parser, reader=replace(services.reader, engine=reader)), reader
+
+
+def picture(*lines: str) -> bytes:
+    """Return a PNG with these lines of text, as a scanner makes it at 200 dpi."""
+    image = Image.new("L", (1_000, 120 + 70 * len(lines)), 255)
+    draw = ImageDraw.Draw(image)
+    for number, line in enumerate(lines):
+        draw.text((60, 60 + 70 * number), line, fill=0, font=ImageFont.load_default(40))
+    file = io.BytesIO()
+    image.save(file, "PNG", dpi=(200, 200))
+    return file.getvalue()
