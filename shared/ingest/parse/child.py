@@ -255,7 +255,7 @@ def _scans(request: ParseRequest, finder: PageFinder | None) -> ScanOptions | No
     read = request["read_pages"]
     if finder is None or read is None:
         return None
-    return ScanOptions(finder, {number: PageText(*text) for number, *text in read})
+    return ScanOptions(finder, {number: PageText(text, words, confidence) for number, text, words, confidence in read})
 
 
 def _outcome(parsed: ParsedDocument | PagesToRead) -> ParseReply:

@@ -207,7 +207,8 @@ def _picture(head: bytes) -> FileKind | None:
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return _WEBP
     named = next((kind for magic, kind in _PICTURES.items() if head.startswith(magic)), None)
-    return named if named and not is_text(head[:4096]) else None
+    # Compressed pixels may have as few control characters as text, but no text has a NUL in its first words.
+    return named if b"\0" in head[:16] or not is_text(head[:4096]) else None
 
 
 def _zipped(content: bytes) -> FileKind:

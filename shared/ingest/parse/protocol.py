@@ -32,8 +32,8 @@ ReadPageText = tuple[int, str, int, float]
 class ParseRequest(TypedDict):
     """One file to parse, and the ready-made questions that came with it, each with its quote.
 
-    `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part. `read_pages`: texts
-    of pages that were read by OCR; None: pages without text are not read.
+    `web_page`: the text is returned whole, in pieces of `max_chars`, and of HTML only the main part.
+    `read_pages`: texts of pages that were read by OCR; None: pages without text are not read.
     """
 
     filename: str | None
@@ -60,8 +60,8 @@ class PageRequest(TypedDict):
 class ParseReply(TypedDict):
     """The outcome of a request; `parts` messages with the document's chunks follow it.
 
-    `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text, its
-    number of words and their mean confidence.
+    `pages` are the number of all pages, the numbers of those to be read, and the media type; `text` is a page's text,
+    its number of words and their mean confidence.
 
     `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
     child's state, for its recycling.

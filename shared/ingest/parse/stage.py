@@ -20,6 +20,7 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
@@ -208,11 +209,16 @@ def new_chunks(
                 ordinal=ordinal,
                 content=content,
                 content_key=content_key(document.tenant, model, content, options),
-                ready_questions=None if ready_questions is None else ready_questions[ordinal],
+                ready_questions=_questions_of(content, ready_questions and ready_questions[ordinal]),
             )
         )
         occurrences[content.text] += 1
     return chunks
+
+
+def _questions_of(content: ChunkContent, ready_made: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return a chunk's questions; none for an uncertain text, because questions about misread words mislead."""
+    return () if ready_made is None and content.uncertain else ready_made
 
 
 def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:

@@ -55,7 +55,7 @@ def letters(text: str) -> int:
 
 
 def is_damaged(text: str) -> bool:
-    """Return whether many characters are private, replaced or unassigned, as from fonts without a table of characters."""
+    """Return whether many characters are private, replaced or unassigned, as from fonts without a table of them."""
     visible = "".join(text.split())
     unknown = sum(
         char == "\ufffd" or not (char.isprintable() or char in "\u200b\u200c\u200d\u00ad") for char in visible
@@ -102,7 +102,7 @@ def _drawn(document: pypdfium2.PdfDocument, number: int, least: float) -> bool:
     left, bottom, right, top = page.get_bbox()
     area = max((right - left) * (top - bottom), 1.0)
     covered = sum(_overlap(_bounds(item), (left, bottom, right, top)) for item in objects if _has_picture(item))
-    return covered > area * least
+    return bool(covered > area * least)
 
 
 def _has_picture(item: raw.FPDF_PAGEOBJECT, depth: int = 0) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from math import sqrt
-from struct import error as StructError  # noqa: N812 - an exception
 
-from PIL import (  # noqa: F401  # noqa: F401 - a confined process can import nothing later
+from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -23,12 +23,23 @@ from PIL import (  # noqa: F401  # noqa: F401 - a confined process can import no
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_PAGES, MAX_PIXELS, MAX_SIDE
 
+LOADED = (
+    BmpImagePlugin,
+    GifImagePlugin,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+"""Imported here, because a confined process can import nothing when it opens the first picture."""
+
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 _PAGE_INCHES = 11.7
 """Assumed length of a page whose resolution is unknown: A4."""
 
 _LONGEST_PAGE = 40  # inches; cameras declare 72 dpi, with which a photograph would be larger than a poster
-_DPI_RANGE = range(50, 1_201)
+_LEAST_STATED, _MOST_STATED = 50, 1_200  # dots per inch that are believed
 _MOST_ENLARGED = 3.0
 _Scale = tuple[float, float]
 
@@ -96,10 +107,12 @@ def _size(image: Image.Image, dpi: int) -> tuple[int, int]:
 
 def _resolution(image: Image.Image) -> _Scale:
     """Return the dots per inch across and down; faxes have different ones. Absurd ones are replaced."""
-    stated = image.info.get("dpi")
-    if isinstance(stated, tuple) and len(stated) == 2 and all(int(value) in _DPI_RANGE for value in stated):  # noqa: PLR2004 - across and down
-        if max(image.width / stated[0], image.height / stated[1]) <= _LONGEST_PAGE:
-            return float(stated[0]), float(stated[1])
+    stated = image.info.get("dpi", ())
+    values = [float(value) for value in stated] if isinstance(stated, tuple) else []
+    across, down = values if len(values) == 2 else (0.0, 0.0)  # noqa: PLR2004 - across and down
+    likely = min(across, down) >= _LEAST_STATED and max(across, down) <= _MOST_STATED
+    if likely and max(image.width / across, image.height / down) <= _LONGEST_PAGE:
+        return across, down
     guessed = max(image.size) / _PAGE_INCHES
     return guessed, guessed
 
@@ -122,7 +135,7 @@ def _opened(content: bytes) -> Iterator[Image.Image]:
     try:
         with Image.open(BytesIO(content), formats=_FORMATS) as image:
             yield image
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, StructError) as error:
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
         raise Unreadable(
             "the picture is damaged and cannot be opened", detail=f"{type(error).__name__}: {error}"
         ) from error

@@ -74,7 +74,8 @@ def _failure(found: Found, ink: Ink) -> str:
 def picture(content: bytes, number: int, dpi: int) -> Image.Image:
     """Return a page of a PDF or picture file as a grey picture."""
     kind = kinds.detect(content, filename=None, media_type=None, pictures=True)
-    return (pdf_pages if kind is kinds.PDF else pictures).picture(content, number, dpi)
+    draw = pdf_pages.picture if kind is kinds.PDF else pictures.picture
+    return draw(content, number, dpi)
 
 
 def _text(found: Found) -> PageText:
