@@ -109,7 +109,7 @@ def children(
 
 
 def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a parse or read worker without keys that it does not use, because it handles untrusted files."""
+    """Return the settings of a worker that handles untrusted files, without keys that it does not use."""
     unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
     return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
 

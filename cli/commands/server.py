@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def up(
+def up(  # noqa: PLR0917 - all are options
     data_dir: DataDir = None,
     port: Port = None,
     parse_workers: Annotated[int, ONE] = 1,

@@ -1,11 +1,9 @@
 """A scan from its upload to an answer with its page, read by the real engine in a worker of its own."""
 
-from io import BytesIO
-
 import pytest
-from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.deployment import ROLES, Deployment
+from tests.support.pictures import picture, saved
 
 LEAVE = "Employees have thirty days of leave a year."
 TRAVEL = "Trains are booked by the office in Bergen."
@@ -13,21 +11,8 @@ TRAVEL = "Trains are booked by the office in Bergen."
 REST = "\n".join(f"Paragraph {number} belongs to the same page." for number in range(1, 5))
 
 
-def picture(text):
-    """Return a page in A5 at 200 dpi, with lines of printed text."""
-    page = Image.new("L", (1165, 1654), 255)
-    ImageDraw.Draw(page).multiline_text(
-        (80, 200), f"{text}\n{REST}", fill=0, font=ImageFont.load_default(44), spacing=20
-    )
-    return page
-
-
-def saved(pages, kind):
-    first, *others = pages
-    content = BytesIO()
-    more = {"save_all": True, "append_images": others} if others else {}
-    first.save(content, kind, resolution=200, **more)
-    return content.getvalue()
+def page(text):
+    return picture(f"{text}\n{REST}")
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +30,8 @@ def upload(deployment, name, content, media_type):
 
 @pytest.mark.slow
 def test_answer_cites_page_of_scan(deployment):
-    upload(deployment, "leave.png", saved([picture(LEAVE)], "PNG"), "image/png")
-    upload(deployment, "travel.pdf", saved([picture(LEAVE.upper()), picture(TRAVEL)], "PDF"), "application/pdf")
+    upload(deployment, "leave.png", saved([page(LEAVE)], "PNG"), "image/png")
+    upload(deployment, "travel.pdf", saved([page(LEAVE.upper()), page(TRAVEL)], "PDF"), "application/pdf")
 
     documents = {each["external_id"]: each for each in deployment.wait_until_settled(2)}
 
