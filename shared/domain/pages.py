@@ -104,7 +104,7 @@ class PageOutcome:
 
 
 def page_key(
-    tenant: str, file_hash: bytes, number: int, engine: str, data: str, languages: Sequence[str], dpi: int
+    tenant: str, file_hash: bytes, number: int, *, engine: str, data: str, languages: Sequence[str], dpi: int = PAGE_DPI
 ) -> bytes:
     """Return the key of a page's text, a SHA-256: equal keys mean equal texts.
 

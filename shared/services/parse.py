@@ -16,6 +16,7 @@ from shared.maintenance.syncing.intake import Intake
 from shared.maintenance.syncing.looking import Looking
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
+from shared.services.ocr import log_if_off, ocr_of
 from shared.services.pages import web_of
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
@@ -26,7 +27,8 @@ log = structlog.get_logger()
 
 
 def assemble(parts: Parts) -> WorkerServices:
-    _require_isolation(parts.settings)
+    require_isolation(parts.settings)
+    log_if_off(parts.settings)
     parser = parser_of(parts)
     web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
@@ -66,7 +68,7 @@ def syncing_of(parts: Parts, open_source: OpenSource) -> Syncing:
     )
 
 
-def _require_isolation(settings: Settings) -> None:
+def require_isolation(settings: Settings) -> None:
     """Report kernel features that are missing for the confinement of parsers.
 
     Raises:
@@ -82,11 +84,13 @@ def _require_isolation(settings: Settings) -> None:
 
 def parser_of(parts: Parts) -> Parser:
     settings = parts.settings
+    ocr = ocr_of(settings)
     sandbox = ParsingSandbox(
         workers=settings.parse_workers,
         timeout=settings.parse_timeout,
         memory_bytes=settings.tuning.parse_memory_bytes,
         max_text_chars=settings.tuning.parse_max_text_chars,
+        scans=ocr is not None,
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
@@ -99,4 +103,6 @@ def parser_of(parts: Parts) -> Parser:
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
+        pages=parts.ledger.pages,
+        ocr=ocr,
     )
