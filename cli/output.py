@@ -36,7 +36,7 @@ from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
 from shared.domain.keys import Key as LedgerKey
 
-_STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
+_STATES = ("queued", "parsing", "reading", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _ONE_LINE = {"id", "state", "done", "health", "source", "next sync", "started"}  # columns that are never folded
@@ -125,9 +125,19 @@ def print_documents(console: Console, documents: Iterable[Document]) -> None:
         dead = f", {chunks.dead} dead" if chunks.dead else ""
         error = f"  {document.error}" if document.error else ""
         found = f", {chunks.searchable} searchable" if chunks.searchable > chunks.indexed else ""
-        counts = f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions"
+        counts = (
+            f"{chunks.indexed}/{chunks.total} chunks{found}{dead}, {document.questions} questions{_pages(document)}"
+        )
         name = f"{document.collection}/{document.external_id}"
         say(console, f"{document.id}  {document.state:<10}  {name}  {counts}{error}")
+
+
+def _pages(document: Document) -> str:
+    """Return the progress of pages that are read by OCR; nothing if every page has text."""
+    if not document.pages:
+        return ""
+    unread = f", {document.pages_unread} unread" if document.pages_unread else ""
+    return f", {document.pages_read}/{document.pages} pages read{unread}"
 
 
 def print_document(console: Console, document: Document, chunks: Iterator[Chunk]) -> None:
@@ -135,8 +145,7 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
     for name, value in _fields(document).items():
         say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for chunk in chunks:
-        heading = " > ".join(chunk.heading_path)
-        say(console, f"\n#{chunk.ordinal} {chunk.state}" + (f"  {heading}" if heading else ""))
+        say(console, "  ".join([f"\n#{chunk.ordinal} {chunk.state}", *_origin(chunk)]))
         if chunk.error:
             say(console, f"   {chunk.error}")
         say(console, f"   {_snippet(chunk.text)}")
@@ -144,6 +153,13 @@ def print_document(console: Console, document: Document, chunks: Iterator[Chunk]
             mark = "-" if question.passed is False else "+"
             reason = f"  ({question.reason})" if question.reason else ""
             say(console, f"   {mark} {question.text}{reason}")
+
+
+def _origin(chunk: Chunk) -> list[str]:
+    """Return the headings of a chunk, its page, and the confidence of its words if it was read by OCR."""
+    heading = [" > ".join(chunk.heading_path)] if chunk.heading_path else []
+    page = [f"page {chunk.page}"] if chunk.page else []
+    return [*heading, *page, *([] if chunk.confidence is None else [f"confidence {chunk.confidence} %"])]
 
 
 def status(health: Json, work: Json | None, collections: list[Collection]) -> RenderableType:
@@ -267,7 +283,7 @@ def print_batch(console: Console, batch: UploadBatch, job: Job | None = None) ->
         for name, reason in sorted(batch.rejected.items()):
             table.add_row(escape(name), "[red]not uploaded[/red]", escape(reason))
         for document in failed:
-            reason = document.error or f"{document.chunks['dead']} dead chunks"
+            reason = document.error or letter_counts(0, document.pages_unread, document.chunks["dead"]) + " failed"
             table.add_row(escape(document.external_id), _state(document.state), escape(reason))
         console.print(table)
     rejected = f", {len(batch.rejected)} not uploaded" if batch.rejected else ""
@@ -295,6 +311,8 @@ def estimate_line(estimate: Json) -> str:
         parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
     if estimate["paid_chunks"]:
         parts.append(f"{estimate['paid_chunks']:,} chunks are paid for already")
+    if estimate.get("pages"):  # a previous release reports none
+        parts.append(f"{estimate['pages']:,} scanned pages are read")
     if estimate["margin"] is not None:
         parts.append(f"±{estimate['margin']:.0%} (90 % interval of the sample)")
     return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
@@ -338,13 +356,20 @@ def print_dead(console: Console, letters: Iterable[DeadLetter], reasons: list[De
     """Print a line for each dead letter, then counts by reason. Lines are not wrapped, so that ids can be copied."""
     for letter in letters:
         attempts = f"{letter.attempts} attempt{'s' if letter.attempts != 1 else ''}"
-        kind = letter.kind if letter.ordinal is None else f"chunk #{letter.ordinal}"
+        kind = _kind(letter)
         name = f"{letter.collection}/{letter.external_id}"
         say(console, f"{letter.id}  {kind:<9}  {name}  {letter.at:{_TO_SECONDS}}  {attempts}  {letter.reason}")
     for reason in reasons:
-        say(console, f"{letter_counts(reason.documents, reason.chunks)}: {reason.reason}")
+        say(console, f"{letter_counts(reason.documents, reason.pages, reason.chunks)}: {reason.reason}")
     if not reasons:
         say(console, "There are no dead letters.")
+
+
+def _kind(letter: DeadLetter) -> str:
+    """Return the kind of a dead letter, with the number of its page or the position of its chunk."""
+    if letter.ordinal is None:
+        return letter.kind
+    return f"page {letter.ordinal}" if letter.kind == "page" else f"chunk #{letter.ordinal}"
 
 
 def print_dead_letter(console: Console, letter: DeadLetter) -> None:
@@ -395,7 +420,7 @@ def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableTy
     stages = _table("stage", "open")
     for name, count in deployment["open"].items():
         stages.add_row(name, f"{count:,}")
-    table = _table("tenant", "documents", "chunks", "parse", "generate", "index", "dead")
+    table = _table("tenant", "documents", "chunks", *deployment["open"], "dead")
     for tenant in tenants:
         pending = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
         chunks = f"{sum(tenant['chunks'].values()):,}"
@@ -595,11 +620,12 @@ def print_gate(console: Console, report: Json) -> None:
         console.print("[green]open:[/green] no reason against the build")
 
 
-def letter_counts(documents: int, chunks: int) -> str:
-    """Return the numbers of documents and chunks in words, without zeros."""
-    counts = {"document": documents, "chunk": chunks}
+def letter_counts(documents: int, pages: int, chunks: int) -> str:
+    """Return the numbers of documents, pages and chunks in words, without zeros."""
+    counts = {"document": documents, "page": pages, "chunk": chunks}
     parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
-    return " and ".join(parts) or "nothing"
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _table(*columns: str) -> Table:

@@ -19,6 +19,7 @@ from shared.maintenance.syncing.originals import SourceOriginals
 from shared.maintenance.syncing.quota import Quota, UploadLimits
 from shared.maintenance.syncing.work import OpenSource, Syncing, SyncLimits
 from shared.services.ingest import slots_of_parser
+from shared.services.ocr import log_if_off, ocr_of
 from shared.services.pages import web_of
 from shared.services.parts import Parts
 from shared.services.sources import SourceAccess
@@ -30,7 +31,8 @@ log = structlog.get_logger()
 
 
 def assemble(parts: Parts) -> WorkerServices:
-    _require_isolation(parts.settings)
+    require_isolation(parts.settings)
+    log_if_off(parts.settings)
     parser = parser_of(parts)
     web = partial(web_of, parts.settings, parser.sandbox, parts.ledger.notes)
     return WorkerServices(
@@ -76,7 +78,7 @@ def _upload_limits(settings: Settings, tenant: str) -> UploadLimits:
     return UploadLimits(limits.upload_bytes_per_day, limits.documents)
 
 
-def _require_isolation(settings: Settings) -> None:
+def require_isolation(settings: Settings) -> None:
     """Report kernel features that are missing for the confinement of parsers.
 
     Raises:
@@ -104,11 +106,13 @@ def originals_of(parts: Parts, open_source: OpenSource) -> SourceOriginals:
 
 def parser_of(parts: Parts) -> Parser:
     settings = parts.settings
+    ocr = ocr_of(settings)
     sandbox = ParsingSandbox(
         workers=settings.parse_workers,
         timeout=settings.parse_timeout,
         memory_bytes=settings.tuning.parse_memory_bytes,
         max_text_chars=settings.tuning.parse_max_text_chars,
+        scans=ocr is not None,
     )
     parts.stack.push_async_callback(sandbox.close)
     return Parser(
@@ -122,4 +126,6 @@ def parser_of(parts: Parts) -> Parser:
         wakeups=parts.wakeups,
         model=require(settings.llm_model, "FOREASK_LLM_MODEL"),
         policy=parts.retries,
+        pages=parts.ledger.pages,
+        ocr=ocr,
     )

@@ -32,8 +32,18 @@ from tests.support.containers import (
 from tests.support.deployment import ROOT
 from tests.support.objects import S3
 
-SERVICES = ("worker-parse", "worker-generate", "worker-index", "scheduler", "api", "postgres", "valkey", "qdrant")
-WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+SERVICES = (
+    "worker-parse",
+    "worker-read",
+    "worker-generate",
+    "worker-index",
+    "scheduler",
+    "api",
+    "postgres",
+    "valkey",
+    "qdrant",
+)
+WORKERS = ("worker-parse", "worker-read", "worker-generate", "worker-index", "scheduler")
 GENERATE = "worker-generate"
 DOCUMENTS = 600
 LATENCY_SECONDS = 8.0

@@ -19,6 +19,7 @@ from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.ingest.read.stage import read_stage
 from shared.maintenance.runs.runner import Runner
 from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
@@ -85,6 +86,7 @@ async def work(services: AllServices, *stages: str) -> None:
     limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
         "parse": lambda: parse_stage(services.parser),
+        "read": lambda: read_stage(services.reader),
         "generate": lambda: generate_stage(services.generator),
         "index": lambda: index_stage(*services.indexers.values()),
     }

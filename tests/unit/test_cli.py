@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from foreask_client import Document, Event
+from foreask_client import DeadLetter, Document, Event
+from foreask_client.models import DeadReason
 from rich.console import Console
 
 from cli import demo, demo_documents, keys, main, output
@@ -364,6 +365,17 @@ def test_dead_letters_print_copyable_lines(capsys, monkeypatch, dead_letters):
         f"{LETTER['id']}  chunk #3   handbook/leave.md  2026-10-01T09:20:00  1 attempt  {LETTER['reason']}",
         f"12 chunks: {LETTER['reason']}",
     ]
+
+
+def test_dead_page_is_named_by_number(capsys):
+    letters = [DeadLetter(**replies.dead_letter(kind="page", ordinal=12, reason="page 12 has ink but no words"))]
+    reasons = [DeadReason(reason="page 12 has ink but no words", documents=1, pages=2, chunks=3)]
+
+    output.print_dead(Console(width=200), letters, reasons)
+
+    letter, reason = capsys.readouterr().out.splitlines()
+    assert "  page 12    handbook/" in letter
+    assert reason == "1 document, 2 pages and 3 chunks: page 12 has ink but no words"
 
 
 @pytest.mark.parametrize("command", ["retry", "discard"])

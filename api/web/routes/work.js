@@ -10,7 +10,7 @@ import { polling } from "../parts/polling.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
-const STAGES = [["parse", "Parsing"], ["generate", "Generating questions"], ["index", "Indexing"]];
+const STAGES = [["parse", "Parsing"], ["read", "Reading pages"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
 const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
@@ -49,9 +49,9 @@ function speak(pace) {
 /** @param {"retry" | "discard"} how @param {string} reason */
 async function resolve(how, reason) {
   try {
-    const { documents, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
+    const { documents, pages, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
     const rest = left ? ` ${plural(left, "chunk")} of documents in progress were skipped.` : "";
-    notify(`${plural(documents + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
+    notify(`${plural(documents + pages + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
     polls = 0;
     await poll();
   } catch (problem) {
@@ -68,7 +68,7 @@ export function view() {
     <h2>${open ? "Work" : "All caught up"}</h2>
     ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
-    <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
+    <div class="cards">${STAGES.filter(([name]) => name !== "read" || reads(status)).map(([name, words]) => stage(words, status.stages[name]))}</div>
     ${lastHour()}
     <h2>Limits</h2>
     ${limits(status.limits)}
@@ -80,6 +80,9 @@ export function view() {
     ${may("manage") ? webhooks() : nothing}
   </section>`;
 }
+
+/** Whether pages are or could be read: without OCR there is no such worker. @param {Api["StatusView"]} status */
+const reads = ({ stages: { read }, pace }) => Boolean(pace?.workers.read || read.due + read.in_flight + read.later);
 
 /** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
@@ -135,7 +138,7 @@ function budgets(all) {
 function failures() {
   if (!work.reasons.length) return html`<p class="soft">No failures.</p>`;
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
-    const many = each.documents + each.chunks;
+    const many = each.documents + each.pages + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
       ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>Try again</button>
         <button class="quiet" @click=${() => confirm(`Discard ${plural(many, "failure")}?`) && resolve("discard", each.reason)}>Discard</button>` : nothing}</li>`;

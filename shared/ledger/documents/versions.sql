@@ -22,7 +22,7 @@ contents AS (
 )
 
 -- name: supersede
--- Mark versions that are neither live nor newest, delete their open chunks, record their calls in flight, and return
+-- Mark versions that are neither live nor newest, delete their open chunks and pages, record their calls in flight, and return
 -- the documents that may have points of such a version.
 WITH obsolete AS (
     UPDATE document_versions v SET obsolete = true
@@ -34,7 +34,10 @@ WITH obsolete AS (
     DELETE FROM chunks c USING obsolete o
     WHERE c.document_id = o.document_id AND c.version = o.version AND {OPEN_CHUNKS:c}
     RETURNING c.id, c.version, c.state, c.tenant, c.content_key, c.lease_token, c.leased_by, c.due_at
-), {delete_contents:open}, called AS (
+), {delete_contents:open}, unread AS (
+    DELETE FROM pages p USING obsolete o
+    WHERE p.document_id = o.document_id AND p.version = o.version AND {TO_READ:p}
+), called AS (
     INSERT INTO abandoned_calls (lease_token, tenant, content_key, due_at)
     SELECT lease_token, tenant, content_key, due_at FROM open
     WHERE {TO_GENERATE} AND leased_by IS NOT NULL AND due_at > now()
