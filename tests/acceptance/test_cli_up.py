@@ -247,7 +247,7 @@ def test_server_works_after_interrupted_ingest(up, provider):
     ingest = subprocess.Popen(
         [*CLI, "ingest", "reports"], env=environment, cwd=up.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    while httpx.get(f"{up.url}/v1/documents").text.count('"reports/') < 5:
+    while httpx.get(f"{up.url}/v1/documents", timeout=TIMEOUT_SECONDS).text.count('"reports/') < 5:
         time.sleep(0.1)
 
     ingest.send_signal(signal.SIGINT)

@@ -99,17 +99,15 @@ async def test_health_answers_while_model_computes(models):
 
 
 def test_embedded_models_are_listed(models):
-    listed = httpx.get(f"{models.embedding_base_url}/models").json()["data"]
+    listed = httpx.get(f"{models.embedding_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
     assert [model["id"] for model in listed] == [embeddings.MODEL]
-    listed = httpx.get(f"{models.llm_base_url}/models").json()["data"]
+    listed = httpx.get(f"{models.llm_base_url}/models", timeout=TIMEOUT_SECONDS).json()["data"]
     assert [model["id"] for model in listed] == [llama.MODEL]
 
 
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "questions": {"type": "array", "items": {"type": "string", "maxLength": 40}, "minItems": 2, "maxItems": 2}
-    },
+    "properties": {"questions": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}},
     "required": ["questions"],
     "additionalProperties": False,
 }
@@ -123,7 +121,7 @@ async def test_llm_follows_schema_for_concurrent_callers(models):
             body = {
                 "model": models.llm_model,
                 "messages": [{"role": "user", "content": f"Write two questions about the river {river}."}],
-                "max_tokens": 60,
+                "max_tokens": 120,
                 "temperature": 0,
                 "response_format": {
                     "type": "json_schema",
@@ -132,7 +130,7 @@ async def test_llm_follows_schema_for_concurrent_callers(models):
             }
             return (await http.post(f"{models.llm_base_url}/chat/completions", json=body)).json()
 
-        replies = await asyncio.gather(*(ask(river) for river in ("Elbe", "Oder")))
+        replies = await asyncio.gather(*(ask(river) for river in ("Elbe", "Rhine", "Oder")))
 
     for reply in replies:
         assert reply["usage"]["prompt_tokens"] > 0

@@ -69,7 +69,9 @@ class Proxy:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.ports: dict[str, int] = orjson.loads(self._process.stdout.readline())
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.ports['control']}", trust_env=False)
+        self._client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.ports['control']}", trust_env=False, timeout=TIMEOUT_SECONDS
+        )
 
     def change(self, link: str, mode: str = "pass", **fault: Any) -> None:
         self._client.post(f"/{link}", json={"mode": mode, **fault}).raise_for_status()

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from embedded.ports import free_port
 from tests.support.deployment import ROOT
+from tests.support.waiting import TIMEOUT_SECONDS
 
 BUCKET = "large"
 _PAGE = 1_000
@@ -142,7 +143,7 @@ class LargeBucket:
         command = [sys.executable, "-m", "tests.support.large_bucket", str(count), str(port)]
         self._process = subprocess.Popen(command, cwd=ROOT)
         transport = httpx.HTTPTransport(retries=10)
-        self._http = httpx.Client(base_url=self.url, trust_env=False, transport=transport)
+        self._http = httpx.Client(base_url=self.url, trust_env=False, transport=transport, timeout=TIMEOUT_SECONDS)
 
     def __enter__(self) -> Self:
         return self
