@@ -229,7 +229,7 @@ async def test_content_of_reference_names_its_source(client, services, folder, w
     assert f"'leave.md' of the source 'wiki' (file://{folder})" in reply.json()["detail"]
 
 
-async def test_references_are_no_objects_for_cleanup_and_checks(client, services, folder, worker):
+async def test_reference_is_no_object_for_cleanup(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
     await worker.work()
