@@ -62,7 +62,7 @@ async def texts(client, document):
 
 async def try_until_dead(services, worker):
     """Repeat the attempts at a document without their pauses; return the reason of its dead letter."""
-    for _ in range(20):
+    for _ in range(9):
         await rows(services, "UPDATE documents SET due_at = now() WHERE state = 'queued' RETURNING id")
         await worker.work("parse")
         await services.ledger.hints.reopen()
@@ -229,7 +229,7 @@ async def test_content_of_reference_names_its_source(client, services, folder, w
     assert f"'leave.md' of the source 'wiki' (file://{folder})" in reply.json()["detail"]
 
 
-async def test_reference_is_no_object_for_cleanup(client, services, folder, worker):
+async def test_replaced_reference_leaves_no_outdated_object(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
     await worker.work()
