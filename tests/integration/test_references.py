@@ -195,6 +195,20 @@ async def test_removed_source_fails_new_attempts_at_once(client, services, folde
     assert (failed.state, "its source was removed" in failed.error) == (DocumentState.FAILED, True)
 
 
+async def test_source_added_again_has_the_bytes_of_kept_documents(client, services, folder, worker):
+    await add(client, folder)
+    await worker.sync(client)
+    await services.ledger.sources.remove("default", "wiki", with_documents=False)
+    while await services.ledger.sources.continue_removal():
+        pass
+    await add(client, folder)
+    assert (await worker.sync(client)).unchanged == 1
+
+    await worker.work()
+
+    assert (await document(services)).state is DocumentState.READY
+
+
 async def test_kept_bytes_outlive_their_file(client, services, folder, worker):
     await add(client, folder, options={"keep_bytes": True})
     await worker.sync(client)
