@@ -195,7 +195,7 @@ async def test_removed_source_fails_new_attempts_at_once(client, services, folde
     assert (failed.state, "its source was removed" in failed.error) == (DocumentState.FAILED, True)
 
 
-async def test_source_added_again_has_the_bytes_of_kept_documents(client, services, folder, worker):
+async def test_source_added_again_adopts_references(client, services, folder, worker):
     await add(client, folder)
     await worker.sync(client)
     await services.ledger.sources.remove("default", "wiki", with_documents=False)

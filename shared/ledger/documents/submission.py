@@ -99,7 +99,7 @@ async def submit_within(
 
 
 async def replace_references(connection: AsyncConnection, unchanged: Sequence[NewDocument]) -> None:
-    """Let unchanged documents of a collection, whose bytes are references, name the bytes of a newer submission.
+    """Point unchanged documents of a collection, whose bytes are references, to the bytes of a newer submission.
 
     Their source may have been removed and added again, or have other versions of the same bytes.
     """

@@ -58,7 +58,7 @@ SELECT {shown} FROM documents d JOIN document_versions v ON v.document_id = d.id
 WHERE d.id = ANY(CAST(:ids AS uuid[]))
 
 -- name: replace_references
--- Let unchanged documents in all builds name other bytes with the same content, unless their bytes are stored.
+-- Point unchanged documents in all builds to other bytes with the same content, unless their bytes are stored.
 UPDATE document_versions v SET upload = n.upload
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(external_id text, upload text, content_hash bytea),
      documents d JOIN collections l ON l.id = d.collection_id
