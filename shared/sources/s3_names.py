@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
@@ -34,7 +35,7 @@ class Page:
         is_last: whether no page follows.
     """
 
-    objects: list[dict[str, object]]
+    objects: list[dict[str, Any]]
     is_last: bool
 
 
@@ -115,7 +116,7 @@ class S3Names:
         objects = [self._object(each, space) for each in root.iter(f"{space}Contents")]
         return Page(objects, is_last=root.findtext(f"{space}IsTruncated") != "true")
 
-    def _object(self, element: ET.Element, space: str) -> dict[str, object]:
+    def _object(self, element: ET.Element, space: str) -> dict[str, Any]:
         """Return an object of a reply; raise ValueError if a field is missing or malformed."""
         fields = {name: element.findtext(f"{space}{name}") or "" for name in ("Key", "Size", "ETag", "LastModified")}
         return {

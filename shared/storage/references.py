@@ -1,4 +1,4 @@
-"""References: uploads whose bytes remain in their source, where they are read again when they are needed."""
+"""References: uploads whose bytes remain in their source, from which they are read again."""
 
 from __future__ import annotations
 

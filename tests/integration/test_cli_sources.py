@@ -109,6 +109,20 @@ async def test_schedule_is_changed_and_removed(foreask, folder):
     assert "on request" in (await foreask("source", "change", "wiki", "--schedule="))[1]
 
 
+async def test_bytes_are_copied_on_request(foreask, services, folder):
+    async def options():
+        return dict((await services.ledger.sources.get("default", "wiki")).definition.options)
+
+    await foreask("source", "add", "wiki", f"file://{folder}", "--option", "include=*.md", "--keep-bytes")
+    assert await options() == {"include": "*.md", "keep_bytes": True}
+    assert (await foreask("sync", "wiki", "--wait"))[0] == 0
+    assert [name async for names in services.uploads.pages() for name in names] != []
+
+    await foreask("source", "change", "wiki", "--no-keep-bytes")
+
+    assert await options() == {"include": "*.md", "keep_bytes": False}
+
+
 async def test_removed_source_is_unknown_afterwards(foreask, services, folder):
     await foreask("source", "add", "wiki", f"file://{folder}")
 

@@ -21,7 +21,7 @@ from shared.domain.runs import RunClaim, RunKind
 from shared.domain.sources import MOST_SHOWN, RefusedEntry, SourceDefinition
 from shared.ledger.documents import build_sync
 from shared.ledger.documents.documents import delete_named
-from shared.ledger.documents.submission import Submission, submit_within
+from shared.ledger.documents.submission import Submission, replace_references, submit_within
 from shared.ledger.model import counters, states
 from shared.ledger.model.collections import being_erased, collection_of
 from shared.ledger.postgres import statements
@@ -270,7 +270,10 @@ async def _submit(
         raise being_erased(f"the collection '{claim.collection}'")
     collection = collection_of(live)
     new = [replace(each.document, collection=collection, job_id=claim.id) for each in part.documents]
-    return await submit_within(connection, new, job_number)
+    submissions = await submit_within(connection, new, job_number)
+    unchanged = [each for each, submission in zip(new, submissions, strict=True) if not submission.accepted]
+    await replace_references(connection, unchanged)
+    return submissions
 
 
 async def _write_items(

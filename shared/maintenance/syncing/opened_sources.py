@@ -75,7 +75,7 @@ class OpenedSources:
                 self._close_later(opened)
 
     def replace(self, opened: OpenedSource | None) -> None:
-        """Let the next reader open the source again; its current readers continue with this one."""
+        """Open the source again for the next reader; its current readers continue with this one."""
         if opened is not None and self._opened.get(opened.definition.id) is opened:
             del self._opened[opened.definition.id]
 

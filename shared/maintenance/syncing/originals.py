@@ -124,6 +124,6 @@ def _changed(definition: SourceDefinition, reference: Reference) -> Transient:
 
 def _removed(reference: Reference) -> Unreadable:
     return Unreadable(
-        f"The bytes of '{reference.key}' were not copied, and its source was removed: upload the document, or add the"
-        " source again. The option keep_bytes of a source copies the bytes."
+        f"The bytes of '{reference.key}' were not copied, and its source was removed: upload the document, or add and"
+        " sync the source again. The option keep_bytes of a source copies the bytes."
     )
