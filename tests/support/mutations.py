@@ -102,6 +102,7 @@ LANE = "tests/integration/test_batch_lane.py::"
 REJECTED = "tests/integration/test_rejected_batches.py::"
 SHOWN = "tests/integration/test_shown_batches.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
+SYNC_KILLS = "tests/faults/test_syncs.py::"
 SYNCS = "tests/integration/test_syncs.py::"
 SYNC_HISTORIES = "tests/properties/test_sync_histories.py::test_every_history_deletes_only_missing_documents"
 BUGS = (
@@ -133,6 +134,30 @@ BUGS = (
         SYNCS + "test_item_made_during_listing_is_not_missing[g2]",
         "shared/ledger/sources/listings.sql",
         ((" AND i.made_at < y.started_at", ""),),
+    ),
+    Bug(
+        "a listing whose worker was killed starts from its first page",
+        SYNC_KILLS + "test_killed_listing_continues_within_a_page",
+        "shared/ledger/sources/listings.sql",
+        (("SET after = :after, ", "SET "),),
+    ),
+    Bug(
+        "a crawl whose worker was killed starts from its first page",
+        "tests/integration/test_web_sources.py::test_interrupted_crawl_requests_no_page_again",
+        "shared/sources/pages/crawl_state.py",
+        (("        if page is None:", "        if True:"),),
+    ),
+    Bug(
+        "a crawl whose workers die fails although it stores notes",
+        SYNCS + "test_crawl_that_stores_notes_survives_many_deaths",
+        "shared/ledger/sources/notes.sql",
+        (("SET lost_leases = 0", "SET lost_leases = lost_leases"),),
+    ),
+    Bug(
+        "a scheduler fails at a run of a newer release's kind",
+        "tests/integration/test_runs.py::test_run_of_newer_release_is_left_alone",
+        "shared/ledger/runs/run_claims.sql",
+        (("{claimable} AND r.kind = ANY(CAST(:kinds AS text[]))", "{claimable} AND CAST(:kinds AS text[]) <> '{}'"),),
     ),
     Bug(
         "deletions have no bound",

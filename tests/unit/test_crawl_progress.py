@@ -10,14 +10,25 @@ from shared.sources.pages.progress import RunPage
 
 LISTING = f"{UUID(int=1)}/12345"
 NOTE = Note(Outcome.LISTED, "a" * 32, 'W/"' + "é" * 197, "d" * 64, "c" * 16, rank=20)
-PAGE = RunPage("https://example.org/a", 20, 5, "0" * 16 * MOST_PARENTS, True, "listed", "b" * 32, 10**9, NOTE.encode())
+FOUND = RunPage(
+    address="https://example.org/a",
+    rank=20,
+    hops=5,
+    parents="0" * 16 * MOST_PARENTS,
+    has_more_parents=True,
+    outcome=None,
+    text_hash=None,
+    size_bytes=None,
+    note=None,
+)
+PAGE = replace(FOUND, outcome="listed", text_hash="b" * 32, size_bytes=10**9, note=NOTE.encode())
 
 
 def test_longest_page_fits_into_a_note():
     assert len(PAGE.encode(LISTING)) <= MOST_NOTE_BYTES
 
 
-@pytest.mark.parametrize("page", [PAGE, RunPage("https://example.org/b", 0, 0, "", False, None, None, None, None)])
+@pytest.mark.parametrize("page", [PAGE, FOUND])
 def test_page_is_restored_by_its_listing_only(page):
     encoded = page.encode(LISTING)
 

@@ -58,7 +58,7 @@ class Crawl:
         self._faults.clear()
         self._by_pattern = self._state.visits_by_pattern()
         self._visited = self._by_pattern.total()
-        self._unchanged |= self._state.is_continued
+        self._unchanged |= self._state.is_continued  # earlier visits of this run may have found unchanged pages
         await self._add_seeds()
         await self._visit_all(memory)
         await self._state.store_pages(memory, is_last=True)

@@ -149,7 +149,7 @@ class CrawlState:
         self._visits, self._stored_at, self._has_stored = 0, time.monotonic(), True
 
     def visits_by_pattern(self) -> Counter[str]:
-        """Return the number of visits of this run, also those of earlier processes, by the pattern of addresses."""
+        """Return the number of visits of this run by pattern of the address; earlier processes count, too."""
         return Counter(dict(self._database.execute(_SQL["visits_by_pattern"]).fetchall()))
 
     @property

@@ -106,7 +106,7 @@ class Note:
 class Memory(ABC):
     """Notes of a source. Also addresses that are not listed have notes: duplicates, redirects and hidden pages.
 
-    The progress of a run is stored as notes whose keys are no addresses.
+    The progress of a run is stored as notes, too; their keys have a prefix that no address has.
     """
 
     @abstractmethod
