@@ -1056,7 +1056,7 @@ BUGS = (
         (("async with self._alone, self._connection.reading()", "async with self._connection.reading()"),),
     ),
     Bug(
-        "a row whose version is NULL fails the listing",
+        "a row whose version column is NULL has no version",
         POSTGRESQL + "test_version_column_may_be_null",
         "shared/sources/postgres/statements.py",
         (("f\"coalesce({_column(options.version)}::text, '')\"", 'f"{_column(options.version)}::text"'),),
