@@ -141,6 +141,7 @@ async def test_version_column_may_be_null(corpus, open_source):
     await corpus.owner.execute("UPDATE thing SET changed = now()")
 
     (after,) = await listed(open_source(**options))
+    assert isinstance(before.version, str)
     assert after.version != before.version
 
 

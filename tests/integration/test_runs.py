@@ -175,9 +175,8 @@ async def test_stopping_worker_releases_run_for_another(services, indexed, provi
         await eventually(lambda: _is(services, run, "done"))
 
 
-async def test_run_claimed_during_stop_is_released(services, indexed, provider):
+async def test_run_claimed_during_stop_is_released(services, indexed):
     run = await queue(services)
-    provider.script(embedding_latency_seconds=30)
     runner = services.make_runner()
     async with services.database.begin() as connection:
         await connection.execute(text("LOCK TABLE runs IN SHARE MODE"))

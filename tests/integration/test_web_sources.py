@@ -320,6 +320,16 @@ async def test_failing_first_page_keeps_its_duplicates(small, web):
     assert set(refused) == {f"{small.url}/docs/a"}
 
 
+async def test_long_chain_of_redirects_is_refused(small, web):
+    add_pages(small, {"/docs/": ["0"], "/docs/8": []})
+    small.replies |= {f"/docs/{number}": redirect(f"/docs/{number + 1}") for number in range(8)}
+
+    _, refused = await listed(crawl(small, web))
+
+    assert refused == {f"{small.url}/docs/5": "It is reached by more than 5 redirects."}
+    assert "/docs/6" not in small.requests
+
+
 async def test_unusable_start_fails_with_remedy(small, web):
     with pytest.raises(Misconfigured, match="does not exist"):
         await listed(crawl(small, web))
