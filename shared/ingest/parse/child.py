@@ -15,6 +15,7 @@ import encodings
 import os
 import pkgutil
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ from shared.domain.pages import PageText
 from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, PagesToRead, ParsedDocument
-from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract, load
+from shared.ingest.parse.extraction import PageFinder, ScanOptions, extract
+from shared.ingest.parse.extraction import load as load_pdf_library
 from shared.ingest.parse.extraction import native_files as extracted_files
 from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.pdf_library import unpacking_in
@@ -53,6 +56,8 @@ from shared.ingest.parse.questions import assign
 
 Work = Callable[[Any, bytes], ParseReply]
 """Answers a request of the child's profile about a file with this content."""
+
+Load = Callable[[], Work]
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
@@ -76,10 +81,9 @@ def main() -> None:
     statm = _open_statm()
     tie_to_parent()
     load_codecs()
-    work = _reader(*sys.argv[5:7]) if profile == "ocr" else _parser(profile)
+    load_data = _reader(folder, *sys.argv[5:7]) if profile == "ocr" else _parser(folder, profile)
     confinement.close_files(folder)
-    if profile != "ocr":
-        load_extractor(folder)
+    work = load_data()
     confine(memory_bytes, cpu_seconds)
     channel.sendall(READY)
     with channel, channel.makefile("rb") as bodies:
@@ -93,37 +97,42 @@ def main() -> None:
                 return
 
 
-def _parser(profile: str) -> Work:
-    """Return the work of a child that parses files; libraries for scans are loaded before it is confined."""
+def _parser(folder: Path, profile: str) -> Load:
+    """Import the libraries of a child that parses files, and return the function that loads their data."""
     finder: PageFinder | None = import_module("shared.ingest.parse.scans.finding") if profile == "scans" else None
 
     def work(request: Any, content: bytes) -> ParseReply:
         return _outcome(parse(request, content, finder))
 
-    return work
+    def load() -> Work:
+        load_extractor(folder)
+        return work
+
+    return load
 
 
-def _reader(data_folder: str, languages: str) -> Work:
-    """Return the work of a child that reads pages, with its languages loaded.
+def _reader(folder: Path, data_folder: str, languages: str) -> Load:
+    """Import the libraries of a child that reads pages, and return the function that loads its languages.
 
-    Raises:
-        SystemExit: they cannot be loaded.
+    Their data is copied to the folder, because later this process can open no other.
     """
-    scans = "shared.ingest.parse.scans"
-    try:
-        engine = import_module(f"{scans}.engine").Engine(Path(data_folder), languages.split("+"))
-        read_page = import_module(f"{scans}.reading").read_page
-    except (ImportError, RuntimeError) as error:
-        sys.exit(f"OCR cannot be loaded with the languages {languages} of {data_folder} ({error})")
-    pages = 0
+    engines = import_module("shared.ingest.parse.scans.engine")
+    read_page = import_module("shared.ingest.parse.scans.reading").read_page
+    codes = languages.split("+")
+    for code in codes:
+        shutil.copy(Path(data_folder, f"{code}.traineddata"), folder)
 
-    def work(request: Any, content: bytes) -> ParseReply:
-        nonlocal pages
-        pages += 1
-        text = read_page(content, request["number"], request["dpi"], engine)
-        return _reply("text", text=text, native_files=pages)
+    def load() -> Work:
+        engine = engines.Engine(folder, codes)
+        pages = count(1)
 
-    return work
+        def work(request: Any, content: bytes) -> ParseReply:
+            text = read_page(content, request["number"], request["dpi"], engine)
+            return _reply("text", text=text, native_files=next(pages))
+
+        return work
+
+    return load
 
 
 def tie_to_parent() -> None:
@@ -149,7 +158,7 @@ def load_extractor(folder: Path) -> None:
     """
     try:
         with unpacking_in(folder):
-            load()
+            load_pdf_library()
     except Exception as error:  # noqa: BLE001 - after any error this process is unusable
         cause = " ".join(str(error).split())[:200]
         sys.exit(

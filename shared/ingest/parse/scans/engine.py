@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -13,7 +13,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from shared.ingest.parse.scans.ink import Box
 
-_SAMPLE = "The harbour opens at six."
 _WORD_LEVEL, _TSV_FIELDS = "5", 12  # in the engine's table of words
 _PICTURES = {
     tesserocr.PT.FLOWING_IMAGE,
@@ -47,6 +46,15 @@ class Found:
     def confidence(self) -> float:
         return fmean(self.confidences) if self.confidences else 0.0
 
+    def turned(self, size: tuple[int, int]) -> Found:
+        """Return the same words with the boxes that they have after a turn of their page by 180 degrees."""
+        return replace(self, words=_turned(self.words, size), pictures=_turned(self.pictures, size))
+
+
+def _turned(boxes: Sequence[Box], size: tuple[int, int]) -> list[Box]:
+    width, height = size
+    return [(width - right, height - bottom, width - left, height - top) for left, top, right, bottom in boxes]
+
 
 class Engine:
     """An engine with its languages loaded.
@@ -63,7 +71,10 @@ class Engine:
         self._engine = tesserocr.PyTessBaseAPI(
             path=str(folder), lang="+".join(languages), psm=tesserocr.PSM.AUTO, oem=tesserocr.OEM.LSTM_ONLY
         )
-        self.read(_sample(), 200)  # loads the rest: a confined process opens no file
+        # Messages go to this process's error output: by default a file is opened for the first one, and a process that
+        # may open none crashes.
+        self._engine.SetVariable("debug_file", "")
+        self.read(_SAMPLE, 200)  # loads the rest: a confined process opens no file
 
     def read(self, page: Image.Image, dpi: int) -> Found:
         """Return the words on a grey page.
@@ -103,5 +114,8 @@ def _words(table: str) -> Iterator[tuple[Box, float]]:
 
 def _sample() -> Image.Image:
     sample = Image.new("L", (800, 120), 255)
-    ImageDraw.Draw(sample).text((40, 40), _SAMPLE, font=ImageFont.load_default(size=36), fill=0)
+    ImageDraw.Draw(sample).text((40, 40), "The harbour opens at six.", font=ImageFont.load_default(size=36), fill=0)
     return sample
+
+
+_SAMPLE = _sample()

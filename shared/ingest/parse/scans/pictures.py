@@ -38,7 +38,7 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 _PAGE_INCHES = 11.7
 """Assumed length of a page whose resolution is unknown: A4."""
 
-_LONGEST_PAGE = 40  # inches; cameras declare 72 dpi, with which a photograph would be larger than a poster
+_LONGEST_PAGE = 20  # inches; cameras declare 72 dpi, with which a photograph would be larger than a poster
 _LEAST_STATED, _MOST_STATED = 50, 1_200  # dots per inch that are believed
 _MOST_ENLARGED = 3.0
 _Scale = tuple[float, float]

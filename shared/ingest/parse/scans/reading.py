@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageFilter
 
+from shared.domain.chunks import SURE_CONFIDENCE
 from shared.domain.errors import Unreadable
 from shared.domain.pages import PageText
 from shared.ingest.parse import kinds
@@ -55,10 +56,19 @@ def read_page(content: bytes, number: int, dpi: int, engine: Engine) -> PageText
 def _attempt(content: bytes, number: int, dpi: int, engine: Engine) -> _Attempt:
     page = picture(content, number, dpi).filter(ImageFilter.GaussianBlur(FILTER_PIXELS))
     try:
-        found = engine.read(page, dpi)
+        found = _upright(page, dpi, engine)
     except RuntimeError as error:
         return _Attempt(None, f"the OCR engine failed ({error})")
     return _Attempt(found, _failure(found, measure(page, [*found.words, *found.pictures])))
+
+
+def _upright(page: Image.Image, dpi: int, engine: Engine) -> Found:
+    """Return the words on a page, which may have been scanned upside down: then most of them are uncertain."""
+    found = engine.read(page, dpi)
+    if not found.words or found.confidence >= SURE_CONFIDENCE:
+        return found
+    turned = engine.read(page.transpose(Image.Transpose.ROTATE_180), dpi)
+    return turned.turned(page.size) if turned.confidence > found.confidence else found
 
 
 def _failure(found: Found, ink: Ink) -> str:
