@@ -402,12 +402,20 @@ async def test_released_pages_are_due_at_once(scanned):
 
 
 async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
-    document = await pages_due(scanned, "default", *numbered(8))
-    claimed = await scanned.ledger.pages.claim(8)
+    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely."""
+    for number in range(20):
+        await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
+    await work(scanned, "parse")
+    pages = scanned.ledger.pages
+    claimed = [page for _ in range(5) for page in await pages.claim(8)]
+    pairs = [
+        [page for page in claimed if page.document_id == document] for document in {p.document_id for p in claimed}
+    ]
 
-    await asyncio.gather(*(scanned.ledger.pages.settle([outcome(page)]) for page in claimed))
+    for pair in pairs:
+        await asyncio.gather(*(pages.settle([outcome(page)]) for page in pair))
 
-    assert (await shown(scanned, document)).state is DocumentState.QUEUED
+    assert await run(scanned, "SELECT state, count(*) FROM documents GROUP BY state") == [("queued", 20)]
 
 
 async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):
