@@ -147,6 +147,19 @@ async def test_discarded_dead_page_makes_document_ready(scanned):
     assert (resolved.pages, ready.state, ready.progress.pages_unread) == (1, DocumentState.READY, 1)
 
 
+async def test_document_stays_degraded_until_last_page_is_discarded(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED, SMEARED)
+    await work(scanned, *EVERYTHING)
+    first, last = await scanned.ledger.dead_letters.page("default")
+
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=first.id))
+    between = await shown(scanned, document)
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=last.id))
+
+    assert between.state is DocumentState.DEGRADED
+    assert (await shown(scanned, document)).state is DocumentState.READY
+
+
 async def test_scan_without_any_readable_page_fails_with_reason(scanned, reader):
     document = await submitted(scanned, SMEARED)
     await work(scanned, *EVERYTHING)
