@@ -147,6 +147,19 @@ async def test_discarded_dead_page_makes_document_ready(scanned):
     assert (resolved.pages, ready.state, ready.progress.pages_unread) == (1, DocumentState.READY, 1)
 
 
+async def test_document_stays_degraded_until_last_page_is_discarded(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED, SMEARED)
+    await work(scanned, *EVERYTHING)
+    first, last = await scanned.ledger.dead_letters.page("default")
+
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=first.id))
+    between = await shown(scanned, document)
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=last.id))
+
+    assert between.state is DocumentState.DEGRADED
+    assert (await shown(scanned, document)).state is DocumentState.READY
+
+
 async def test_scan_without_any_readable_page_fails_with_reason(scanned, reader):
     document = await submitted(scanned, SMEARED)
     await work(scanned, *EVERYTHING)
@@ -402,12 +415,20 @@ async def test_released_pages_are_due_at_once(scanned):
 
 
 async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
-    document = await pages_due(scanned, "default", *numbered(8))
-    claimed = await scanned.ledger.pages.claim(8)
+    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely."""
+    for number in range(20):
+        await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
+    await work(scanned, "parse")
+    pages = scanned.ledger.pages
+    claimed = [page for _ in range(5) for page in await pages.claim(8)]
+    pairs = [
+        [page for page in claimed if page.document_id == document] for document in {p.document_id for p in claimed}
+    ]
 
-    await asyncio.gather(*(scanned.ledger.pages.settle([outcome(page)]) for page in claimed))
+    for pair in pairs:
+        await asyncio.gather(*(pages.settle([outcome(page)]) for page in pair))
 
-    assert (await shown(scanned, document)).state is DocumentState.QUEUED
+    assert await run(scanned, "SELECT state, count(*) FROM documents GROUP BY state") == [("queued", 20)]
 
 
 async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):

@@ -101,6 +101,7 @@ BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twi
 LANE = "tests/integration/test_batch_lane.py::"
 REJECTED = "tests/integration/test_rejected_batches.py::"
 SHOWN = "tests/integration/test_shown_batches.py::"
+READ = "tests/integration/test_read_stage.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 SYNC_KILLS = "tests/faults/test_syncs.py::"
 SYNCS = "tests/integration/test_syncs.py::"
@@ -1240,6 +1241,35 @@ BUGS = (
         WEB + "test_failing_first_page_keeps_its_duplicates",
         "shared/sources/pages/examination.py",
         (("text_hash = note.text_hash if note else None\n", "text_hash = None\n"),),
+    ),
+    Bug(
+        "settlements of the last two pages of a document miss each other",
+        READ + "test_concurrent_settlements_of_last_pages_advance_document",
+        "shared/ledger/work/pages.sql",
+        (("ORDER BY d.id FOR NO KEY UPDATE\n\n-- part: read_rows", "ORDER BY d.id\n\n-- part: read_rows"),),
+    ),
+    Bug(
+        "a late settlement restores an erased text of a page",
+        READ + "test_erasure_deletes_texts_of_pages",
+        "shared/ledger/work/pages.sql",
+        (("AND (EXISTS (SELECT 1 FROM pages p WHERE p.key", "AND (true OR EXISTS (SELECT 1 FROM pages p WHERE p.key"),),
+    ),
+    Bug(
+        "tenants share texts of pages",
+        READ + "test_other_tenant_reads_same_file_itself",
+        "shared/domain/pages.py",
+        (("parts = (tenant, file_hash", 'parts = ("", file_hash'),),
+    ),
+    Bug(
+        "a tenant reads more pages than its limit allows",
+        READ + "test_limit_of_pages_defers_until_midnight",
+        "shared/ledger/work/claims.sql",
+        (
+            (
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint))\n\n-- part: lease_pages",
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint)) OR true\n\n-- part: lease_pages",
+            ),
+        ),
     ),
 )
 

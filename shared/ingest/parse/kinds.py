@@ -196,7 +196,7 @@ def _by_magic(content: bytes, head: bytes) -> FileKind | None:
 
 
 def _refuse(head: bytes) -> None:
-    if (picture := _picture(head)) and picture is not _WEBP:
+    if picture := _picture(head):
         raise Unreadable(f"the file is a picture ({picture.name}); run OCR on it first")
     for magic, name in _ARCHIVES.items():
         if head.startswith(magic) and not is_text(head[:4096]):

@@ -192,8 +192,9 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | PagesOutcome
         parser.wakeups.wake("index")
     scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
     if scanned:
+        complete = await parser.pages.settle_parsed(scanned)
         parser.wakeups.wake("read")
-        if await parser.pages.settle_parsed(scanned):
+        if complete:
             parser.wakeups.wake("parse")
 
 
@@ -212,7 +213,7 @@ def new_chunks(
                 ordinal=ordinal,
                 content=content,
                 content_key=content_key(document.tenant, model, content, options),
-                ready_questions=_questions_of(content, ready_questions and ready_questions[ordinal]),
+                ready_questions=_questions_of(content, None if ready_questions is None else ready_questions[ordinal]),
             )
         )
         occurrences[content.text] += 1

@@ -3,6 +3,9 @@
 MAX_PIXELS = 40_000_000
 """A larger page is drawn smaller: Tesseract needs 5 to 8 bytes for a pixel."""
 
+MAX_DECODED = 4 * MAX_PIXELS
+"""A picture with more pixels is rejected: before it is drawn smaller, it needs up to 4 bytes for each."""
+
 LEAST_DPI = 100
 """Below this resolution letters of a common size have too few pixels."""
 

@@ -21,7 +21,7 @@ from PIL import (
 )
 
 from shared.domain.errors import Unreadable
-from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_PAGES, MAX_PIXELS, MAX_SIDE
+from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_DECODED, MAX_PAGES, MAX_PIXELS, MAX_SIDE
 
 LOADED = (
     BmpImagePlugin,
@@ -96,13 +96,24 @@ def _size(image: Image.Image, dpi: int) -> tuple[int, int]:
     width, height = image.size
     across, down = _resolution(image)
     if min(width, height) < LEAST_SIDE:
-        raise Unreadable(f"it has {width:,} x {height:,} pixels, too few for a letter")
+        raise Unreadable(_too_small(width, height))
     least = LEAST_DPI / max(across, down)
-    if width * height * least * least > MAX_PIXELS or max(width, height) * least > MAX_SIDE:
+    if (
+        width * height > MAX_DECODED
+        or width * height * least * least > MAX_PIXELS
+        or max(width, height) * least > MAX_SIDE
+    ):
         raise Unreadable(f"it has {width:,} x {height:,} pixels, too many to be read; make it smaller")
     sizes = width * min(dpi / across, _MOST_ENLARGED), height * min(dpi / down, _MOST_ENLARGED)
     shrink = min(1.0, sqrt(MAX_PIXELS / (sizes[0] * sizes[1])), MAX_SIDE / max(sizes))
-    return max(LEAST_SIDE, int(sizes[0] * shrink)), max(LEAST_SIDE, int(sizes[1] * shrink))
+    size = int(sizes[0] * shrink), int(sizes[1] * shrink)
+    if min(size) < LEAST_SIDE:
+        raise Unreadable(_too_small(width, height))
+    return size
+
+
+def _too_small(width: int, height: int) -> str:
+    return f"it has {width:,} x {height:,} pixels, too few for a letter"
 
 
 def _resolution(image: Image.Image) -> _Scale:
