@@ -209,7 +209,7 @@ def new_chunks(
                 ordinal=ordinal,
                 content=content,
                 content_key=content_key(document.tenant, model, content, options),
-                ready_questions=_questions_of(content, ready_questions and ready_questions[ordinal]),
+                ready_questions=_questions_of(content, None if ready_questions is None else ready_questions[ordinal]),
             )
         )
         occurrences[content.text] += 1
