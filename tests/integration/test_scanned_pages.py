@@ -159,8 +159,7 @@ async def test_page_upside_down_is_turned(sandbox, stored):
 
 
 async def test_noisy_page_is_read_through_filter(sandbox, stored):
-    noise = Image.effect_noise((1165, 1654), 110)
-    page = Image.blend(picture(HARBOUR), noise, 0.45)
+    page = Image.blend(picture(HARBOUR), Image.effect_noise((1165, 1654), 120), 0.35)
 
     text = (await sandbox.read_page(stored(saved([page], "PNG")), 1, languages=ENGLISH)).text
 
@@ -248,11 +247,11 @@ HOSTILE = {
     "a strip of 9 by 2,000,000 pixels": (png_of(9, 2_000_000), "too few for a letter"),
     "a PNG that ends after its head": (png_of(900, 900)[:40], "is damaged"),
     "a JPEG that ends after its head": (saved([BLANK], "JPEG")[:300], "is damaged"),
-    "a TIFF whose chain leads outside": (tiff_chain(4_000_000_000), "page 1 cannot be read"),
+    "a TIFF whose chain leads outside": (tiff_chain(4_000_000_000), "is damaged"),
     "a TIFF whose chain is a loop": (tiff_chain(10), "page 1 cannot be read"),
     "an animation": (saved([picture(HARBOUR), BLANK], "GIF"), "is an animation"),
     "a page as large as a field": (
-        pdf("").replace(b"[0 0 612 792]", b"[0 0 99999 99999]"),
+        re.sub(rb"/MediaBox \[[^]]*\]", b"/MediaBox [ 0 0 99999 99999 ]", saved([picture(HARBOUR)], "PDF")),
         "points, too many to be read",
     ),
 }
