@@ -12,8 +12,10 @@ from sqlalchemy import text
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.jobs import PauseReason
+from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PageOutcome, PageText, page_key
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.read.stage import read_stage
@@ -415,7 +417,10 @@ async def test_released_pages_are_due_at_once(scanned):
 
 
 async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
-    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely."""
+    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely.
+
+    The pages are dead, because settlements of read pages also wait for each other at the number of pages of the day.
+    """
     for number in range(20):
         await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
     await work(scanned, "parse")
@@ -426,7 +431,7 @@ async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
     ]
 
     for pair in pairs:
-        await asyncio.gather(*(pages.settle([outcome(page)]) for page in pair))
+        await asyncio.gather(*(pages.settle([FailedAttempt(page.lease, Dead("smeared"))]) for page in pair))
 
     assert await run(scanned, "SELECT state, count(*) FROM documents GROUP BY state") == [("queued", 20)]
 

@@ -9,13 +9,9 @@ from io import BytesIO
 from math import sqrt
 
 from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
     Image,
     ImageOps,
-    JpegImagePlugin,
     MpoImagePlugin,
-    PngImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
 )
@@ -23,16 +19,9 @@ from PIL import (
 from shared.domain.errors import Unreadable
 from shared.ingest.parse.scans.limits import LEAST_DPI, LEAST_SIDE, MAX_DECODED, MAX_PAGES, MAX_PIXELS, MAX_SIDE
 
-LOADED = (
-    BmpImagePlugin,
-    GifImagePlugin,
-    JpegImagePlugin,
-    MpoImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
-"""Imported here, because a confined process can import nothing when it opens the first picture."""
+Image.preinit()  # a confined process can import nothing when it opens the first picture
+LOADED = (MpoImagePlugin, TiffImagePlugin, WebPImagePlugin)
+"""The plugins that are not imported by `preinit`."""
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 _PAGE_INCHES = 11.7
