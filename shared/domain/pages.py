@@ -97,7 +97,7 @@ class PagesOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PageOutcome:
-    """A page that has been read; `text` is None if its text exists already."""
+    """A page that has been read; without `text`, its text exists already."""
 
     page: PageToRead
     text: PageText | None
