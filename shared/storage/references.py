@@ -9,8 +9,6 @@ from typing import Protocol, Self
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from shared.storage.uploads import Uploads
-
 _PREFIX = "ref:"  # also in `versions.IS_REFERENCE`; names of stored objects have no colon
 
 
@@ -54,17 +52,6 @@ class Originals(Protocol):
             Transient: the entry has other bytes, or does not exist any more; its next version may arrive soon.
             Unreadable: the source was removed, or the entry cannot be read.
         """
-
-
-def fetched(upload: str, uploads: Uploads, originals: Originals) -> AbstractAsyncContextManager[Path]:
-    """Yield the path of a file with the bytes of an upload, which are stored or remain in their source.
-
-    Raises:
-        ForeaskError: as `Uploads.fetched` or `Originals.fetched`.
-    """
-    if is_reference(upload):
-        return originals.fetched(Reference.parse(upload))
-    return uploads.fetched(upload)
 
 
 def is_reference(upload: str) -> bool:

@@ -148,13 +148,14 @@ def test_page_text_with_wrong_value_is_invalid(text):
         read_head(orjson.dumps(pages_reply(outcome="text", text=text)), PAGE)
 
 
-def test_parser_cannot_answer_with_text_of_page():
-    with pytest.raises(InvalidReply, match="longer than allowed"):
-        read_head(orjson.dumps(pages_reply(outcome="text", text=[TEXT, 4, 91.5])), SCAN)
+@pytest.mark.parametrize("text", [[TEXT, 4, 91.5], ["", 0, 0.0]])
+def test_parser_cannot_answer_with_text_of_page(text):
+    with pytest.raises(InvalidReply, match="not requested"):
+        read_head(orjson.dumps(pages_reply(outcome="text", text=text)), SCAN)
 
 
 def test_reader_of_pages_cannot_answer_with_document():
-    with pytest.raises(InvalidReply, match="a page is no document"):
+    with pytest.raises(InvalidReply, match="a document instead of"):
         read_head(messages_of(document_reply())[0], PAGE)
 
 

@@ -152,7 +152,7 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     if (document is None) == (head.outcome == "document") or (document is None and head.parts):
         raise InvalidReply("the document does not fit the outcome")
     if document and limits.page_chars:
-        raise InvalidReply("a page is no document")
+        raise InvalidReply("a document instead of the text of a page")
     if (head.pages is None) == (head.outcome == "pages") or (head.text is None) == (head.outcome == "text"):
         raise InvalidReply("the pages do not fit the outcome")
     if "\0" in head.reason or (document and ("\0" in (document[0] or "") or "\0" in document[2])):
@@ -162,7 +162,7 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     if head.pages:
         _require_pages(*head.pages, limits)
     if head.text and not limits.page_chars:
-        raise InvalidReply("no page is being read")
+        raise InvalidReply("the text of a page that was not requested")
     if head.text:
         _require_text(*head.text, limits)
     return head

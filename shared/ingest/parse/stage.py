@@ -36,7 +36,8 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work.pages import Pages, ReadPages
 from shared.ledger.work.work import Work
 from shared.process.metrics import PARSE_SECONDS, timed
-from shared.storage.references import Originals, fetched
+from shared.storage.fetching import fetched
+from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
 
 log = structlog.get_logger()

@@ -23,7 +23,8 @@ from shared.ingest.drain import Stage
 from shared.ingest.read.files import OpenFiles
 from shared.ledger.work.pages import Pages
 from shared.process.metrics import READ_SECONDS, timed
-from shared.storage.references import Originals, fetched
+from shared.storage.fetching import fetched
+from shared.storage.references import Originals
 from shared.storage.uploads import Uploads
 
 

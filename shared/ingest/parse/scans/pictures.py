@@ -118,7 +118,7 @@ def _resolution(image: Image.Image) -> _Scale:
 
 
 def _grey(image: Image.Image) -> Image.Image:
-    """Return the picture in grey, with white behind transparent parts and 8 bits for a pixel."""
+    """Return the picture in grey, with transparent parts white and 8 bits for a pixel."""
     if image.mode.startswith("I"):
         return image.point(lambda value: value / 256).convert("L")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
