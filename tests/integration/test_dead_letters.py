@@ -223,6 +223,7 @@ async def test_chunks_of_running_document_are_not_retried(client, services, prov
     for action in ("retry", "discard"):
         assert await resolve(client, action, document_id=document_id) == {
             "documents": 0,
+            "pages": 0,
             "chunks": 0,
             "in_work": len(others),
         }
