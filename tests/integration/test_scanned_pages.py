@@ -262,7 +262,7 @@ async def test_hostile_picture_fails_with_reason(sandbox, stored, content, reaso
     path = stored(content)
     with pytest.raises(Unreadable, match=reason):
         await read(sandbox, path)
-    await sandbox.read_page(stored(saved([picture(HARBOUR)], "PNG")), 1, languages=ENGLISH)  # the sandbox goes on
+    await sandbox.read_page(stored(saved([picture(HARBOUR)], "PNG")), 1, languages=ENGLISH)  # the sandbox still works
 
 
 async def test_too_many_pages_are_rejected(sandbox, stored):

@@ -357,7 +357,7 @@ class ChildLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Profile:
-    """Libraries that a child loads: `scans` has those of `parse` and finds pages without text; `ocr` reads pages."""
+    """Libraries that a child loads: `scans` has the libraries of `parse` and finds pages without text; `ocr` reads pages."""
 
     name: Literal["parse", "scans", "ocr"]
     languages: tuple[str, ...] = ()

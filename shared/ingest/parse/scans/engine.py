@@ -47,7 +47,7 @@ class Found:
         return fmean(self.confidences) if self.confidences else 0.0
 
     def turned(self, size: tuple[int, int]) -> Found:
-        """Return the same words with the boxes that they have after a turn of their page by 180 degrees."""
+        """Return the same words with the boxes that they have when their page is turned by 180 degrees."""
         return replace(self, words=_turned(self.words, size), pictures=_turned(self.pictures, size))
 
 

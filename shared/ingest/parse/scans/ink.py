@@ -1,4 +1,4 @@
-"""Ink: pixels of a page that differ from its paper, and those of them that no word covers."""
+"""Ink: pixels of a page that differ from its paper, and the share of them that no word covers."""
 
 from __future__ import annotations
 

@@ -118,14 +118,14 @@ def _resolution(image: Image.Image) -> _Scale:
 
 
 def _grey(image: Image.Image) -> Image.Image:
-    """Return the picture in grey, with white behind transparent parts and 8 bits for a pixel."""
+    """Return the picture in grey, with white for transparent parts and 8 bits for a pixel."""
     if image.mode.startswith("I"):
         return image.point(lambda value: value / 256).convert("L")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
-        behind = Image.new("RGBA", image.size, "white")
-        behind.alpha_composite(image)
-        return behind.convert("L")
+        paper = Image.new("RGBA", image.size, "white")
+        paper.alpha_composite(image)
+        return paper.convert("L")
     return image.convert("L")
 
 
