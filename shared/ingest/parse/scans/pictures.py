@@ -123,9 +123,9 @@ def _grey(image: Image.Image) -> Image.Image:
         return image.point(lambda value: value / 256).convert("L")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
-        behind = Image.new("RGBA", image.size, "white")
-        behind.alpha_composite(image)
-        return behind.convert("L")
+        paper = Image.new("RGBA", image.size, "white")
+        paper.alpha_composite(image)
+        return paper.convert("L")
     return image.convert("L")
 
 
