@@ -154,7 +154,7 @@ def test_parser_cannot_answer_with_text_of_page():
 
 
 def test_reader_of_pages_cannot_answer_with_document():
-    with pytest.raises(InvalidReply, match="a page is no document"):
+    with pytest.raises(InvalidReply, match="a page is not a document"):
         read_head(messages_of(document_reply())[0], PAGE)
 
 

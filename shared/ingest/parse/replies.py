@@ -152,7 +152,7 @@ def read_head(body: bytes, limits: ReplyLimits) -> ReplyHead:
     if (document is None) == (head.outcome == "document") or (document is None and head.parts):
         raise InvalidReply("the document does not fit the outcome")
     if document and limits.page_chars:
-        raise InvalidReply("a page is no document")
+        raise InvalidReply("a page is not a document")
     if (head.pages is None) == (head.outcome == "pages") or (head.text is None) == (head.outcome == "text"):
         raise InvalidReply("the pages do not fit the outcome")
     if "\0" in head.reason or (document and ("\0" in (document[0] or "") or "\0" in document[2])):
