@@ -14,7 +14,8 @@ COPY clients clients
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ./clients/evaluation ".${OCR_LANGUAGES:+[ocr]}" \
+    /opt/foreask/bin/pip install --constraint constraints.txt ./clients/python ./clients/mcp ".${OCR_LANGUAGES:+[ocr]}" \
+    && /opt/foreask/bin/pip install --constraint constraints.txt ./clients/evaluation \
     && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM ${PYTHON_IMAGE}

@@ -25,7 +25,7 @@ FEW_FILES = 20
 CALLS_TO_ASK = 1_000
 """Largest number of model calls that needs no confirmation."""
 
-PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 """Files that are scanned pages: one, or several in a TIFF file, whose number is unknown before parsing."""
 
 _SAMPLE_FILES = 200

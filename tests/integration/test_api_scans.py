@@ -83,6 +83,18 @@ async def test_documents_being_read_are_listed_by_state(caller, scanned):
     assert [document["id"] for document in listed] == [document_id]
 
 
+async def test_rebuild_with_other_languages_reads_pages_again(caller, scanned):
+    await submitted(caller, HARBOUR, HARBOUR + " And on Sundays at seven.")
+    await work(scanned, "parse", "read", "parse", "index", "generate", "index")
+
+    async def pages(**change):
+        reply = await caller.post("/v1/estimates", json={"migrate": change})
+        return reply.json()["pages"]
+
+    assert await pages(ocr_languages="deu") == 2
+    assert await pages(chunk_max_chars=1_000) == 0
+
+
 async def test_missing_language_of_collection_is_named(caller, scanned):
     reply = await caller.put("/v1/collections/default", json={"ocr_languages": "eng+tlh"})
     assert reply.json()["options"]["ocr_languages"] == "eng+tlh"

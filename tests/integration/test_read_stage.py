@@ -12,8 +12,10 @@ from sqlalchemy import text
 from shared.domain.collections import CollectionOptions
 from shared.domain.errors import Transient
 from shared.domain.jobs import PauseReason
+from shared.domain.outcomes import FailedAttempt
 from shared.domain.pages import PageOutcome, PageText, page_key
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.retry import Dead
 from shared.domain.states import DocumentState
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.read.stage import read_stage
@@ -145,6 +147,19 @@ async def test_discarded_dead_page_makes_document_ready(scanned):
 
     ready = await shown(scanned, document)
     assert (resolved.pages, ready.state, ready.progress.pages_unread) == (1, DocumentState.READY, 1)
+
+
+async def test_document_stays_degraded_until_last_page_is_discarded(scanned):
+    document = await submitted(scanned, HARBOUR, SMEARED, SMEARED)
+    await work(scanned, *EVERYTHING)
+    first, last = await scanned.ledger.dead_letters.page("default")
+
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=first.id))
+    between = await shown(scanned, document)
+    await scanned.ledger.dead_letters.discard("default", Choice(letter_id=last.id))
+
+    assert between.state is DocumentState.DEGRADED
+    assert (await shown(scanned, document)).state is DocumentState.READY
 
 
 async def test_scan_without_any_readable_page_fails_with_reason(scanned, reader):
@@ -402,12 +417,23 @@ async def test_released_pages_are_due_at_once(scanned):
 
 
 async def test_concurrent_settlements_of_last_pages_advance_document(scanned):
-    document = await pages_due(scanned, "default", *numbered(8))
-    claimed = await scanned.ledger.pages.claim(8)
+    """Two settlements that do not see each other would leave a document waiting; twenty pairs make that likely.
 
-    await asyncio.gather(*(scanned.ledger.pages.settle([outcome(page)]) for page in claimed))
+    The pages are dead, because settlements of read pages also wait for each other at the number of pages of the day.
+    """
+    for number in range(20):
+        await submitted(scanned, f"left {number}", f"right {number}", name=f"{number}.pdf")
+    await work(scanned, "parse")
+    pages = scanned.ledger.pages
+    claimed = [page for _ in range(5) for page in await pages.claim(8)]
+    pairs = [
+        [page for page in claimed if page.document_id == document] for document in {p.document_id for p in claimed}
+    ]
 
-    assert (await shown(scanned, document)).state is DocumentState.QUEUED
+    for pair in pairs:
+        await asyncio.gather(*(pages.settle([FailedAttempt(page.lease, Dead("smeared"))]) for page in pair))
+
+    assert await run(scanned, "SELECT state, count(*) FROM documents GROUP BY state") == [("queued", 20)]
 
 
 async def test_stopped_worker_repeats_only_pages_in_work(scanned, reader):

@@ -35,7 +35,7 @@ async def test_chunk_of_scan_shows_confidence_and_picture(visit, scans):
     await until(lambda: image.evaluate("image => image.naturalWidth"))
 
 
-async def test_unread_page_is_shown_with_reason_and_read_again(visit, deployment, scans):
+async def test_unread_page_has_reason_and_is_retried(visit, deployment, scans):
     page, document = visit.page, scans["letter.tiff"]
     assert (document["state"], document["pages"], document["pages_unread"]) == ("degraded", 2, 1)
     await visit.go(f"/documents/{document['id']}")

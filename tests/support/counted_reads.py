@@ -1,12 +1,13 @@
 """A real read worker that counts its reads outside the product: `python -m tests.support.counted_reads FILE`.
 
-It appends a line `PID NUMBER begun`, and a line `PID NUMBER read`, for each page that it reads.
+It appends a line `PID NUMBER started TIME`, and a line `PID NUMBER read TIME`, for each page that it reads.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def count_reads(log: Path) -> None:
     read_page = ParsingSandbox.read_page
 
     async def counted(sandbox: ParsingSandbox, path: Path, number: int, **named: Any) -> PageText:
-        _append(log, number, "begun")
+        _append(log, number, "started")
         text = await read_page(sandbox, path, number, **named)
         _append(log, number, "read")
         return text
@@ -31,13 +32,13 @@ def count_reads(log: Path) -> None:
 
 def _append(log: Path, number: int, event: str) -> None:
     with log.open("a") as file:
-        file.write(f"{os.getpid()} {number} {event}\n")
+        file.write(f"{os.getpid()} {number} {event} {time.time():.2f}\n")
 
 
 def counts(log: Path) -> dict[str, Counter[int]]:
-    """Return how often each page was begun and read, by event."""
+    """Return how often each page was started and read, by event."""
     lines = [line.split() for line in log.read_text().splitlines()]
-    return {event: Counter(int(number) for _, number, e in lines if e == event) for event in ("begun", "read")}
+    return {event: Counter(int(number) for _, number, e, _ in lines if e == event) for event in ("started", "read")}
 
 
 if __name__ == "__main__":

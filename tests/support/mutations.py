@@ -101,6 +101,7 @@ BATCHES = "tests/faults/test_batches.py::test_kills_during_batch_pay_nothing_twi
 LANE = "tests/integration/test_batch_lane.py::"
 REJECTED = "tests/integration/test_rejected_batches.py::"
 SHOWN = "tests/integration/test_shown_batches.py::"
+READ = "tests/integration/test_read_stage.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_exactly_live_points"
 SYNCS = "tests/integration/test_syncs.py::"
 SYNC_HISTORIES = "tests/properties/test_sync_histories.py::test_every_history_deletes_only_missing_documents"
@@ -797,6 +798,35 @@ BUGS = (
         SHOWN + "test_other_tenant_and_reader_cannot_cancel",
         "shared/ledger/work/shown_batches.sql",
         (("FROM batches b WHERE b.tenant = :tenant", "FROM batches b WHERE :tenant IS NOT NULL"),),
+    ),
+    Bug(
+        "settlements of the last two pages of a document miss each other",
+        READ + "test_concurrent_settlements_of_last_pages_advance_document",
+        "shared/ledger/work/pages.sql",
+        (("ORDER BY d.id FOR NO KEY UPDATE\n\n-- part: read_rows", "ORDER BY d.id\n\n-- part: read_rows"),),
+    ),
+    Bug(
+        "a late settlement restores an erased text of a page",
+        READ + "test_erasure_deletes_texts_of_pages",
+        "shared/ledger/work/pages.sql",
+        (("AND (EXISTS (SELECT 1 FROM pages p WHERE p.key", "AND (true OR EXISTS (SELECT 1 FROM pages p WHERE p.key"),),
+    ),
+    Bug(
+        "tenants share texts of pages",
+        READ + "test_other_tenant_reads_same_file_itself",
+        "shared/domain/pages.py",
+        (("parts = (tenant, file_hash", 'parts = ("", file_hash'),),
+    ),
+    Bug(
+        "a tenant reads more pages than its limit allows",
+        READ + "test_limit_of_pages_defers_until_midnight",
+        "shared/ledger/work/claims.sql",
+        (
+            (
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint))\n\n-- part: lease_pages",
+                "<= coalesce(v.most, CAST(:most_of_others AS bigint)) OR true\n\n-- part: lease_pages",
+            ),
+        ),
     ),
 )
 

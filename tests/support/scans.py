@@ -1,7 +1,7 @@
 """Scans without an engine: files whose pages have no text until a reader returns it, and a reader that counts.
 
-A scan is a file that starts with `SCAN` and a form feed; its pages are separated by form feeds. A stand-in of the
-sandbox is the argument of the stages: the flow is the product's.
+A scan is a file that starts with `SCAN` and a form feed; its pages are separated by form feeds. A reader that
+replaces the sandbox is the argument of the stages: the flow is the product's.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def ocr(option: str | None) -> OcrData:
     languages = tuple((option or "eng").split("+"))
     if "tlh" in languages:
         raise Permanent("The pages cannot be read by OCR: install tesseract-ocr-tlh.")
-    return OcrData("stand-in 1", "1", languages)
+    return OcrData("scripted 1", "1", languages)
 
 
 def with_reader(services: AllServices) -> tuple[AllServices, ScanReader]:
-    """Return services with a stand-in of the sandbox, and the stand-in."""
+    """Return services with a reader that replaces the sandbox, and the reader."""
     reader = ScanReader(services.parser.sandbox)
     parser = replace(services.parser, sandbox=reader, ocr=ocr)
     return replace(services, parser=parser, reader=replace(services.reader, engine=reader)), reader

@@ -184,7 +184,10 @@ class Estimator:
         ratios = await self._ratios(collection.tenant, collection.id)
         exact = share == 1 and not unparsed and divided is None
         planned = _Planned(collection.tenant, options, embedding, models)
-        return await self._estimate(planned, count, ratios, exact=exact)
+        made = await self._estimate(planned, count, ratios, exact=exact)
+        if options.ocr_languages == collection.options.ocr_languages:
+            return made  # the texts of its pages are stored
+        return replace(made, pages=await self._ledger.pages(collection.id))
 
     async def estimate_load(
         self, tenant: str, collection: Collection | None, load: PlannedLoad, models: Sequence[str] = ()

@@ -189,8 +189,9 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | PagesOutcome
         parser.wakeups.wake("index")
     scanned = [o for o in outcomes if isinstance(o, PagesOutcome)]
     if scanned:
+        complete = await parser.pages.settle_parsed(scanned)
         parser.wakeups.wake("read")
-        if await parser.pages.settle_parsed(scanned):
+        if complete:
             parser.wakeups.wake("parse")
 
 
