@@ -255,7 +255,7 @@ class ParsingSandbox:
             os.lseek(task.file, 0, os.SEEK_SET)
         outcome = await self._ask(await self._new_child(task.profile), task)
         if isinstance(outcome, _Death):
-            raise Unreadable(_cause(outcome, task, self._memory_bytes), detail=outcome.detail)
+            raise Unreadable(_cause(outcome, task.timeout, self._memory_bytes, task.subject), detail=outcome.detail)
         return outcome
 
     async def _ask(self, child: _ParserProcess, task: _Task) -> _Answer | _Death:
@@ -266,7 +266,7 @@ class ParsingSandbox:
                 answer = await child.ask(task)
             reusable = self._reusable(answer.head)
         except TimeoutError as error:
-            raise Unreadable(_took_too_long(task)) from error
+            raise Unreadable(_took_too_long(task.timeout, task.subject)) from error
         except InvalidReply as error:
             return replace(await child.end(), fault="invalid reply", detail=str(error))
         except (EOFError, OSError):
@@ -322,7 +322,7 @@ def _result_of(answer: _Answer, task: _Task, memory_bytes: int) -> _Result:
         case "unreadable":
             raise Unreadable(head.reason, detail=head.detail)
         case "memory":
-            raise Unreadable(_needed_too_much(task, memory_bytes))
+            raise Unreadable(_needed_too_much(memory_bytes, task.subject))
         case _:
             message = f"{task.subject} could not be parsed; the log of the parse worker says why"
             raise Unreadable(message, detail=head.detail)
@@ -635,23 +635,23 @@ def _spawn(
     )
 
 
-def _cause(death: _Death, task: _Task, memory_bytes: int) -> str:
+def _cause(death: _Death, timeout: timedelta, memory_bytes: int, subject: str = "the file") -> str:
     """Return a readable reason for a child's death; native libraries that run out of memory fail in many ways."""
     if death.fault:
-        return f"{task.subject} crashed the parser ({death.fault})"
+        return f"{subject} crashed the parser ({death.fault})"
     if death.status == -signal.SIGXCPU:
-        return _took_too_long(task)
+        return _took_too_long(timeout, subject)
     out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
     if out_of_memory or death.peak_bytes > memory_bytes * NEAR_LIMIT:
-        return _needed_too_much(task, memory_bytes)
+        return _needed_too_much(memory_bytes, subject)
     if death.status < 0:
-        return f"{task.subject} crashed the parser (signal {-death.status})"
-    return f"{task.subject} crashed the parser (status {death.status})"
+        return f"{subject} crashed the parser (signal {-death.status})"
+    return f"{subject} crashed the parser (status {death.status})"
 
 
-def _took_too_long(task: _Task) -> str:
-    return f"{task.subject} took longer than {task.timeout.total_seconds():g} s to read"
+def _took_too_long(timeout: timedelta, subject: str) -> str:
+    return f"{subject} took longer than {timeout.total_seconds():g} s to read"
 
 
-def _needed_too_much(task: _Task, memory_bytes: int) -> str:
-    return f"{task.subject} needed more than {memory_bytes / 2**30:.1f} GB of memory to read"
+def _needed_too_much(memory_bytes: int, subject: str) -> str:
+    return f"{subject} needed more than {memory_bytes / 2**30:.1f} GB of memory to read"
