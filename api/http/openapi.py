@@ -105,12 +105,13 @@ def install(app: FastAPI) -> None:
 
     app.openapi = describe  # type: ignore[method-assign]
 
-    @app.get(ADDRESS, include_in_schema=False)
     async def description(request: Request) -> JSONResponse:
         async with generating:
             document = await asyncio.to_thread(describe)
         root = request.scope.get("root_path", "").rstrip("/")
         return JSONResponse(document | {"servers": [{"url": root}]} if root else document)
+
+    app.add_route(ADDRESS, description, include_in_schema=False)
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:

@@ -646,7 +646,7 @@ def test_estimate_command_compares_tiers(capsys, monkeypatch):
     )
 
     assert code == 0
-    assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000}, "models": ["n"]}]
+    assert sent == [{"collection": "wiki", "documents": {"count": 9, "bytes": 8000, "pages": 0}, "models": ["n"]}]
     rows = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in out.splitlines()]
     assert ["m", "standard", "0.50", "1 h 30 min", "llm tokens"] in rows
     assert ["m", "batch", "0.25", "at most 3 d (3 fills)", "batch queue"] in rows
