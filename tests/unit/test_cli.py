@@ -668,7 +668,8 @@ def test_estimate_of_files_sends_sample(capsys, monkeypatch, tmp_path):
 
     assert code == 0
     assert out.startswith("not estimated: 1 files, whose text is unknown before parsing\n{")
-    assert sent[0]["documents"] == {"count": 1, "bytes": 22, "sample": [{"text": "Tea is in the kitchen."}]}
+    sample = [{"text": "Tea is in the kitchen."}]
+    assert sent[0]["documents"] == {"count": 1, "bytes": 22, "pages": 0, "sample": sample}
 
 
 @pytest.mark.parametrize("arguments", [(), ("--documents", "9"), ("--bytes", "9"), ("x", "--documents", "9")])
