@@ -328,7 +328,7 @@ async def test_extension_that_raises_is_retried_before_expiry():
             raise ZeroDivisionError
         return {lease.token for lease in leases}
 
-    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+    calls = await extending(shop, extend, lease=3.0, seconds=4.0)
 
     assert (raised, calls.lost) == (1, 0)
 
