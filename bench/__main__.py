@@ -33,7 +33,6 @@ BENCHMARKS = {
     "retrieval": [],
     "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
-    "scans": [],
     "searchable": [],
     "size": [],
     "stalls": [],

@@ -21,7 +21,6 @@ from api.schemas.sources import (
     ApprovalBody,
     HintBody,
     HintReply,
-    LookView,
     SourceBody,
     SourceChange,
     SourceName,
@@ -218,7 +217,6 @@ def source_view(state: SourceState) -> SourceView:
         options=dict(definition.options),
         next_sync_at=state.next_at,
         newest_sync=None if state.newest is None else sync_view(state.newest),
-        newest_look=None if state.look is None else LookView(**dataclasses.asdict(state.look)),
         removing=state.removing,
     )
 

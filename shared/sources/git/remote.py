@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dulwich.client import Urllib3HttpGitClient
@@ -16,7 +19,6 @@ from dulwich.object_store import DiskObjectStore, ObjectStoreGraphWalker
 from dulwich.objects import ObjectID, Tree
 
 from shared.domain.errors import Misconfigured, TooLarge, Unavailable
-from shared.process.temporary_folders import TemporaryFolder
 from shared.sources.files import COMPONENT
 from shared.sources.git.address import Login
 from shared.sources.git.packs import TooLargePack, require_bounded
@@ -26,7 +28,6 @@ from shared.sources.git.server import ServerPool
 if TYPE_CHECKING:
     from dulwich.client import DetermineWantsFunc  # defined for type checkers only
 
-FOLDER_PREFIX = "foreask-git-"
 _MAX_PACK_BYTES = 2 << 30  # of a reply; twice as many are on disk for a moment
 _MAX_OBJECT_BYTES = 512 << 20  # dulwich unpacks an object in memory
 _MAX_SECONDS = 1_800.0  # of a reply
@@ -150,9 +151,9 @@ class RemoteRepository(Repository):
         Raises:
             TooLargePack: the objects have too many bytes.
         """
-        folder = TemporaryFolder(FOLDER_PREFIX)
+        folder = Path(mkdtemp(prefix="foreask-git-"))
         try:
-            store = DiskObjectStore.init(folder.path / "objects")
+            store = DiskObjectStore.init(folder / "objects")
             file, index, _ = store.add_pack()
             with file:
                 writer = _Writer(file, self._stopped)
@@ -162,7 +163,7 @@ class RemoteRepository(Repository):
                 require_bounded(file, max_bytes=_MAX_OBJECT_BYTES, hash_bytes=store.object_format.oid_length)
                 index()
         except BaseException:
-            folder.remove()
+            shutil.rmtree(folder)
             raise
         return _Reply(folder, store, count, writer.written)
 
@@ -179,7 +180,7 @@ class _Reply:
         used: requested contents that were read.
     """
 
-    folder: TemporaryFolder
+    folder: Path
     store: DiskObjectStore
     count: int
     size_bytes: int
@@ -193,7 +194,7 @@ class _Reply:
 
     def delete(self) -> None:
         self.store.close()
-        self.folder.remove()
+        shutil.rmtree(self.folder)
 
 
 class _Writer:

@@ -1,1 +1,0 @@
-"""Read: pages without a text layer become texts."""
