@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -16,6 +17,7 @@ import orjson
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from api.http import openapi
 from api.schemas.common import BodyModel, ReplyModel
 from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
@@ -146,12 +148,21 @@ async def test_uploads_without_ledger_are_rejected_and_not_stored(services, sett
     assert (await left_behind(services, settings))[1] == []
 
 
-async def test_request_is_answered_while_description_is_generated(services, settings):
+async def test_request_is_answered_while_description_is_generated(services, settings, monkeypatch):
+    generate = openapi.get_openapi
+    started, answered = threading.Event(), threading.Event()
+
+    def generate_later(**arguments):
+        started.set()
+        assert answered.wait(TIMEOUT_SECONDS)
+        return generate(**arguments)
+
+    monkeypatch.setattr(openapi, "get_openapi", generate_later)
     async with calling(settings, services) as client:
         described = asyncio.create_task(client.get("/openapi.json"))
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(started.wait, TIMEOUT_SECONDS)
         assert (await client.get("/health/live")).is_success
-        assert not described.done()
+        answered.set()
         assert (await described).is_success
 
 
