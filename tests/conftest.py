@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,6 +31,7 @@ from tests.support.transitions import refuse_unknown_transitions
 # These files take as long as all other fault files together.
 FAULTS_OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
 SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
+QUERY_BUDGETS = {"rewrite_budget": timedelta(minutes=1), "rerank_budget": timedelta(minutes=1)}
 COUNTS = ("tallies", "tally_changes", "spent_changes")  # triggers write to them when rows are deleted
 pytest_plugins = ["tests.support.isolated_home"]
 
@@ -105,8 +107,9 @@ def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="session")
 def settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The session's engines, and a folder for uploads."""
-    return stack.settings.model_copy(update={"data_dir": tmp_path_factory.mktemp("data")})
+    """The session's engines, a folder for uploads, and budgets of queries that a busy machine does not exceed."""
+    tuning = stack.settings.tuning.model_copy(update=QUERY_BUDGETS)
+    return stack.settings.model_copy(update={"data_dir": tmp_path_factory.mktemp("data"), "tuning": tuning})
 
 
 @pytest.fixture(scope="session")
